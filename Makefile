@@ -1,0 +1,65 @@
+# Every target does its own set-up, once: a virtual environment in .venv with the tested versions.
+#   make test          make PYTHON=python3.12 test          make bench BENCH_ARGS="--help"
+# Another PYTHON for an existing .venv: make clean first.
+
+PYTHON ?= python3
+BENCH_ARGS ?=
+TEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint format demo bench docs dist clean
+
+help:
+	@echo "make setup    virtual environment in $(VENV), installed for development"
+	@echo "make test     the tests                      (TEST_ARGS for pytest)"
+	@echo "make lint     ruff check, ruff format --check, mypy"
+	@echo "make format   let ruff put the layout and imports right"
+	@echo "make demo     the demonstration; writes demo-output/"
+	@echo "make bench    benchmarks/accuracy.py         (BENCH_ARGS for it)"
+	@echo "make docs     the documentation, in site/"
+	@echo "make dist     wheel and sdist, in dist/"
+	@echo "make clean    remove $(VENV) and everything built"
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e ".[dev]"
+	touch $@
+
+$(DOCS_READY): $(READY)
+	$(PIP) install -c constraints.txt -e ".[dev,docs]"
+	touch $@
+
+setup: $(READY)
+
+test: $(READY)
+	$(BIN)/python -m pytest $(TEST_ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: $(READY)
+	$(BIN)/recyclegp demo
+
+bench: $(READY)
+	$(BIN)/python benchmarks/accuracy.py $(BENCH_ARGS)
+
+docs: $(DOCS_READY)
+	$(BIN)/mkdocs build --strict
+
+dist: $(READY)
+	$(BIN)/python -m build --no-isolation
+
+clean:
+	rm -rf $(VENV) dist build site demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

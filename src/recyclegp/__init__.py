@@ -1,0 +1,52 @@
+"""recyclegp: merge fitted Gaussian processes into one, without revisiting any data."""
+
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from .errors import RecycleGPError, RecycleGPWarning
+
+if TYPE_CHECKING:
+    from .ensemble import Ensemble
+    from .files import load
+    from .fitting import fit, fit_many
+    from .merging import merge
+    from .module import Module
+
+__version__ = "0.1.0"
+
+# Where each public name lives: nothing heavy (torch takes seconds) is imported until one is used.
+_HOMES = {
+    "Ensemble": ".ensemble",
+    "Module": ".module",
+    "fit": ".fitting",
+    "fit_many": ".fitting",
+    "load": ".files",
+    "merge": ".merging",
+}
+
+__all__ = [
+    "Ensemble",
+    "Module",
+    "RecycleGPError",
+    "RecycleGPWarning",
+    "__version__",
+    "fit",
+    "fit_many",
+    "load",
+    "merge",
+]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,256 @@
+"""A small demonstration: three owners, one function, no data shared.
+
+A and B measure f directly, with different instruments; C only sees yes/no outcomes whose odds are
+exp(f). Beyond x = 4.5 nobody but C has looked. Each owner fits alone and publishes a file; the
+files are merged. The central fit, which needs everybody's rows in one place, is the yardstick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+import recyclegp as rgp
+
+Array = NDArray[np.float64]
+
+REGION = (0.0, 6.0)
+ONLY_C = 4.5  # beyond it only C has data
+POINTS = 14  # published by each owner
+TEST_NOISE = 0.3  # standard deviation of the held-out measurements: A's instrument
+TEST_ROWS = 2000
+
+
+class Owner(NamedTuple):
+    name: str
+    kind: str  # likelihood
+    low: float
+    high: float
+    rows: int
+    noise: float | None  # standard deviation of its instrument
+
+
+OWNERS = (
+    Owner("A", "gaussian", 0.0, 3.0, 120, TEST_NOISE),
+    Owner("B", "gaussian", 2.0, 4.5, 120, 0.6),
+    Owner("C", "bernoulli", 4.0, 6.0, 400, None),
+)
+
+
+def file_of(name: str) -> str:
+    return f"{name}.safetensors"
+
+
+FILES = tuple(file_of(name) for name in (*(owner.name for owner in OWNERS), "merged"))
+
+
+def truth(x: Array) -> Array:
+    """The function all owners observe, each in their own way."""
+    return 1.6 * np.sin(1.9 * x) + 0.9 * np.cos(4.1 * x + 0.5) + 0.25 * (x - 3.0)
+
+
+class Rows(NamedTuple):
+    """What one owner keeps at home."""
+
+    X: Array  # (n, 1)
+    y: Array  # (n,)
+
+
+class Score(NamedTuple):
+    """Against held-out measurements over the whole region (nlpd) and the true f (the rest)."""
+
+    nlpd: float  # mean of −log p(y)
+    rmse: float
+    rmse_only_c: float  # where only C has data
+    coverage: float  # of f by the 95% band
+
+
+@dataclass(frozen=True)
+class Results:
+    seed: int
+    data: dict[str, Rows]
+    modules: dict[str, rgp.Module]
+    merged: rgp.Ensemble
+    central: rgp.Ensemble
+    scores: dict[str, Score]  # by owner, then "merged" and "central"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers only, ready for JSON."""
+        return {
+            "seed": self.seed,
+            "rows": {name: len(rows.y) for name, rows in self.data.items()},
+            "points": {name: len(m.inducing) for name, m in self.modules.items()}
+            | {"merged": len(self.merged.inducing)},
+            "scores": {name: score._asdict() for name, score in self.scores.items()},
+        }
+
+
+def run(seed: int, folder: Path) -> Results:
+    """The real chain, through files: each owner fits and saves; somebody else loads and merges."""
+    rng = np.random.default_rng(seed)
+    data = {owner.name: observe(owner, rng) for owner in OWNERS}
+    files = [fit_and_save(owner, data[owner.name], seed, folder) for owner in OWNERS]
+
+    # From here on only the files are known.
+    modules = [cast(rgp.Module, rgp.load(file)) for file in files]
+    merged = rgp.merge(modules)
+    merged.save(folder / file_of("merged"))
+
+    reference = central(data, modules)
+    models: dict[str, rgp.Module | rgp.Ensemble] = {m.name: m for m in modules}
+    models |= {"merged": merged, "central": reference}
+    X = rng.uniform(*REGION, (TEST_ROWS, 1))
+    y = truth(X[:, 0]) + TEST_NOISE * rng.standard_normal(TEST_ROWS)
+    scores = {name: score(model, X, y) for name, model in models.items()}
+    return Results(seed, data, {m.name: m for m in modules}, merged, reference, scores)
+
+
+def observe(owner: Owner, rng: np.random.Generator) -> Rows:
+    X = rng.uniform(owner.low, owner.high, (owner.rows, 1))
+    f = truth(X[:, 0])
+    if owner.noise is None:
+        # logistic: p(y = 1) = 1 / (1 + exp(−f))
+        return Rows(X, (rng.uniform(size=owner.rows) < 1 / (1 + np.exp(-f))).astype(np.float64))
+    return Rows(X, f + owner.noise * rng.standard_normal(owner.rows))
+
+
+def fit_and_save(owner: Owner, rows: Rows, seed: int, folder: Path) -> Path:
+    module = rgp.fit(rows.X, rows.y, likelihood=owner.kind, publish=POINTS, name=owner.name, seed=seed)
+    file = folder / file_of(owner.name)
+    module.save(file)
+    return file
+
+
+def central(data: dict[str, Rows], modules: Sequence[rgp.Module]) -> rgp.Ensemble:
+    """One model of all rows, its kernel learned on all of them.
+
+    A Gaussian module published at every one of its rows withholds nothing: merging such modules is
+    the central fit (exactly the GP on their union, up to the grid). C's outcomes help to choose the
+    kernel in the same way, and are then replaced by inference on the rows themselves given all the
+    other data. The instruments' noise is the owners' own estimate.
+    """
+    grid = np.linspace(*REGION, 61)[:, None]
+    full = []
+    for owner, module in zip(OWNERS, modules, strict=True):
+        X, y = data[owner.name]
+        if owner.kind == "gaussian":
+            full.append(
+                rgp.fit(X, y, kernel=module.kernel, noise=module.noise, publish=X, learn=False, name=owner.name)
+            )
+        else:
+            there = grid[(grid[:, 0] >= owner.low) & (grid[:, 0] <= owner.high)]
+            full.append(
+                rgp.fit(X, y, likelihood=owner.kind, kernel=module.kernel, inducing=there, learn=False, name=owner.name)
+            )
+    ensemble = rgp.merge(full, inducing=grid)
+    for owner in OWNERS:
+        if owner.kind != "gaussian":
+            ensemble = ensemble.remove(owner.name).update(*data[owner.name], likelihood=owner.kind, name=owner.name)
+    return ensemble
+
+
+def score(model: rgp.Module | rgp.Ensemble, X: Array, y: Array) -> Score:
+    mean, variance = model.predict(X)
+    f, total = truth(X[:, 0]), variance + TEST_NOISE**2
+    nlpd = 0.5 * np.log(2 * np.pi * total) + 0.5 * (y - mean) ** 2 / total
+    error, far = mean - f, X[:, 0] > ONLY_C
+    return Score(
+        nlpd=float(nlpd.mean()),
+        rmse=float(np.sqrt(np.mean(error**2))),
+        rmse_only_c=float(np.sqrt(np.mean(error[far] ** 2))),
+        coverage=float(np.mean(np.abs(error) <= 1.96 * np.sqrt(variance))),
+    )
+
+
+# --- the figure -------------------------------------------------------------------------------
+
+# Okabe & Ito: distinguishable with any colour vision
+COLOURS = {"A": "#0072B2", "B": "#E69F00", "C": "#009E73", "merged": "#D55E00", "central": "#000000"}
+FAINT = "#8a8a8a"
+HEIGHT = 4.6  # the panels show |f| up to here; outcomes are ticks along the edges
+
+
+def draw(results: Results) -> Figure:
+    """Above, each module alone; below, what the merged files know beside the central fit."""
+    figure = Figure(figsize=(10, 7.2), dpi=150, layout="constrained")
+    panels = figure.subplot_mosaic([["A", "B", "C"], ["all"] * 3], height_ratios=[1, 1.6])
+    x = np.linspace(*REGION, 601)
+    for owner in OWNERS:
+        _draw_module(panels[owner.name], x, owner, results)
+    _draw_merged(panels["all"], x, results)
+    for panel in panels.values():
+        panel.set(xlim=REGION, ylim=(-HEIGHT, HEIGHT), yticks=[-4, -2, 0, 2, 4], xlabel="x")
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.spines[["bottom", "left"]].set_color(FAINT)
+    for name in ("A", "all"):
+        panels[name].set_ylabel("f(x)")
+    for name in ("B", "C"):
+        panels[name].tick_params(labelleft=False)
+    panels["A"].legend(loc="upper left", fontsize=9, frameon=False, borderaxespad=0.1, labelspacing=0.2)
+    panels["all"].legend(loc="upper left", fontsize=9, frameon=False, borderaxespad=0.2, ncols=3)
+    return figure
+
+
+def _draw_module(panel: Axes, x: Array, owner: Owner, results: Results) -> None:
+    module, colour = results.modules[owner.name], COLOURS[owner.name]
+    _draw_truth(panel, x, label="true f")
+    _draw_rows(panel, owner, results.data[owner.name], size=6, alpha=0.45)
+    _draw_model(panel, x, module, colour, f"{owner.name}'s model")
+    Z = module.inducing[:, 0]
+    mean = module.predict(Z[:, None])[0]
+    panel.plot(Z, mean, "o", color=colour, ms=5.5, mec="white", mew=0.8, zorder=4, label="published points")
+    what = "yes/no outcomes" if owner.noise is None else f"measurements ± {owner.noise:g}"
+    panel.set_title(f"{owner.name} alone: {owner.rows} {what}", loc="left", fontsize=10, fontweight="bold")
+    panel.text(0.97, 0.07, f"NLPD {results.scores[owner.name].nlpd:.2f}", transform=panel.transAxes, ha="right")
+
+
+def _draw_merged(panel: Axes, x: Array, results: Results) -> None:
+    panel.axvspan(ONLY_C, REGION[1], color="#f3f3f3", zorder=0, lw=0)
+    where = (ONLY_C + REGION[1]) / 2
+    panel.text(where, 0.92 * HEIGHT, "seen only by C, as yes/no", ha="center", va="top")
+    for owner in OWNERS:
+        _draw_rows(panel, owner, results.data[owner.name], size=5, alpha=0.35)
+    _draw_truth(panel, x, label="true f")
+    Z = results.merged.inducing[:, 0]
+    panel.plot(Z, np.full_like(Z, -0.9 * HEIGHT), "^", color=COLOURS["merged"], ms=5.5, mew=0, label="points $Z_*$")
+    _draw_model(panel, x, results.merged, COLOURS["merged"], "merged")
+    mean, variance = results.central.predict(x[:, None])
+    black = COLOURS["central"]
+    panel.plot(x, mean, "--", color=black, lw=1.4, zorder=5, label="central fit on all rows")
+    for sign, label in ((-1.96, "its 95% limits"), (1.96, None)):
+        panel.plot(x, mean + sign * np.sqrt(variance), ":", color=black, lw=1.1, zorder=5, label=label)
+    published = sum(len(m.inducing) for m in results.modules.values())
+    scores = results.scores
+    heading = f"Merged from three files, {published} points in all, no data rows: NLPD {scores['merged'].nlpd:.3f}"
+    heading += f" (central {scores['central'].nlpd:.3f})"
+    panel.set_title(heading, loc="left", fontsize=10, fontweight="bold")
+
+
+def _draw_truth(panel: Axes, x: Array, label: str | None = None) -> None:
+    panel.plot(x, truth(x), color=FAINT, lw=2.2, zorder=2, label=label)
+
+
+def _draw_model(panel: Axes, x: Array, model: rgp.Module | rgp.Ensemble, colour: str, label: str) -> None:
+    mean, variance = model.predict(x[:, None])
+    half = 1.96 * np.sqrt(variance)
+    panel.plot(x, mean, color=colour, lw=1.8, zorder=3, label=label)
+    panel.fill_between(x, mean - half, mean + half, color=colour, alpha=0.22, lw=0, zorder=1, label="its 95% band")
+
+
+def _draw_rows(panel: Axes, owner: Owner, rows: Rows, size: float, alpha: float) -> None:
+    """Measurements as dots; yes/no outcomes as ticks along the upper (yes) and lower edge (no)."""
+    colour = COLOURS[owner.name]
+    if owner.noise is not None:
+        panel.scatter(rows.X[:, 0], rows.y, s=size, color=colour, alpha=alpha, lw=0, zorder=2)
+        return
+    for outcome, edge, word, side in ((1.0, HEIGHT, "yes", "top"), (0.0, -HEIGHT, "no", "bottom")):
+        x = rows.X[rows.y == outcome, 0]
+        panel.vlines(x, edge, edge * 0.95, color=colour, alpha=0.6, lw=0.8, zorder=2)
+        panel.text(owner.low - 0.05, edge * 0.98, word, ha="right", va=side, fontsize=9, color=colour)

@@ -1,0 +1,411 @@
+"""Ensemble: the merged GP. Immutable; every operation returns a new one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import arrays, blocks, dual, kernels, learn, least_squares, linalg, sites
+from .errors import RecycleGPError
+from .gp import GP, pick
+from .kernels import Kernel
+from .least_squares import Rows, Solution
+from .likelihoods import Likelihood, family
+from .module import Convergence, Module, check_finite, check_name, check_units
+from .posterior import Basis, Posterior, basis
+from .sites import Site
+
+
+class Member(NamedTuple):
+    """One module inside an ensemble."""
+
+    name: str
+    site: Site | None  # None once forgotten (keep="names")
+    rows: int
+    weight: float
+    likelihoods: tuple[Likelihood, ...]
+    surprise: float = math.nan  # kept only where the site is not
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ensemble(GP):
+    """Many modules as one GP, itself publishable. Made by `merge` and `load`."""
+
+    kernel_spec: Kernel
+    mean: float
+    Z: Tensor
+    jitter: float
+    likelihoods: tuple[Likelihood, ...]
+    members: tuple[Member, ...]
+    columns: arrays.Columns
+    evidence_of: Rows  # compressed block-marginal rows: evidence
+    bound_of: Rows  # compressed rows with their slack: the bound, and every prediction
+
+    def __post_init__(self) -> None:
+        check_finite("ensemble", *self.evidence_of, *self.bound_of, self.Z)
+        for part in ("evidence_of", "bound_of"):
+            object.__setattr__(self, part, Rows(*map(arrays.own, getattr(self, part))))
+        object.__setattr__(self, "Z", arrays.own(self.Z))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(self.names[:3]) + (", …" if len(self.names) > 3 else "")
+        return (
+            f"Ensemble({len(self.members)} modules: {shown}; {self.rows} rows, {len(self.Z)} points in "
+            f"{self.dimension}-D, {self.kernel_spec.describe()}, slack {self.slack:.3g})"
+        )
+
+    # --- what it knows ---
+
+    @property
+    def names(self) -> list[str]:
+        return [m.name for m in self.members]
+
+    @property
+    def rows(self) -> int:
+        return sum(m.rows for m in self.members if m.weight > 0)
+
+    @property
+    def bound(self) -> float:
+        """The ensemble bound L_E (of log∫Πt_k dp(f); not in general of log p(y))."""
+        return float(self._solution.bound)
+
+    @property
+    def evidence(self) -> float:
+        """The block-marginal evidence E ≥ L_E."""
+        return float(self._marginal_solution.bound)
+
+    @property
+    def slack(self) -> float:
+        """Nats of the modules' knowledge that the points Z_* cannot express."""
+        return float(self.bound_of.slack)
+
+    @cached_property
+    def basis(self) -> Basis:
+        return basis(self.kernel_spec.tree, self.kernel_spec.tensor(), self.Z, self.jitter)
+
+    @cached_property
+    def _solution(self) -> Solution:
+        return least_squares.solve(self.bound_of, 0.0)
+
+    @cached_property
+    def _marginal_solution(self) -> Solution:
+        return least_squares.solve(self.evidence_of, 0.0)
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        mean = torch.tensor(self.mean, dtype=torch.float64)
+        return Posterior(self.basis, mean, self._solution.v, self._solution.C)
+
+    def report(self) -> list[dict[str, Any]]:
+        """One row per module: rows, points, weight, and agreement with the rest.
+
+        `surprise` is the squared distance of the module's pseudo-observations from what all the
+        others predict for them, per pseudo-observation: about 1 where they agree. `agreement` is the
+        probability of a larger one, if the model is right.
+        """
+        surprises = self._surprises()
+        return [
+            {
+                "name": m.name,
+                "rows": m.rows,
+                "points": None if m.site is None else len(m.site.Z),
+                "weight": m.weight,
+                "likelihood": "+".join(p.name for p in m.likelihoods),
+                "surprise": s,
+                "agreement": a,
+            }
+            for m, (s, a) in zip(self.members, surprises, strict=True)
+        ]
+
+    @torch.no_grad()
+    def _surprises(self) -> list[tuple[float, float]]:
+        """z_k² = r_kᵀ(I − S_k)⁻¹r_k with S_k = H_k(I+P)⁻¹H_kᵀ: leave-one-out without leaving one out."""
+        result = [(m.surprise, math.nan) for m in self.members]
+        kept = [i for i, m in enumerate(self.members) if m.site is not None and m.weight > 0]
+        solution = self._marginal_solution
+        for block in blocks.blocks([_weighted(self.members[i]) for i in kept], len(self.Z)):
+            p = blocks.project(self.basis, block, blocks.meeting(self.Z, block))
+            K, r, M = p.H.shape
+            rows = least_squares.centre(least_squares.gather(*p, marginal=True), self.mean)
+            H, rho = rows.H.reshape(K, r, M), rows.rho.reshape(K, r)
+            misfit = rho - H @ solution.v
+            A = linalg.solve_lower(solution.C, H.reshape(K * r, M).mT).mT.reshape(K, r, M)
+            rest = torch.eye(r, dtype=A.dtype) - A @ A.mT
+            z = linalg.solve_lower(linalg.cholesky(rest).L, misfit[..., None]).square().sum((-2, -1))
+            for position, value in zip(block.members, z.tolist(), strict=True):
+                site = self.members[kept[position]].site
+                count = 0 if site is None else len(site.rho)
+                result[kept[position]] = (value / max(count, 1), _upper_tail(value, count))
+        return result
+
+    # --- operations: each returns a new ensemble ---
+
+    def add(self, modules: Module | Iterable[Module], *, relearn: bool = False) -> Ensemble:
+        """With more modules, at the same kernel, points, mean and noise unless `relearn`."""
+        from .merging import check_unique, conform
+
+        new = conform([modules] if isinstance(modules, GP) else list(modules), self.dimension, self.columns)
+        check_unique(self.names + [m.name for m in new])
+        members = [Member(m.name, m.site, m.rows, 1.0, m.likelihoods) for m in new]
+        return self._with(members, relearn)
+
+    def remove(self, names: str | Iterable[str], *, relearn: bool = False) -> Ensemble:
+        """Without the named modules: the rest is stacked anew, so nothing of them is left behind."""
+        gone = {names} if isinstance(names, str) else set(names)
+        self._need_names("remove", gone)
+        rest = tuple(m for m in self.members if m.name not in gone)
+        if not any(m.weight > 0 for m in rest):
+            raise RecycleGPError("remove: nothing would be left; an ensemble needs at least one module")
+        self._need_sites("remove")
+        return self._rebuild(rest, relearn)
+
+    def reweight(self, weights: dict[str, float], *, relearn: bool = False) -> Ensemble:
+        """With other weights for the named modules."""
+        self._need_names("reweight", set(weights))
+        if not all(arrays.number(x, f"weights[{n!r}]") >= 0 for n, x in weights.items()):
+            raise RecycleGPError("reweight: weights must not be negative")
+        self._need_sites("reweight")
+        rest = tuple(m._replace(weight=float(weights.get(m.name, m.weight))) for m in self.members)
+        if not any(m.weight > 0 for m in rest):
+            raise RecycleGPError("reweight: all weights are zero; an ensemble needs at least one module")
+        return self._rebuild(rest, relearn)
+
+    @torch.no_grad()
+    def update(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        likelihood: str | None = None,
+        noise: float | None = None,
+        name: str | None = None,
+        relearn: bool = False,
+    ) -> Ensemble:
+        """With new data of any likelihood: the maximiser of the combined bound, at the same Z_*."""
+        label = name if name is not None else _fresh("update", self.names)
+        check_name(label)
+        if label in self.names:
+            raise RecycleGPError(f"update: a module is already named {label!r}; pass another name")
+        points = arrays.aligned(X, self.dimension, self.columns, device=self.Z.device)
+        if not len(points):
+            raise RecycleGPError("update: X has no rows; pass at least one")
+        chosen = self._likelihood_for(likelihood, noise)
+        y = family(chosen.name).check(arrays.targets(y, len(points), device=self.Z.device))
+        log_p, mean = chosen.log_parameters(points), torch.tensor(self.mean, dtype=torch.float64)
+        if chosen.name == "gaussian":
+            rows = learn.stream(self.basis, points, y, log_p[0].exp(), mean)
+        else:
+            data = learn.dual_data(self.basis, points, y, chosen.name, log_p, mean)
+            rows = dual.rows(data, dual.fixed_point(data, base=self.bound_of))
+        site = sites.from_rows(self.Z, self.basis.L, rows, mean)
+        return self._with([Member(label, site, len(y), 1.0, (chosen,))], relearn)
+
+    def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Ensemble:
+        """The ensemble of the function s·f(x − shift) + b."""
+        shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
+        log_scale = math.log(abs(output_scale))
+
+        def member(m: Member) -> Member:
+            likelihoods = tuple(p.in_units(output_scale, output_shift) for p in m.likelihoods)
+            site = m.site
+            if site is not None:
+                site = sites.moved(sites.in_units(site, output_scale, output_shift, m.rows), shift)
+            return m._replace(site=site, likelihoods=likelihoods)
+
+        # In whitened coordinates only the constant notices: v is the same for s·f + b.
+        constant = log_scale * sum(m.rows * m.weight for m in self.members)
+        return replace(
+            self,
+            kernel_spec=kernels.shifted(kernels.scaled(self.kernel_spec, output_scale**2), shift.tolist()),
+            mean=output_scale * self.mean + output_shift,
+            Z=self.Z + shift,
+            jitter=output_scale**2 * self.jitter,
+            likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
+            members=tuple(member(m) for m in self.members),
+            evidence_of=self.evidence_of._replace(e=self.evidence_of.e - constant),
+            bound_of=self.bound_of._replace(e=self.bound_of.e - constant),
+        )
+
+    def to_module(self, name: str) -> Module:
+        """The whole ensemble as one module at Z_*: Rᵀ = TL⁻¹, ρ = ρ̃ + mRᵀ1, e = Σe_k − slack."""
+        return Module(
+            name=name,
+            site=sites.from_rows(self.Z, self.basis.L, self.bound_of, self.mean),
+            kernel_spec=self.kernel_spec,
+            mean=self.mean,
+            jitter=self.jitter,
+            likelihoods=self.likelihoods,
+            rows=self.rows,
+            columns=self.columns,
+            convergence=Convergence(True, 0, f"ensemble of {len(self.members)} modules"),
+            method="ensemble",
+        )
+
+    def forget_sites(self) -> Ensemble:
+        """Keep only the modules' names: small, but nothing can be removed afterwards."""
+        known = [s for s, _ in self._surprises()]
+        members = tuple(m._replace(site=None, surprise=s) for m, s in zip(self.members, known, strict=True))
+        return replace(self, members=members)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to a safetensors file, all or nothing."""
+        from .files import save
+
+        save(self, path)
+
+    # --- behind them ---
+
+    def _with(self, new: Sequence[Member], relearn: bool) -> Ensemble:
+        """Stack new members under what is already there."""
+        members = (*self.members, *new)
+        if relearn:
+            self._need_sites("relearn=True")
+            return self._rebuild(members, relearn=True)
+        evidence, bound = stack_members(self.basis, new, self.mean, (self.evidence_of, self.bound_of))
+        have = {p.name for p in self.likelihoods}
+        extra = tuple(p for p in pool_likelihoods(members) if p.name not in have)
+        return replace(
+            self,
+            members=members,
+            evidence_of=evidence,
+            bound_of=bound,
+            likelihoods=self.likelihoods + extra,
+        )
+
+    def _rebuild(self, members: tuple[Member, ...], relearn: bool) -> Ensemble:
+        if relearn:
+            from .merging import choose
+
+            chosen = choose(self.kernel_spec, members, len(self.Z), learn=True, mean=self.mean)
+            return assemble(chosen.kernel, chosen.mean, chosen.Z, members, pool_likelihoods(members), self.columns)
+        left = {p.name for m in members if m.weight > 0 for p in m.likelihoods}
+        likelihoods = tuple(p for p in self.likelihoods if p.name in left)
+        return assemble(self.kernel_spec, self.mean, self.Z, members, likelihoods, self.columns, self.jitter)
+
+    def _need_names(self, what: str, wanted: set[str]) -> None:
+        unknown = wanted - set(self.names)
+        if unknown:
+            raise RecycleGPError(
+                f"{what}: no module is named {', '.join(sorted(map(str, unknown)))}; there are {_few(self.names)}"
+            )
+
+    def _need_sites(self, what: str) -> None:
+        if any(m.site is None for m in self.members):
+            raise RecycleGPError(
+                f"{what} needs the modules' sites, and this ensemble keeps only names; merge the module files "
+                "again without the ones to leave out, or merge with keep='sites'"
+            )
+
+    def _likelihood_for(self, name: str | None, noise: float | None) -> Likelihood:
+        if noise is None:
+            known = {p.name for p in self.likelihoods}
+            if name is not None and family(name).name not in known:
+                if family(name).has_noise:
+                    raise RecycleGPError(f"update: the noise of {name} data is not known here; pass noise=")
+                return Likelihood(name)
+            return pick(self.likelihoods, name)
+        wanted = name if name is not None else pick_name(self.likelihoods)
+        if not family(wanted).has_noise:
+            raise RecycleGPError(f"noise={noise}: likelihood {wanted!r} has no noise; leave it out")
+        noise = arrays.number(noise, "noise", positive=True)
+        others = [p.parameters[1:] for p in self.likelihoods if p.name == wanted and p.parameters]
+        rest = others[0] if others else (4.0,) * (len(family(wanted).parameters) - 1)
+        return Likelihood(wanted, (noise, *rest))
+
+
+def pick_name(likelihoods: tuple[Likelihood, ...]) -> str:
+    if len(likelihoods) > 1:
+        raise RecycleGPError(
+            f"this model has several likelihoods; pass likelihood= one of {', '.join(p.name for p in likelihoods)}"
+        )
+    return likelihoods[0].name
+
+
+@torch.no_grad()
+def assemble(
+    kernel: Kernel,
+    mean: float,
+    Z: Tensor,
+    members: tuple[Member, ...],
+    likelihoods: tuple[Likelihood, ...],
+    columns: arrays.Columns,
+    jitter: float | None = None,
+) -> Ensemble:
+    """Every member's rows on one basis, stacked and compressed."""
+    base = basis(kernel.tree, kernel.tensor(), Z, jitter)
+    evidence, bound = stack_members(base, members, mean, None)
+    return Ensemble(kernel, mean, Z, base.jitter, likelihoods, members, columns, evidence, bound)
+
+
+@torch.no_grad()
+def stack_members(
+    base: Basis, members: Sequence[Member], mean: float, start: tuple[Rows, Rows] | None
+) -> tuple[Rows, Rows]:
+    """(block-marginal, bound) rows of the members, folded into one triangle each, chunk by chunk."""
+    active = [_weighted(m) for m in members if m.weight > 0]
+    folded: list[Rows | None] = [None, None] if start is None else list(start)
+    for block in blocks.blocks(active, len(base.Z)):
+        p = blocks.project(base, block, blocks.meeting(base.Z, block))
+        for i, marginal in enumerate((True, False)):
+            rows = least_squares.centre(least_squares.gather(*p, marginal=marginal), mean)
+            before = folded[i]
+            folded[i] = least_squares.compress(rows if before is None else least_squares.stack([before, rows]))
+    evidence, bound = folded
+    if evidence is None or bound is None:
+        raise RecycleGPError("an ensemble needs at least one module with a positive weight")
+    return evidence, bound
+
+
+def _weighted(member: Member) -> Site:
+    assert member.site is not None
+    return sites.weighted(member.site, member.weight)
+
+
+def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
+    """One likelihood per family: the row-weighted median of the members' log-parameters."""
+    found: dict[str, list[tuple[Likelihood, float]]] = {}
+    for m in members:
+        for p in m.likelihoods:
+            if m.weight > 0:
+                found.setdefault(p.name, []).append((p, m.rows * m.weight))
+    pooled = []
+    for name, entries in found.items():
+        known = [(p.parameters, w) for p, w in entries if p.parameters]
+        width = len(family(name).parameters) if known else 0
+        weights = [w for _, w in known]
+        values = [weighted_median([math.log(p[i]) for p, _ in known], weights) for i in range(width)]
+        pooled.append(Likelihood(name, tuple(math.exp(v) for v in values)))
+    return tuple(pooled)
+
+
+def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The middle of the total weight; half-way between two values where it falls on their border."""
+    order = np.argsort(values, kind="stable")
+    v, w = np.asarray(values, dtype=float)[order], np.asarray(weights, dtype=float)[order]
+    w = w if w.sum() > 0 else np.ones_like(w)  # moments from elsewhere may be of no known rows
+    share = np.cumsum(w) / w.sum()
+    low, high = int(np.searchsorted(share, 0.5 - 1e-12)), int(np.searchsorted(share, 0.5 + 1e-12))
+    return float(0.5 * (v[low] + v[min(high, len(v) - 1)]))
+
+
+def _upper_tail(value: float, count: int) -> float:
+    """P(χ²_count > value)."""
+    half = torch.tensor([count / 2, value / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(half[0], half[1]))
+
+
+def _fresh(stem: str, names: Sequence[str]) -> str:
+    taken = set(names)
+    return next(f"{stem}-{i}" for i in range(1, len(taken) + 2) if f"{stem}-{i}" not in taken)
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f", … ({len(names)} in all)" if len(names) > 5 else "")

@@ -1,0 +1,143 @@
+"""Where to put points: spread over the data's region for publishing, by slack for merging.
+
+Both are pivoted Cholesky factorisations of a kernel matrix. `spread` draws its pivots in proportion
+to the variance that is left (randomly pivoted Cholesky: Chen, Epperly, Tropp & Webber 2023), so that
+modules over one region publish at different points; `cover` takes the pivot that removes most slack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import kernels
+
+RESIDUAL_FLOOR = 1e-6  # of the prior variance: points closer than this add rounding, not knowledge
+COVER_FLOOR = 1e-8  # Z_* may be denser: its jitter is shared by all modules
+POOL = 4096  # candidates considered
+
+
+def generator(seed: int, X: Tensor) -> np.random.Generator:
+    """Randomness from (seed, the data): different for different data, never the global state."""
+    digest = hashlib.sha256(np.ascontiguousarray(X.detach().cpu().numpy()).tobytes()).digest()
+    return np.random.default_rng([seed, *np.frombuffer(digest[:16], dtype=np.uint32)])
+
+
+def candidates(X: Tensor, rng: np.random.Generator, count: int) -> Tensor:
+    """Points that cover the region of X, none of them a row of X.
+
+    Each lies part of the way from a row to one of its near neighbours; where all rows coincide
+    there is no region, and points scatter about the one place at the scale of its coordinates.
+    """
+    rows = _distinct(X[torch.as_tensor(rng.permutation(len(X))[:POOL], device=X.device)])
+    n, D = rows.shape
+    if n == 1:
+        scale = rows.abs().clamp_min(1.0)
+        steps = torch.as_tensor(rng.standard_normal((count, D)), device=X.device)
+        return rows + 0.01 * scale * steps
+    spread = rows.std(0).clamp_min(1e-300)
+    scaled = rows / torch.where(rows.std(0) > 0, spread, torch.ones_like(spread))
+    picks = torch.as_tensor(np.resize(rng.permutation(n), max(count, min(n, POOL))), device=X.device)
+    near = min(n - 1, max(2, D + 1))
+    parts = []
+    for chunk in picks.split(512):
+        distance = torch.cdist(scaled[chunk], scaled)
+        distance[torch.arange(len(chunk)), chunk] = torch.inf
+        neighbours = distance.topk(near, largest=False).indices
+        choice = torch.as_tensor(rng.integers(near, size=len(chunk)), device=X.device)
+        other = rows[neighbours[torch.arange(len(chunk)), choice]]
+        step = torch.as_tensor(rng.uniform(0.2, 0.5, size=(len(chunk), 1)), device=X.device)
+        parts.append(rows[chunk] + step * (other - rows[chunk]))
+    points = _distinct(torch.cat(parts))
+    return points[~_is_row(points, X)]
+
+
+def _distinct(X: Tensor) -> Tensor:
+    """Rows without repetitions, in their first order (torch.unique would sort them)."""
+    _, first = np.unique(X.detach().cpu().numpy(), axis=0, return_index=True)
+    return X[torch.as_tensor(np.sort(first), device=X.device)]
+
+
+def _is_row(points: Tensor, X: Tensor) -> Tensor:
+    _, label = torch.unique(torch.cat([X, points]), dim=0, return_inverse=True)
+    return torch.isin(label[len(X) :], label[: len(X)])
+
+
+def place(X: Tensor, count: int, tree: str, theta: Tensor, rng: np.random.Generator) -> Tensor:
+    """At most `count` points over the region of X, none of them a row of it."""
+    return spread(candidates(X, rng, 4 * count), count, tree, theta, rng)
+
+
+@torch.no_grad()
+def spread(points: Tensor, count: int, tree: str, theta: Tensor, rng: np.random.Generator) -> Tensor:
+    """At most `count` of the candidate points, well apart in the kernel's own geometry."""
+    prior = kernels.diagonal(tree, theta, points)
+    residual = prior.clone()
+    factor = points.new_zeros(len(points), count)
+    chosen: list[int] = []
+    for step in range(min(count, len(points))):
+        usable = torch.where(residual > RESIDUAL_FLOOR * prior, residual, torch.zeros_like(residual))
+        if not bool((usable > 0).any()):
+            break
+        weights = usable.cpu().numpy()
+        pivot = int(rng.choice(len(points), p=weights / weights.sum()))
+        chosen.append(pivot)
+        _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
+    return points[chosen]
+
+
+def _column(points: Tensor, pivot: int, tree: str, theta: Tensor) -> Tensor:
+    return kernels.matrix(tree, theta, points, points[pivot : pivot + 1])[:, 0]
+
+
+def _eliminate(factor: Tensor, residual: Tensor, pivot: int, step: int, column: Tensor) -> Tensor:
+    """One column of a pivoted Cholesky factor, in place; the residual variances shrink by its square."""
+    column = column - factor[:, :step] @ factor[pivot, :step]
+    column = column / residual[pivot].sqrt()
+    factor[:, step] = column
+    residual -= column.square()
+    residual[pivot] = 0
+    residual.clamp_min_(0)
+    return column
+
+
+class Cover(NamedTuple):
+    chosen: list[int]
+    slack: float  # nats left when the chosen points are Z_*
+
+
+@torch.no_grad()
+def cover(
+    points: Tensor,
+    count: int,
+    tolerance: float,
+    tree: str,
+    theta: Tensor,
+    precision: Tensor,
+    slack: float,
+    explained: Callable[[Tensor], Tensor],
+) -> Cover:
+    """Greedy Z_* among the modules' own points: pivot on Λ_jj·r_jj, stop when the slack is small.
+
+    `precision` is Λ_jj at each point, `slack` the nats lost with no point at all, and
+    `explained(column)` = Σ_k ‖R_kᵀ column_k‖², twice what one more pivot saves. The cheap pivot costs
+    O(M) per point and step; the full saving Σ_k r_zkΛ_k r_kz / r_zz would need every pair of points.
+    """
+    prior = kernels.diagonal(tree, theta, points)
+    residual = prior.clone()
+    factor = points.new_zeros(len(points), min(count, len(points)))
+    chosen: list[int] = []
+    for step in range(factor.shape[1]):
+        score = torch.where(residual > COVER_FLOOR * prior, precision * residual, torch.zeros_like(residual))
+        pivot = int(score.argmax())
+        if slack <= tolerance or not score[pivot] > 0:
+            break
+        chosen.append(pivot)
+        column = _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
+        slack = max(0.0, slack - 0.5 * float(explained(column)))
+    return Cover(chosen, slack)

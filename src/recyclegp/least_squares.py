@@ -1,0 +1,99 @@
+"""Merging is ridge regression: minimise ‖Hv − ρ̃‖² + ‖v‖² over the whitened values v ~ N(0, I).
+
+Everything the library computes is an arrangement of the four functions here. A row of data, a local
+model and a whole ensemble all say the same kind of thing about f, "Rᵀf(Z) is ρ with unit noise",
+and `gather` turns each of them into rows (H, ρ) of one regression on the values at Z_*:
+
+    exact fit   = gather(all rows as one block, marginal)      collapsed fit = gather(each row alone)
+    publish     = gather(one module,  marginal)                merge         = gather(every module)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import linalg
+
+
+class Rows(NamedTuple):
+    """Pseudo-observations Hv + m·ones ≈ ρ with unit noise, and the constants of their likelihood."""
+
+    H: Tensor  # (r, M)
+    rho: Tensor  # (r,)
+    ones: Tensor  # (r,)  Rᵀ1: what a constant function would be observed as
+    e: Tensor  # log-likelihood constant, summed over blocks
+    slack: Tensor  # nats Z_* cannot express (zero where the residual was marginalised)
+
+
+def gather(H: Tensor, RKR: Tensor, rho: Tensor, ones: Tensor, e: Tensor, *, marginal: bool) -> Rows:
+    """Blocks H_k = R_kᵀV_kᵀ (K, r, M), RKR = R_kᵀK_kkR_k (K, r, r), ρ_k and R_kᵀ1 (K, r), e_k (K,).
+
+    marginal=False keeps Jensen's slack (ensemble bound); marginal=True integrates each block's
+    residual out (block-marginal evidence), with B_kB_kᵀ = I + R_kᵀQ_kR_k, Q_k = K_kk − V_kᵀV_k.
+    """
+    RQR = RKR - H @ H.mT
+    slack = H.new_zeros(())
+    if marginal:
+        identity = torch.eye(RQR.shape[-1], dtype=H.dtype, device=H.device)
+        B = linalg.cholesky(identity + RQR).L
+        # H_k ← B_k⁻¹H_k,  ρ_k ← B_k⁻¹ρ_k,  e_k ← e_k − logdet B_k
+        columns = linalg.solve_lower(B, torch.cat([H, rho[..., None], ones[..., None]], dim=-1))
+        H, rho, ones = columns[..., :-2], columns[..., -2], columns[..., -1]
+        e = e - linalg.logdet(B)
+    else:
+        # slack = ½ Σ_k tr(R_kᵀQ_kR_k); rounding may leave a tiny negative trace
+        slack = 0.5 * RQR.diagonal(dim1=-2, dim2=-1).sum(-1).clamp_min(0).sum()
+    return Rows(H.reshape(-1, H.shape[-1]), rho.reshape(-1), ones.reshape(-1), e.sum(), slack)
+
+
+def stack(parts: Sequence[Rows]) -> Rows:
+    """Several sources of evidence about one function: rows stack, constants add."""
+    H, rho, ones, e, slack = zip(*parts, strict=True)
+    return Rows(torch.cat(H), torch.cat(rho), torch.cat(ones), sum(e), sum(slack))
+
+
+def centre(rows: Rows, mean: Tensor | float) -> Rows:
+    """ρ̃ = ρ − m·Rᵀ1: observations of v alone, for a prior mean m that is no longer to be changed."""
+    return rows._replace(rho=rows.rho - mean * rows.ones, ones=torch.zeros_like(rows.ones))
+
+
+def compress(rows: Rows) -> Rows:
+    """The same problem in at most M rows (centred rows only): what no v can explain goes into e."""
+    T, c, residual = linalg.compress(rows.H, rows.rho)
+    return Rows(T, c, torch.zeros_like(c), rows.e - 0.5 * residual, rows.slack)
+
+
+class Solution(NamedTuple):
+    """q(v) = N(v̂, (I+P)⁻¹) with CCᵀ = I + P, and the value of the bound there."""
+
+    v: Tensor  # (M,)
+    C: Tensor  # (M, M)
+    mean: Tensor  # the constant prior mean used, or found
+    bound: Tensor
+
+
+def solve(rows: Rows, mean: Tensor | float | None = None) -> Solution:
+    """The maximiser over q(u_*) and the bound there; mean=None finds the best constant as well."""
+    H = rows.H
+    M = H.shape[1]
+    identity = torch.eye(M, dtype=H.dtype, device=H.device)
+    C = linalg.cholesky(identity + H.mT @ H).L  # CCᵀ = I + P
+
+    def ridge(target: Tensor) -> Tensor:  # (I+P)⁻¹Hᵀ target
+        return torch.cholesky_solve((H.mT @ target)[:, None], C)[:, 0]
+
+    if mean is None:
+        # m̂: one more, unpenalised, column `ones` of the same regression
+        unexplained = rows.ones - H @ ridge(rows.ones)
+        mean = (unexplained @ rows.rho) / (unexplained @ rows.ones).clamp_min(1e-300)
+    target = rows.rho - mean * rows.ones
+    v = ridge(target)
+    # E, L_E = Σe_k − ½(‖Hv̂ − ρ̃‖² + ‖v̂‖²) − ½logdet(I+P) − slack
+    # (the residual is evaluated as such, not as a difference of huge numbers)
+    misfit = (H @ v - target).square().sum() + v.square().sum()
+    bound = rows.e - 0.5 * misfit - linalg.logdet(C) - rows.slack
+    return Solution(v, C, torch.as_tensor(mean, dtype=H.dtype, device=H.device), bound)

@@ -1,0 +1,229 @@
+"""Modules → Ensemble: pool the kernels, choose Z_*, stack the sites, solve one least-squares problem."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import gpytorch
+import torch
+from torch import Tensor
+
+from . import arrays, blocks, kernels, least_squares, optimise, sites
+from . import inducing as placement
+from .ensemble import Ensemble, Member, assemble, pool_likelihoods, weighted_median
+from .errors import RecycleGPError
+from .kernels import Kernel
+from .module import Module
+from .posterior import basis
+from .sites import Site
+
+log = logging.getLogger(__name__)
+
+LARGEST = 512  # points "auto" may choose
+PRIOR_SD = 2.0  # how far, in log units, learned kernel parameters stay near their pooled values
+
+
+def merge(
+    modules: Sequence[Module],
+    *,
+    inducing: Any = "auto",
+    kernel: str | gpytorch.kernels.Kernel | None = None,
+    learn: bool = True,
+    weights: Mapping[str, float] | Sequence[float] | None = None,
+    keep: str = "sites",
+) -> Ensemble:
+    """One global GP from fitted modules, without their data.
+
+    inducing   "auto" (until what the points cannot express is negligible, at most 512), a number,
+               or the points Z_* themselves.
+    kernel     the global kernel, or its structure by name; by default the structure with most rows,
+               at the median of the modules' parameters.
+    learn      True then maximises the block-marginal evidence over kernel and mean.
+    weights    name → w ≥ 0, or one per module; 0 leaves a module out, 2 counts it twice.
+    keep       "sites" (needed to remove modules later) or "names".
+    """
+    modules = [modules] if isinstance(modules, Module) else list(modules)
+    if not modules:
+        raise RecycleGPError("modules is empty; merge needs at least one module")
+    if keep not in ("sites", "names"):
+        raise RecycleGPError(f"keep={keep!r}; use 'sites' or 'names'")
+    modules = conform(modules)
+    check_unique([m.name for m in modules])
+    w = _weights(weights, [m.name for m in modules])
+    D, columns = modules[0].dimension, next((m.columns for m in modules if m.columns), None)
+    active = [(m, x) for m, x in zip(modules, w, strict=True) if x > 0]
+    if not active:
+        raise RecycleGPError("weights are all zero; give at least one module a positive weight")
+    points = (
+        inducing
+        if isinstance(inducing, str) and inducing == "auto"
+        else (arrays.count_or_points(inducing, "inducing", D, columns, None))
+    )
+    members = tuple(Member(m.name, m.site, m.rows, x, m.likelihoods) for m, x in zip(modules, w, strict=True))
+    mean = weighted_median([m.mean for m, _ in active], [m.rows * x for m, x in active])
+    chosen = choose(_start(modules, w, kernel), members, points, learn=learn, mean=mean)
+    ensemble = assemble(chosen.kernel, chosen.mean, chosen.Z, members, pool_likelihoods(members), columns)
+    return ensemble if keep == "sites" else ensemble.forget_sites()
+
+
+def conform(modules: Sequence[Module], dimension: int | None = None, columns: arrays.Columns = None) -> list[Module]:
+    """Modules over the same inputs, their columns in one order."""
+    for m in modules:
+        if not isinstance(m, Module):
+            remedy = "; call its to_module(name) first" if isinstance(m, Ensemble) else ""
+            raise TypeError(f"modules must hold Module objects, not {type(m).__name__}{remedy}")
+    D = modules[0].dimension if dimension is None else dimension
+    for m in modules:
+        if m.dimension != D:
+            raise RecycleGPError(
+                f"module {m.name!r} has {m.dimension} input columns where the others have {D}; merge modules "
+                "over the same inputs"
+            )
+    shared = arrays.common_columns([columns, *(m.columns for m in modules)], ["(ensemble)", *(m.name for m in modules)])
+    return [_in_order(m, shared) for m in modules]
+
+
+def _weights(weights: Any, names: Sequence[str]) -> list[float]:
+    if weights is None:
+        return [1.0] * len(names)
+    if isinstance(weights, Mapping):
+        unknown = set(weights) - set(names)
+        if unknown:
+            raise RecycleGPError(f"weights names modules that are not here: {', '.join(sorted(unknown))}")
+        values = [float(weights.get(n, 1.0)) for n in names]
+    else:
+        values = [float(x) for x in weights]
+        if len(values) != len(names):
+            raise RecycleGPError(f"weights has {len(values)} numbers for {len(names)} modules; give one each")
+    if not all(0 <= x < float("inf") for x in values):
+        raise RecycleGPError("weights must be finite and not negative")
+    return values
+
+
+def check_unique(names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for n in names:
+        if n in seen:
+            raise RecycleGPError(f"two modules are named {n!r}; rename one (module.rename), or use weights")
+        seen.add(n)
+
+
+def _in_order(m: Module, columns: arrays.Columns) -> Module:
+    """Columns by name: a module fitted on the same columns in another order is turned round."""
+    if m.columns is None or columns is None or m.columns == columns:
+        return m
+    order = [m.columns.index(c) for c in columns]
+    site = m.site._replace(Z=m.site.Z[:, order])
+    return replace(m, site=site, kernel_spec=kernels.permuted(m.kernel_spec, order), columns=columns)
+
+
+def _start(modules: Sequence[Module], w: Sequence[float], kernel: Any) -> Kernel:
+    """The given kernel, or the median of the modules that share the structure with most rows."""
+    D = modules[0].dimension
+    if kernel is not None and not isinstance(kernel, str):
+        return kernels.from_gpytorch(kernel, D)
+    rows: dict[str, float] = {}
+    for m, x in zip(modules, w, strict=True):
+        shape = kernels.skeleton(m.kernel_spec)
+        rows[shape] = rows.get(shape, 0.0) + m.rows * x
+    best = max(rows, key=lambda s: rows[s])
+    alike = [
+        m.kernel_spec for m, x in zip(modules, w, strict=True) if x > 0 and kernels.skeleton(m.kernel_spec) == best
+    ]
+    if kernel is None:
+        return kernels.pool(alike)
+    return _named(kernel, modules)
+
+
+def _named(kernel: str, modules: Sequence[Module]) -> Kernel:
+    """A structure by name: pooled from the modules that have it, else begun at the scale of the modules."""
+    Z = torch.cat([m.site.Z for m in modules])
+    spec = kernels.parse(kernel, Z.shape[1], Z.mean(0).tolist())
+    alike = [m.kernel_spec for m in modules if kernels.skeleton(m.kernel_spec) == kernels.skeleton(spec)]
+    if alike:
+        return kernels.pool(alike)
+    x = Z.std(0, correction=0)
+    x = torch.where(x > 0, x, torch.ones_like(x))
+    variances = [float(kernels.diagonal(m.kernel_spec.tree, m.kernel_spec.tensor(), m.site.Z).mean()) for m in modules]
+    return spec.replace(kernels.reference(spec.tree, x, float(torch.tensor(variances).median()) ** 0.5))
+
+
+# --- kernel, mean and points ------------------------------------------------------------------
+
+
+class Choice(NamedTuple):
+    kernel: Kernel
+    mean: float
+    Z: Tensor
+
+
+def choose(start: Kernel, members: Sequence[Member], points: Any, *, learn: bool, mean: float) -> Choice:
+    """ψ*, m and Z_*: select points, learn by the evidence, select again."""
+    active = [sites.weighted(m.site, m.weight) for m in members if m.site is not None and m.weight > 0]
+    rows = sum(m.rows * m.weight for m in members)
+    Z = points if isinstance(points, Tensor) else _select(start, active, points, rows)
+    if not learn:
+        return Choice(start, mean, Z)
+    kernel, mean = _learn(start, active, Z, rows)
+    if not isinstance(points, Tensor):
+        Z = _select(kernel, active, points, rows)
+        kernel, mean = _learn(kernel, active, Z, rows, about=start)
+    return Choice(kernel, mean, Z)
+
+
+def _select(kernel: Kernel, active: Sequence[Site], points: int | str, rows: float) -> Tensor:
+    """Z_* among the union of the modules' points, by what each adds to their joint description."""
+    count = LARGEST if isinstance(points, str) else points
+    tolerance = min(10.0, max(0.1, 1e-4 * rows)) if isinstance(points, str) else 0.0
+    groups = list(blocks.blocks(active, 1))
+    theta = kernel.tensor()
+    Z = torch.cat([g.Z.flatten(0, 1) for g in groups])
+    precision = torch.cat([g.Rt.square().sum(1).flatten() for g in groups])  # Λ_jj
+    grams = [kernels.matrix(kernel.tree, theta, g.Z, g.Z) for g in groups]
+    # with no points at all: slack = ½ Σ_k tr(R_kᵀK_kkR_k)
+    slack = sum(0.5 * float(((g.Rt @ K) * g.Rt).sum()) for g, K in zip(groups, grams, strict=True))
+    sizes = [g.Z.shape[0] * g.Z.shape[1] for g in groups]
+
+    def explained(column: Tensor) -> Tensor:
+        parts = [
+            (g.Rt @ c.reshape(g.Z.shape[0], g.Z.shape[1], 1)).square().sum()
+            for g, c in zip(groups, column.split(sizes), strict=True)
+        ]
+        return torch.stack(parts).sum()
+
+    found = placement.cover(Z, count, tolerance, kernel.tree, theta, precision, slack, explained)
+    return Z[found.chosen] if found.chosen else Z[:1]
+
+
+def _learn(
+    start: Kernel, active: Sequence[Site], Z: Tensor, rows: float, about: Kernel | None = None
+) -> tuple[Kernel, float]:
+    """Maximise the block-marginal evidence E over θ, with the mean profiled out.
+
+    E and not the bound: with too few points Z_* the bound buys its slack back with long lengthscales.
+    """
+    groups = list(blocks.blocks(active, len(Z)))
+    meetings = [blocks.meeting(Z, g) for g in groups]
+    theta, centre = start.tensor(), (about or start).tensor()
+
+    def evidence(theta: Tensor) -> least_squares.Solution:
+        base = basis(start.tree, theta, Z)
+        parts = [
+            least_squares.gather(*blocks.project(base, g, s), marginal=True)
+            for g, s in zip(groups, meetings, strict=True)
+        ]
+        return least_squares.solve(least_squares.stack(parts))
+
+    def objective(theta: Tensor) -> Tensor:
+        prior = -0.5 * ((theta - centre) / PRIOR_SD).square().sum()
+        return (evidence(theta).bound + prior) / max(rows, 1.0)
+
+    best = optimise.maximise_one(objective, [theta], centre - 12.0, centre + 12.0)
+    learned = start.replace(best.x)
+    with torch.no_grad():
+        mean = float(evidence(best.x).mean)
+    log.info("evidence %.3f after %d evaluations: %s", best.value * rows, best.evaluations, learned.describe())
+    return learned, mean

@@ -1,0 +1,216 @@
+"""Module: what a data owner publishes. Points, a site, a kernel, a few facts; no data rows."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import gpytorch
+import numpy as np
+import torch
+
+from . import arrays, blocks, inducing, kernels, least_squares, linalg, sites
+from .errors import RecycleGPError, RecycleGPWarning
+from .gp import GP
+from .kernels import Kernel
+from .likelihoods import Likelihood, family
+from .posterior import Posterior, basis
+from .sites import Site
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """How the local optimiser ended."""
+
+    converged: bool
+    evaluations: int
+    message: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Module(GP):
+    """A fitted local model, ready to be saved, sent and merged. Made by `fit`, `load`, `from_moments`."""
+
+    name: str
+    site: Site
+    kernel_spec: Kernel
+    mean: float  # constant prior mean of f
+    jitter: float  # added to the diagonal of K_ZZ, and part of the kernel there
+    likelihoods: tuple[Likelihood, ...]
+    rows: int  # data rows behind it
+    columns: arrays.Columns
+    convergence: Convergence
+    method: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_finite(f"module {self.name!r}", *self.site)
+        object.__setattr__(self, "site", Site(*map(arrays.own, self.site)))
+
+    def __repr__(self) -> str:
+        likelihood = "+".join(p.name for p in self.likelihoods)
+        state = "" if self.convergence.converged else ", NOT CONVERGED"
+        return (
+            f"Module({self.name!r}, {self.rows} rows, {len(self.site.Z)} points in {self.dimension}-D, "
+            f"{likelihood}, {self.kernel_spec.describe()}{state})"
+        )
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        return Posterior(self._basis, self._solution.mean, self._solution.v, self._solution.C)
+
+    @property
+    def evidence(self) -> float:
+        """log∫ t(u) p(u) du under its own prior: the local (bound on the) log marginal likelihood."""
+        return float(self._solution.bound)
+
+    @cached_property
+    def _basis(self) -> Any:
+        return basis(self.kernel_spec.tree, self.kernel_spec.tensor(), self.site.Z, self.jitter)
+
+    @cached_property
+    def _solution(self) -> least_squares.Solution:
+        rows = sites.to_rows(self.site, self._basis.L, self.mean)
+        zero = least_squares.solve(rows, 0.0)  # rows are centred: the mean is already in them
+        return zero._replace(mean=torch.tensor(self.mean, dtype=torch.float64))
+
+    @property
+    def likelihood(self) -> str:
+        return "+".join(p.name for p in self.likelihoods)
+
+    def publish(self, points: Any, seed: int = 0) -> Module:
+        """The same posterior at other, usually fewer, points: the exact marginal there."""
+        D = self.dimension
+        chosen = arrays.count_or_points(points, "points", D, self.columns, None)
+        spec = self.kernel_spec
+        if isinstance(chosen, int):
+            rng = inducing.generator(arrays.seed(seed), self.site.Z)
+            chosen = inducing.place(self.site.Z, chosen, spec.tree, spec.tensor(), rng)
+        base = basis(spec.tree, spec.tensor(), chosen, self.jitter)
+        rows = blocks.observe(base, self.site, self.mean, marginal=True)
+        return replace(self, site=sites.from_rows(base.Z, base.L, rows, self.mean), jitter=base.jitter)
+
+    def rename(self, name: str) -> Module:
+        return replace(self, name=name)
+
+    def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Module:
+        """The module of the function s·f(x − shift) + b."""
+        shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
+        site = sites.moved(sites.in_units(self.site, output_scale, output_shift, self.rows), shift)
+        return replace(
+            self,
+            site=site,
+            kernel_spec=kernels.shifted(kernels.scaled(self.kernel_spec, output_scale**2), shift.tolist()),
+            mean=output_scale * self.mean + output_shift,
+            jitter=output_scale**2 * self.jitter,
+            likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to a safetensors file, all or nothing."""
+        from .files import save
+
+        save(self, path)
+
+    @staticmethod
+    def from_moments(
+        Z: Any,
+        mean: Any,
+        covariance: Any,
+        *,
+        kernel: str | gpytorch.kernels.Kernel,
+        likelihood: str = "gaussian",
+        name: str | None = None,
+        noise: float | None = None,
+        prior_mean: float = 0.0,
+        jitter: float = 0.0,
+        rows: int | None = None,
+        evidence: float = 0.0,
+    ) -> Module:
+        """Any q(f(Z)) = N(mean, covariance) fitted elsewhere, under GP(prior_mean, kernel).
+
+        Give the very jitter the source added to K_ZZ: with another one the site is off by orders of
+        magnitude. `evidence` is the source's ELBO, where known. A covariance wider than the prior
+        (a local fit that had not converged) is floored at the prior, its mean kept, with a warning.
+        """
+        points, columns = arrays.inputs(Z, "Z")
+        M, D = points.shape
+        if M == 0 or len(torch.unique(points, dim=0)) < M:
+            raise RecycleGPError(f"Z has {M} points, which must be distinct and at least one")
+        mu = arrays.targets(mean, M, "mean", device=points.device)
+        S = arrays._tensor(covariance, "covariance", points.device)
+        if S.shape != (M, M):
+            raise RecycleGPError(f"covariance has shape {tuple(S.shape)} for {M} points; pass ({M}, {M})")
+        largest = float(S.diagonal().abs().max())
+        if float((S - S.mT).abs().max()) > 1e-5 * largest or float(torch.linalg.eigvalsh(S).min()) < -1e-6 * largest:
+            raise RecycleGPError("covariance is not symmetric positive semi-definite; pass q's covariance of f(Z)")
+        prior_mean, evidence = arrays.number(prior_mean, "prior_mean"), arrays.number(evidence, "evidence")
+        if arrays.number(jitter, "jitter") < 0:
+            raise RecycleGPError(f"jitter={jitter}; pass what the source added to the diagonal of K_ZZ, or 0")
+        if rows is not None and (not isinstance(rows, (int, np.integer)) or rows < 0):
+            raise RecycleGPError(f"rows={rows!r}; pass the number of data rows behind the moments, or None")
+        if noise is not None and not family(likelihood).has_noise:
+            raise RecycleGPError(f"noise={noise}: likelihood {likelihood!r} has no noise; leave it out")
+        parameters = () if noise is None else (arrays.number(noise, "noise", positive=True),)
+        if isinstance(kernel, str):
+            raise RecycleGPError(f"kernel={kernel!r}: pass the fitted GPyTorch kernel, with its parameters")
+        spec = kernels.from_gpytorch(kernel, D)
+        K = kernels.matrix(spec.tree, spec.tensor(), points, points)
+        L, jitter = linalg.cholesky(K, jitter)
+        site, floored = sites.from_moments(points, L, prior_mean, mu, S)
+        message = "moments from elsewhere"
+        if floored:
+            message = f"{floored} of {M} directions of the covariance were wider than the prior and were floored"
+            warnings.warn(
+                f"module {name or ''}: {message}; the local fit had not converged, or its kernel or jitter "
+                "is not the one given",
+                RecycleGPWarning,
+                stacklevel=2,
+            )
+        # e = their ELBO − log∫ t dp
+        bound = least_squares.solve(sites.to_rows(site, L, prior_mean), 0.0).bound
+        return Module(
+            name=name if name is not None else f"module-{uuid.uuid4().hex[:12]}",
+            site=site._replace(e=evidence - bound),
+            kernel_spec=spec,
+            mean=prior_mean,
+            jitter=jitter,
+            likelihoods=(Likelihood(likelihood, parameters),),
+            rows=M if rows is None else int(rows),
+            columns=columns,
+            convergence=Convergence(not floored, 0, message),
+            method="moments",
+        )
+
+
+def check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, not {type(name).__name__}")
+    if not name or len(name) > 200 or not name.isprintable():
+        raise RecycleGPError(f"name={name!r}; use 1 to 200 printable characters")
+
+
+def check_finite(what: str, *tensors: torch.Tensor) -> None:
+    """Never a silent NaN: whatever went wrong before, it stops where an object is made."""
+    if not all(bool((t.abs() <= arrays.LARGEST).all()) for t in tensors):  # also catches NaN
+        raise RecycleGPError(
+            f"{what} would hold NaN or numbers beyond {arrays.LARGEST:g}: its data or kernel overflow; rescale "
+            "X and y to ordinary sizes, use a larger noise, or smaller weights"
+        )
+
+
+def check_units(input_shift: Any, scale: Any, shift: Any, dimension: int) -> tuple[torch.Tensor, float, float]:
+    """(input shift as a vector, scale, shift), all three checked."""
+    scale, shift = arrays.number(scale, "output_scale"), arrays.number(shift, "output_shift")
+    if abs(scale) < 1 / arrays.LARGEST:
+        raise RecycleGPError(f"output_scale={scale}; pass a number that is not zero")
+    if input_shift is None:
+        return torch.zeros(dimension, dtype=torch.float64), scale, shift
+    vector = arrays._tensor(input_shift, "input_shift", None).reshape(-1)
+    if len(vector) != dimension:
+        raise RecycleGPError(f"input_shift has {len(vector)} numbers for {dimension} input columns; pass one each")
+    return vector, scale, shift

@@ -1,0 +1,83 @@
+"""Prior and pseudo-observations → predictive: the ONE conditional used by module, ensemble and update.
+
+A jitter ε added to K_** is part of the kernel: k(x, x') + ε·[x is x']. It must therefore also be
+added wherever one of the points Z_* meets itself in another set of inducing points (`same`), or a
+slack is invented out of nothing. Predictions are of the smooth part of f, where it is not added.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import kernels, linalg
+
+
+class Basis(NamedTuple):
+    """The values of f ~ GP(m, k_θ) at Z_*, whitened: u_* = m1 + Lv with v ~ N(0, I)."""
+
+    tree: str
+    theta: Tensor
+    Z: Tensor  # (M, D)
+    L: Tensor  # (M, M)
+    jitter: float
+
+
+class Posterior(NamedTuple):
+    """q(v) = N(v, (CCᵀ)⁻¹) on a basis, about the constant mean."""
+
+    basis: Basis
+    mean: Tensor
+    v: Tensor
+    C: Tensor
+
+
+def basis(tree: str, theta: Tensor, Z: Tensor, jitter: float | None = None) -> Basis:
+    """LLᵀ = K_** + εI; without a given jitter the smallest relative one that succeeds."""
+    K = kernels.matrix(tree, theta, Z, Z)
+    if jitter is None:
+        jitter = linalg.RELATIVE_JITTER * K.detach().diagonal().mean().item()
+    L, jitter = linalg.cholesky(K, jitter)
+    return Basis(tree, theta, Z, L, jitter)
+
+
+class Same(NamedTuple):
+    """Index pairs (i, j) with A[i] identical to B[j]."""
+
+    i: Tensor
+    j: Tensor
+
+
+def same_points(A: Tensor, B: Tensor) -> Same:
+    _, label = torch.unique(torch.cat([A, B]), dim=0, return_inverse=True)
+    where = {int(point): i for i, point in enumerate(label[: len(A)].tolist())}
+    pairs = [(where[p], j) for j, p in enumerate(label[len(A) :].tolist()) if p in where]
+    index = torch.tensor(pairs, dtype=torch.long, device=A.device).reshape(-1, 2)
+    return Same(index[:, 0], index[:, 1])
+
+
+def features(base: Basis, X: Tensor, same: Same | None = None) -> Tensor:
+    """V = L⁻¹K_*X (M, n): the values of the basis functions at X."""
+    K = kernels.matrix(base.tree, base.theta, base.Z, X)
+    if same is not None and base.jitter and len(same.i):
+        K = K.index_put((same.i, same.j), K.new_tensor(base.jitter), accumulate=True)
+    return linalg.solve_lower(base.L, K)
+
+
+def predict(post: Posterior, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of f at each row of X."""
+    V = features(post.basis, X)
+    W = linalg.solve_lower(post.C, V)
+    prior = kernels.diagonal(post.basis.tree, post.basis.theta, X)
+    # mean = m + Vᵀv̂,  var = k(x,x) − ΣV² + ΣW²
+    variance = prior - V.square().sum(0) + W.square().sum(0)
+    return post.mean + V.mT @ post.v, variance.clamp_min(0)
+
+
+def covariance(post: Posterior, X: Tensor) -> Tensor:
+    """Joint covariance of f at the rows of X."""
+    V = features(post.basis, X)
+    W = linalg.solve_lower(post.C, V)
+    return kernels.matrix(post.basis.tree, post.basis.theta, X, X) - V.mT @ V + W.mT @ W

@@ -1,0 +1,77 @@
+"""The one object that travels: a Gaussian pseudo-likelihood of f at a few points.
+
+    t(u) = exp(e − ½‖Rᵀu − ρ‖²),  u = f(Z)  (values of f itself, prior mean included),  Λ = RRᵀ, λ = Rρ
+
+It is kept as this square root. Storing moments (μ, S) and subtracting inverses afterwards,
+Λ = S⁻¹ − K⁻¹, would cancel catastrophically.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import linalg
+from .least_squares import Rows, compress
+
+FLOOR = 1e-8  # least precision a site may add, in units of the prior's, per whitened direction
+
+
+class Site(NamedTuple):
+    Z: Tensor  # (M, D)
+    Rt: Tensor  # (r, M)  Rᵀ, with r ≤ M
+    rho: Tensor  # (r,)
+    e: Tensor  # ()
+
+
+def from_rows(Z: Tensor, L: Tensor, rows: Rows, mean: Tensor | float) -> Site:
+    """Rows about v (centred) → a site about u = m1 + Lv:  Rᵀ = TL⁻¹,  ρ = ρ̃ + m Rᵀ1."""
+    small = compress(rows)
+    Rt = linalg.solve_right(L, small.H)
+    return Site(Z, Rt, small.rho + mean * Rt.sum(-1), small.e - small.slack)
+
+
+def from_moments(Z: Tensor, L: Tensor, mean: Tensor | float, mu: Tensor, S: Tensor) -> tuple[Site, int]:
+    """q(u) = N(μ, S) fitted elsewhere under the prior N(m, LLᵀ) → the site, and how many directions
+    of S were wider than the prior.
+
+    In whitened coordinates S_w = L⁻¹SL⁻ᵀ = U diag(s) Uᵀ; where s > 1 the local fit had not
+    converged, and its precision 1/s − 1 is floored there with the mean kept. e is left at zero.
+    """
+    S_w = linalg.solve_lower(L, linalg.solve_lower(L, S).mT)
+    s, U = torch.linalg.eigh(0.5 * (S_w + S_w.mT))
+    s = s.clamp_min(torch.finfo(s.dtype).tiny)
+    precision = (1 / s - 1).clamp_min(FLOOR)
+    mu_w = U.mT @ linalg.solve_lower(L, (mu - mean)[:, None])[:, 0]
+    T = precision.sqrt()[:, None] * U.mT
+    # Tᵀρ̃ = S_w⁻¹μ_w, so that the posterior mean is kept
+    rho = (precision + 1) / precision.sqrt() * mu_w
+    Rt = linalg.solve_right(L, T)
+    floored = int((s > 1 + 1e-6).sum())
+    return Site(Z, Rt, rho + mean * Rt.sum(-1), rho.new_zeros(())), floored
+
+
+def to_rows(site: Site, L: Tensor, mean: Tensor | float) -> Rows:
+    """The site seen from its own prior N(m, LLᵀ): H = RᵀL, centred."""
+    rho = site.rho - mean * site.Rt.sum(-1)
+    return Rows(site.Rt @ L, rho, torch.zeros_like(rho), site.e, site.e.new_zeros(()))
+
+
+def weighted(site: Site, weight: float) -> Site:
+    """tʷ: √w R, √w ρ, w e."""
+    root = weight**0.5
+    return Site(site.Z, root * site.Rt, root * site.rho, weight * site.e)
+
+
+def in_units(site: Site, scale: float, shift: float, rows: int) -> Site:
+    """The same statement about u' = s·u + b, from `rows` densities of y: R/s, ρ + b Rᵀ1/s, e − n log|s|."""
+    Rt = site.Rt / scale
+    e = site.e - rows * torch.tensor(abs(scale), dtype=site.e.dtype).log()
+    return Site(site.Z, Rt, site.rho + shift * Rt.sum(-1), e)
+
+
+def moved(site: Site, shift: Tensor) -> Site:
+    """The same statement about f(x − shift)."""
+    return site._replace(Z=site.Z + shift)

@@ -1,0 +1,374 @@
+"""Kernels: names, composition, GPyTorch there and back, units, columns, pooling, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import gpytorch
+import numpy as np
+import pytest
+import reference as ref
+import torch
+from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, RQKernel, ScaleKernel
+
+from recyclegp import kernels
+from recyclegp.errors import RecycleGPError
+from recyclegp.kernels import Kernel
+
+CENTRE = (0.4, -2.0)
+LENGTHS = (0.7, 3.1)
+RNG = np.random.default_rng(11)
+A, B = RNG.normal(CENTRE, (1.0, 4.0), (6, 2)), RNG.normal(CENTRE, (1.0, 4.0), (5, 2))
+
+
+def value(kernel, X1=A, X2=B):
+    return kernels.matrix(kernel.tree, kernel.tensor(), torch.tensor(X1), torch.tensor(X2)).numpy()
+
+
+def named(expression, *parameters):
+    """A kernel by name at these parameters, in the order in which θ lists them."""
+    return kernels.parse(expression, 2, CENTRE).replace(torch.tensor(parameters, dtype=torch.float64).log())
+
+
+def close(actual, expected, tolerance=1e-12):
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+FORMULAS = {
+    "rbf": (named("rbf", 1.7, *LENGTHS), lambda X, Y: 1.7 * ref.rbf(X, Y, LENGTHS)),
+    "matern12": (named("matern12", 0.6, *LENGTHS), lambda X, Y: 0.6 * ref.matern(X, Y, LENGTHS, 0.5)),
+    "matern32": (named("matern32", 0.6, *LENGTHS), lambda X, Y: 0.6 * ref.matern(X, Y, LENGTHS, 1.5)),
+    "matern52": (named("matern52", 2.6, *LENGTHS), lambda X, Y: 2.6 * ref.matern(X, Y, LENGTHS, 2.5)),
+    "rq": (named("rq", 1.2, *LENGTHS, 0.8), lambda X, Y: 1.2 * ref.rational_quadratic(X, Y, LENGTHS, 0.8)),
+    "periodic": (
+        named("periodic", 1.4, 0.9, 2.2, 1.3, 5.0),
+        lambda X, Y: 1.4 * ref.periodic(X, Y, (0.9, 2.2), (1.3, 5.0)),
+    ),
+    "linear": (named("linear", 0.3, 0.05), lambda X, Y: ref.linear(X, Y, (0.3, 0.05), CENTRE)),
+    "rbf + linear": (
+        named("rbf + linear", 1.7, *LENGTHS, 0.3, 0.05),
+        lambda X, Y: 1.7 * ref.rbf(X, Y, LENGTHS) + ref.linear(X, Y, (0.3, 0.05), CENTRE),
+    ),
+    "rbf * periodic": (
+        named("rbf * periodic", 0.8, *LENGTHS, 0.9, 2.2, 1.3, 5.0),
+        lambda X, Y: 0.8 * ref.rbf(X, Y, LENGTHS) * ref.periodic(X, Y, (0.9, 2.2), (1.3, 5.0)),
+    ),
+    "(rbf + linear) * matern32": (
+        named("(rbf + linear) * matern32", 0.8, *LENGTHS, 0.3, 0.05, 2.0, 9.0),
+        lambda X, Y: (
+            0.8 * (ref.rbf(X, Y, LENGTHS) + ref.linear(X, Y, (0.3, 0.05), CENTRE)) * ref.matern(X, Y, (2.0, 9.0), 1.5)
+        ),
+    ),
+}
+every = pytest.mark.parametrize("name", FORMULAS)
+
+
+# --- names and formulas -----------------------------------------------------------------------
+
+
+@every
+def test_a_name_means_its_formula(name):
+    """Each kernel, and compositions, against NumPy in anisotropic 2-D."""
+    kernel, formula = FORMULAS[name]
+    close(value(kernel), formula(A, B))
+    close(value(kernel, A, A), formula(A, A))
+    close(kernels.diagonal(kernel.tree, kernel.tensor(), torch.tensor(A)), np.diag(formula(A, A)))
+
+
+@every
+def test_batches_are_matrices_one_by_one(name):
+    """k(X_b, X_b) for a whole batch of point sets."""
+    kernel, formula = FORMULAS[name]
+    batch = torch.tensor(np.stack([A[:5], B]))
+    found = kernels.matrix(kernel.tree, kernel.tensor(), batch, batch)
+    close(found, np.stack([formula(A[:5], A[:5]), formula(B, B)]))
+
+
+@every
+def test_derivatives_by_theta(name):
+    """Autograd through θ, against central differences of the matrix itself."""
+    kernel, _ = FORMULAS[name]
+    weights = torch.tensor(RNG.standard_normal((6, 5)))
+    theta = kernel.tensor().requires_grad_()
+
+    def total(t):
+        return (weights * kernels.matrix(kernel.tree, t, torch.tensor(A), torch.tensor(B))).sum()
+
+    (found,) = torch.autograd.grad(total(theta), theta)
+    for i in range(len(theta)):
+        step = torch.zeros_like(kernel.tensor())
+        step[i] = 1e-5
+        difference = (total(kernel.tensor() + step) - total(kernel.tensor() - step)) / 2e-5
+        assert float(found[i]) == pytest.approx(float(difference), rel=1e-6, abs=1e-8)
+
+
+def test_one_input_column_has_one_lengthscale():
+    """ARD only where there are several inputs."""
+    kernel = kernels.parse("rbf + matern12", 1, (0.0,))
+    assert kernels.roles(kernel.tree) == [
+        ("outputscale", "scale"),
+        ("lengthscale", "rbf"),
+        ("outputscale", "scale"),
+        ("lengthscale", "matern"),
+    ]
+
+
+@pytest.mark.parametrize(("expression", "amplitudes"), [("rbf * rbf", 1), ("rbf + rbf", 2), ("rbf * (rq + rbf)", 1)])
+def test_every_additive_term_has_one_amplitude(expression, amplitudes):
+    """Products would otherwise share it twice."""
+    roles = [role for role, _ in kernels.roles(kernels.parse(expression, 2, CENTRE).tree)]
+    assert roles.count("outputscale") == amplitudes
+
+
+@every
+def test_description_names_structure_and_values(name):
+    """One line for people, which can be read back as a structure."""
+    kernel, _ = FORMULAS[name]
+    text = kernel.describe()
+    values = [math.exp(t) for t in kernel.theta]
+    assert all(f"{v:.4g}" in text for v in values)
+    structure = text[: text.rindex("(")]
+    assert kernels.skeleton(kernels.parse(structure, 2, CENTRE)) == kernels.skeleton(kernel)
+
+
+# --- GPyTorch ---------------------------------------------------------------------------------
+
+
+@every
+def test_gpytorch_round_trip(name):
+    """to_gpytorch gives an object with these values; from_gpytorch reads them back."""
+    kernel, formula = FORMULAS[name]
+    built = kernels.to_gpytorch(kernel)
+    close(built(torch.tensor(A), torch.tensor(B)).to_dense().detach(), formula(A, B), 1e-10)
+    again = kernels.from_gpytorch(built, 2)
+    assert again.tree == kernel.tree
+    close(again.theta, kernel.theta, 1e-12)
+
+
+def test_gpytorch_object_with_active_dims():
+    """Kernels on some of the columns, with float32 parameters, are read exactly as they stand."""
+    first = RBFKernel(active_dims=[1])
+    first.lengthscale = 2.5
+    second = MaternKernel(nu=2.5, active_dims=[0])
+    second.lengthscale = 0.3
+    built = ScaleKernel(first * second) + LinearKernel()
+    built.kernels[0].outputscale = 1.9
+    built.kernels[1].variance = 0.07
+    kernel = kernels.from_gpytorch(built, 2)
+    expected = 1.9 * ref.rbf(A[:, 1:], B[:, 1:], (2.5,)) * ref.matern(A[:, :1], B[:, :1], (0.3,), 2.5)
+    close(value(kernel), expected + ref.linear(A, B, 0.07, 0.0), 1e-6)
+    close(kernels.to_gpytorch(kernel)(torch.tensor(A), torch.tensor(B)).to_dense().detach(), value(kernel), 1e-10)
+
+
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_gpytorch_scale_with_active_dims_is_read_right_or_refused(where):
+    """GPyTorch lets ScaleKernel choose the columns itself: that may be refused, but not forgotten."""
+    if where == "inside":
+        built = ScaleKernel(RBFKernel(active_dims=[1])).double()
+    else:
+        built = ScaleKernel(RBFKernel(), active_dims=[1]).double()
+    expected = built(torch.tensor(A), torch.tensor(B)).to_dense().detach()
+    try:
+        kernel = kernels.from_gpytorch(built, 2)
+    except RecycleGPError:
+        assert where == "outside"
+    else:
+        close(value(kernel), expected, 1e-10)
+
+
+def test_the_object_is_read_and_never_kept():
+    """Changing the user's kernel afterwards changes nothing, nor is it changed."""
+    mine = ScaleKernel(RBFKernel(ard_num_dims=2)).double()
+    before = {k: v.clone() for k, v in mine.state_dict().items()}
+    kernel = kernels.from_gpytorch(mine, 2)
+    first = value(kernel)
+    assert all(torch.equal(v, before[k]) for k, v in mine.state_dict().items())
+    mine.base_kernel.lengthscale = 9.0
+    close(value(kernel), first)
+    kernels.to_gpytorch(kernel).outputscale = 5.0
+    close(value(kernel), first)
+
+
+def test_evaluation_does_not_remember_old_parameters():
+    """The shared template is a function of θ."""
+    kernel, formula = FORMULAS["rbf + linear"]
+    other = kernel.replace(kernel.tensor() + 0.7)
+    before = value(kernel)
+    assert np.abs(value(other) - before).max() > 0.1
+    close(value(kernel), before)
+    close(before, formula(A, B))
+
+
+# --- units, columns, pooling ------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("factor", [0.03, 17.0])
+def test_scaled(name, factor):
+    """factor · k, through the amplitudes it already has."""
+    kernel, formula = FORMULAS[name]
+    found = kernels.scaled(kernel, factor)
+    close(value(found), factor * formula(A, B), 1e-11)
+    assert found.tree == kernel.tree
+
+
+def test_scaled_without_an_amplitude_gains_one():
+    """A kernel the user gave without ScaleKernel."""
+    bare = kernels.from_gpytorch(RBFKernel(ard_num_dims=2).double(), 2)
+    close(value(kernels.scaled(bare, 3.5)), 3.5 * value(bare))
+    mixed = kernels.from_gpytorch((RBFKernel() + ScaleKernel(RQKernel())).double(), 2)
+    close(value(kernels.scaled(mixed, 0.2)), 0.2 * value(mixed))
+    both = kernels.from_gpytorch((ScaleKernel(RBFKernel()) * ScaleKernel(RQKernel())).double(), 2)
+    close(value(kernels.scaled(both, 0.2)), 0.2 * value(both))
+    nested = kernels.from_gpytorch(ScaleKernel(LinearKernel() + ScaleKernel(RBFKernel())).double(), 2)
+    close(value(kernels.scaled(nested, 6.0)), 6.0 * value(nested))
+
+
+@every
+def test_shifted(name):
+    """k(x − c, x' − c), also for the kernels that are not stationary."""
+    kernel, formula = FORMULAS[name]
+    shift = np.array([5.0, -70.0])
+    close(value(kernels.shifted(kernel, shift), A + shift, B + shift), formula(A, B), 1e-10)
+
+
+@every
+def test_permuted(name):
+    """The same kernel on columns in another order."""
+    kernel, formula = FORMULAS[name]
+    close(value(kernels.permuted(kernel, [1, 0]), A[:, [1, 0]], B[:, [1, 0]]), formula(A, B))
+
+
+def test_permuted_in_three_columns_with_active_dims():
+    """A cyclic order, which is not its own inverse, distinguishes the two directions."""
+    X = RNG.standard_normal((5, 3))
+    part = RBFKernel(ard_num_dims=2, active_dims=[0, 2])
+    part.lengthscale = torch.tensor([[0.5, 2.0]])
+    whole = MaternKernel(nu=1.5, ard_num_dims=3)
+    whole.lengthscale = torch.tensor([[0.7, 1.3, 4.0]])
+    centred = kernels.parse("linear", 3, (0.1, 0.2, 0.3)).replace(torch.tensor([0.3, 0.6, 1.2]).double().log())
+    order = [2, 0, 1]  # new column j is the old column order[j]
+    for kernel in (kernels.from_gpytorch((part + whole).double(), 3), centred):
+        close(value(kernels.permuted(kernel, order), X[:, order], X[:, order]), value(kernel, X, X))
+
+
+@every
+def test_reference_is_one_standard_deviation(name):
+    """θ − reference does not know the units: rescaling x and y moves the reference, not the kernel's values."""
+    kernel, _ = FORMULAS[name]
+    x, y = torch.tensor([0.8, 6.0], dtype=torch.float64), 2.5
+    stretch, scale = torch.tensor([100.0, 0.03], dtype=torch.float64), 41.0
+    offset = kernel.tensor() - kernels.reference(kernel.tree, x, y)
+    rescaled = Kernel(
+        kernels.parse(name, 2, (stretch * torch.tensor(CENTRE, dtype=torch.float64)).tolist()).tree, kernel.theta
+    )
+    rescaled = rescaled.replace(offset + kernels.reference(kernel.tree, x * stretch, y * scale))
+    s = stretch.numpy()
+    close(value(rescaled, A * s, B * s) / scale**2, value(kernel), 1e-10)
+
+
+def test_pool_is_the_coordinate_wise_median():
+    """Of log-parameters and of centres: one degenerate module moves nothing."""
+    several = [
+        kernels.parse("rbf + linear", 2, (c, -c)).replace(torch.tensor([t, t + 1, t - 1, 2 * t, 0.3]))
+        for c, t in ((0.0, 0.1), (1.0, 0.4), (500.0, -30.0))
+    ]
+    pooled = kernels.pool(several)
+    close(pooled.theta, [0.1, 1.1, -0.9, 0.2, 0.3], 1e-6)
+    assert json.loads(pooled.tree)["parts"][1]["centre"] == [1.0, -1.0]
+    assert kernels.skeleton(pooled) == kernels.skeleton(several[0])
+
+
+def test_pool_of_an_even_number_and_of_one():
+    """Half-way in logarithms; one kernel is itself."""
+    a, b = named("rbf", 1.0, 2.0, 3.0), named("rbf", 4.0, 8.0, 3.0)
+    close(np.exp(kernels.pool([a, b]).theta), [2.0, 4.0, 3.0])
+    assert kernels.pool([a]).tree == a.tree
+    close(kernels.pool([a]).theta, a.theta)
+
+
+def test_skeleton_knows_structure_and_not_centres():
+    """What may be pooled together."""
+    one, two = kernels.parse("linear", 2, (0.0, 1.0)), kernels.parse("linear", 2, (5.0, 6.0))
+    assert one.tree != two.tree
+    assert kernels.skeleton(one) == kernels.skeleton(two)
+    assert kernels.skeleton(one) != kernels.skeleton(kernels.parse("rbf", 2, CENTRE))
+    assert kernels.skeleton(named("matern12", 1, 1, 1)) != kernels.skeleton(named("matern32", 1, 1, 1))
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "expression", ["", "gauss", "rbf -", "rbf - linear", "rbf ** 2", "2 * rbf", "rbf()", "rbf; rbf"]
+)
+def test_unreadable_names_are_refused_with_the_choices(expression):
+    """The message repeats what was given and says what there is."""
+    with pytest.raises(RecycleGPError, match=r"cannot be read; use rbf, matern12") as refused:
+        kernels.parse(expression, 2, CENTRE)
+    assert repr(expression) in str(refused.value)
+
+
+class Custom(RBFKernel):
+    """Not one of the kinds a file can hold."""
+
+
+@pytest.mark.parametrize(
+    "kernel", [Custom(), gpytorch.kernels.CosineKernel(), ScaleKernel(gpytorch.kernels.PolynomialKernel(power=2))]
+)
+def test_other_gpytorch_kernels_are_refused_by_name(kernel):
+    """Also a subclass, whose formula may be anything."""
+    inner = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
+    with pytest.raises(RecycleGPError, match=f"kernel {type(inner).__name__} cannot be represented"):
+        kernels.from_gpytorch(kernel, 2)
+
+
+def test_objects_that_are_no_kernels_are_refused_by_type():
+    """A TypeError, as the convention is."""
+    with pytest.raises(TypeError, match="must be a name or a gpytorch kernel, not list"):
+        kernels.from_gpytorch([1.0], 2)
+
+
+def test_batched_kernels_are_refused():
+    """One kernel at a time."""
+    with pytest.raises(RecycleGPError, match="batch_shape"):
+        kernels.from_gpytorch(RBFKernel(batch_shape=torch.Size([3])), 2)
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBFKernel(ard_num_dims=3), RBFKernel(active_dims=[0, 2]), PeriodicKernel(ard_num_dims=5)]
+)
+def test_columns_that_do_not_exist_are_refused(kernel):
+    """ARD for another number of inputs, or a column beyond the last."""
+    with pytest.raises(RecycleGPError, match="columns outside"):
+        kernels.from_gpytorch(kernel, 2)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"kind": "spectral"}, "kind 'spectral' is not known"),
+        ({"kind": "rbf", "ard": 2, "dims": [0, 9]}, "columns outside"),
+        ({"kind": "rbf", "ard": 7, "dims": None}, "columns outside"),
+        ({"kind": "matern", "nu": 0.7, "ard": 2, "dims": None}, "nu=0.7"),
+        ({"kind": "centred", "centre": [1.0], "base": {"kind": "rbf", "ard": 2, "dims": None}}, "centre of 2"),
+        ({"kind": "sum", "parts": []}, "not known"),
+        ({"kind": "scale"}, "malformed"),
+        ([1, 2], "malformed"),
+        ({"kind": "sum", "parts": [{"kind": "rbf", "ard": 2, "dims": None}] * 100}, "too large"),
+    ],
+)
+def test_specifications_of_strangers_are_checked(node, message):
+    """What a file may not say."""
+    with pytest.raises(RecycleGPError, match=message):
+        kernels.check_tree(json.dumps(node), 2)
+
+
+def test_parameters_are_counted_and_finite():
+    """θ belongs to its structure."""
+    tree = kernels.parse("rbf", 2, CENTRE).tree
+    with pytest.raises(RecycleGPError, match="2 parameters for a structure with 3"):
+        Kernel(tree, (0.0, 1.0))
+    with pytest.raises(RecycleGPError, match="finite"):
+        Kernel(tree, (0.0, 1.0, math.nan))

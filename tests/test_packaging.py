@@ -1,0 +1,89 @@
+"""Wheel and sdist build without a network and hold what they should."""
+
+import email
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import recyclegp
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    environment = {**os.environ, "PIP_NO_INDEX": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    (path,) = built.glob("*.whl")
+    assert path.name == f"recyclegp-{recyclegp.__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+@pytest.fixture(scope="module")
+def source(built):
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        yield {name.partition("/")[2] for name in archive.getnames()}
+
+
+def modules():
+    package = ROOT / "src" / "recyclegp"
+    return {p.relative_to(package.parent).as_posix() for p in package.rglob("*.py")}
+
+
+def test_wheel_holds_every_module_and_its_types(wheel):
+    names = set(wheel.namelist())
+    assert modules() | {"recyclegp/py.typed"} <= names
+
+
+def test_wheel_holds_nothing_else(wheel):
+    elsewhere = [n for n in wheel.namelist() if not n.startswith(("recyclegp/", "recyclegp-"))]
+    assert elsewhere == []
+    assert not [n for n in wheel.namelist() if "test" in n]
+    assert any(n.endswith("licenses/LICENSE") for n in wheel.namelist())
+
+
+def test_metadata(wheel):
+    (path,) = (n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+    metadata = email.message_from_bytes(wheel.read(path))
+    assert metadata["Version"] == recyclegp.__version__
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Requires-Python"] == ">=3.11"
+    (path,) = (n for n in wheel.namelist() if n.endswith(".dist-info/entry_points.txt"))
+    assert "recyclegp = recyclegp.cli:app" in wheel.read(path).decode()
+
+
+def test_sdist(source):
+    assert {f"src/{name}" for name in modules()} <= source
+    wanted = {"LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "constraints.txt", "Makefile", "docs/schema.md"}
+    assert wanted | {"src/recyclegp/py.typed", "tests/test_packaging.py"} <= source
+    assert not [n for n in source if "__pycache__" in n or n.startswith(".venv")]
+
+
+def test_constraints_cover_every_direct_dependency():
+    """Each requirement of the package and of [dev] and [docs] has one tested version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["dev"], *extras["docs"]]
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    tested = {line.partition("==")[0] for line in lines if "==" in line}
+    assert {requirement.partition(">=")[0] for requirement in wanted} <= tested
+
+
+def test_citation_names_this_version():
+    assert f"\nversion: {recyclegp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
