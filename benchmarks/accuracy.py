@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from data import Missing, Split, adjoining, banana, kin40k, noisy, oracle, overlapping, shuffled, sunspots
 
 import recyclegp as rgp
+from data import MissingDataError, Split, adjoining, banana, kin40k, noisy, oracle, overlapping, shuffled, sunspots
 
 TEST_POINTS = 4000
 
@@ -71,9 +71,7 @@ def synthetic(name: str, layout: Callable[..., Any], K: int, n: int, inducing: A
     x = rng.uniform(0, 5.5, TEST_POINTS)
     y = noisy(x, rng)
     X = x[:, None]
-    return Row(
-        name, nlpd(ensemble, X, y), oracle(x, y), allowed, coverage(ensemble, X, y), len(ensemble.Z), seconds
-    )
+    return Row(name, nlpd(ensemble, X, y), oracle(x, y), allowed, coverage(ensemble, X, y), len(ensemble.Z), seconds)
 
 
 def by_time(s: Split, K: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -175,7 +173,7 @@ def main() -> None:
             continue
         try:
             row = average([run(options.seed + i) for i in range(repeats)])
-        except Missing as missing:
+        except MissingDataError as missing:
             print(f"{name:34}skipped: {missing}", flush=True)
             continue
         results.append(row)

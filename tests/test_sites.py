@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import reference as ref
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import reference as ref
 from recyclegp import blocks, bounds, dual, kernels, learn, least_squares, likelihoods, linalg, sites
 from recyclegp.posterior import basis
 
-many = settings(max_examples=20, deadline=None, derandomize=True)
+many = settings(max_examples=20, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 SCALE = np.array([0.6, 5.0])
 
 
@@ -143,7 +143,7 @@ def test_dual_site_of_gaussian_noise_is_collapsed_after_one_step(problem):
     ("likelihood", "log_p"),
     [("bernoulli", []), ("bernoulli-probit", []), ("poisson", []), ("student-t", [math.log(0.3), math.log(5.0)])],
 )
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(many, max_examples=6)
 @given(problem=problems())
 def test_dual_site_is_the_table_entry(likelihood, log_p, problem):
     """Λ = Wᵀdiag(β)W, λ = Wᵀ(α − mβ∘(1 − W1)), and e such that E_q[log t] is the expected log-likelihood."""
@@ -181,7 +181,7 @@ def moments_of(problem, state):
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "bernoulli-probit", "poisson"])
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(many, max_examples=4)
 @given(problem=problems(), seed=st.integers(0, 2**31))
 def test_dual_fixed_point_is_stationary(likelihood, problem, seed):
     """The NumPy ELBO does not rise in any direction of q's mean or covariance."""
@@ -208,7 +208,7 @@ def test_dual_fixed_point_is_stationary(likelihood, problem, seed):
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(many, max_examples=4)
 @given(problem=problems(), other=problems())
 def test_dual_fixed_point_beside_known_rows_is_stationary(likelihood, problem, other):
     """eq. (combined): with rows of modules already known, the bound is stationary in q as well."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from . import bounds, linalg
+from .errors import RecycleGPError
 from .least_squares import Rows
 from .likelihoods import Dual, dual, expected_log_prob, smallest_precision
 
@@ -75,10 +76,14 @@ class _Look(NamedTuple):
     goal: Dual
 
 
-def _look(data: Data, sites: Dual, base: Rows | None) -> _Look:
+def _look(data: Data, sites: Dual, base: Rows | None) -> _Look | None:
+    """None where a step went so far that nothing is finite any more."""
+    if not all(bool(torch.isfinite(t).all()) for t in sites):
+        return None
     v, C = posterior(data, sites, base)
     expected, goal = dual(data.likelihood, data.y, *marginals(data, v, C), data.log_p)
-    return _Look(State(sites, v, C, expected, _bound(expected, base, v, C), False), goal)
+    look = _Look(State(sites, v, C, expected, _bound(expected, base, v, C), False), goal)
+    return look if bool(torch.isfinite(look.state.bound)) else None
 
 
 @torch.no_grad()
@@ -90,16 +95,20 @@ def fixed_point(
     The plain iteration creeps where a likelihood is saturated (a hundred steps and more), so it is
     extrapolated (Anderson 1965); whatever lowers the bound is dropped for a damped plain step.
     """
-    if start is None:
-        start = Dual(torch.zeros_like(data.y), torch.zeros_like(data.y))
-    here = _look(data, start, base)
-    history: list[_Look] = []
     least = smallest_precision(data.likelihood, data.y, data.log_p)
+    here = None if start is None else _look(data, start, base)
+    if here is None:
+        # from the likelihood about the prior mean, not under the prior, whose E[exp f] may overflow
+        narrow = data.spare.new_ones(()).expand_as(data.y)
+        here = _look(data, dual(data.likelihood, data.y, data.mean.expand_as(data.y), narrow, data.log_p)[1], base)
+    if here is None:
+        raise RecycleGPError("y and the kernel are of such sizes that the likelihood overflows; rescale y")
+    history: list[_Look] = []
     for _ in range(steps):
         history = [*history[-5:], here]
         small = tolerance * (1 + abs(float(here.state.bound)))
         there = _look(data, _extrapolated(history, least), base)
-        if not there.state.bound >= here.state.bound - small:  # lower, or NaN
+        if there is None or not there.state.bound >= here.state.bound - small:
             history, better = [], _damped(data, here, base)
             if better is None:
                 return here.state._replace(converged=True)
@@ -116,7 +125,7 @@ def _damped(data: Data, here: _Look, base: Rows | None) -> _Look | None:
     for halvings in range(12):
         moved = (torch.lerp(a, b, 0.5**halvings) for a, b in zip(here.state.sites, here.goal, strict=True))
         there = _look(data, Dual(*moved), base)
-        if there.state.bound > here.state.bound:
+        if there is not None and there.state.bound > here.state.bound:
             return there
     return None  # no step helps: as good as it gets
 

@@ -70,7 +70,8 @@ class Ensemble(GP):
 
     @property
     def rows(self) -> int:
-        return sum(m.rows for m in self.members if m.weight > 0)
+        """Data rows behind it, each counted with its module's weight."""
+        return round(sum(m.rows * m.weight for m in self.members))
 
     @property
     def bound(self) -> float:
@@ -211,7 +212,6 @@ class Ensemble(GP):
     def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Ensemble:
         """The ensemble of the function s·f(x − shift) + b."""
         shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
-        log_scale = math.log(abs(output_scale))
 
         def member(m: Member) -> Member:
             likelihoods = tuple(p.in_units(output_scale, output_shift) for p in m.likelihoods)
@@ -220,8 +220,12 @@ class Ensemble(GP):
                 site = sites.moved(sites.in_units(site, output_scale, output_shift, m.rows), shift)
             return m._replace(site=site, likelihoods=likelihoods)
 
-        # In whitened coordinates only the constant notices: v is the same for s·f + b.
-        constant = log_scale * sum(m.rows * m.weight for m in self.members)
+        # In whitened coordinates s·f + b is sign(s)·v: rows turn round with it, and the constant notices.
+        constant = math.log(abs(output_scale)) * sum(m.rows * m.weight for m in self.members)
+
+        def whitened(rows: Rows) -> Rows:
+            return rows._replace(H=rows.H * math.copysign(1.0, output_scale), e=rows.e - constant)
+
         return replace(
             self,
             kernel_spec=kernels.shifted(kernels.scaled(self.kernel_spec, output_scale**2), shift.tolist()),
@@ -230,8 +234,8 @@ class Ensemble(GP):
             jitter=output_scale**2 * self.jitter,
             likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
             members=tuple(member(m) for m in self.members),
-            evidence_of=self.evidence_of._replace(e=self.evidence_of.e - constant),
-            bound_of=self.bound_of._replace(e=self.bound_of.e - constant),
+            evidence_of=whitened(self.evidence_of),
+            bound_of=whitened(self.bound_of),
         )
 
     def to_module(self, name: str) -> Module:
@@ -390,7 +394,6 @@ def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
     """The middle of the total weight; half-way between two values where it falls on their border."""
     order = np.argsort(values, kind="stable")
     v, w = np.asarray(values, dtype=float)[order], np.asarray(weights, dtype=float)[order]
-    w = w if w.sum() > 0 else np.ones_like(w)  # moments from elsewhere may be of no known rows
     share = np.cumsum(w) / w.sum()
     low, high = int(np.searchsorted(share, 0.5 - 1e-12)), int(np.searchsorted(share, 0.5 + 1e-12))
     return float(0.5 * (v[low] + v[min(high, len(v) - 1)]))

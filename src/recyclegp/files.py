@@ -70,10 +70,11 @@ def load(path: str | PathLike[str]) -> Module | Ensemble:
     path = Path(path)
     header, tensors = _read(path)
     readers: dict[Any, Callable[[_Reader], Module | Ensemble]] = {"module": _module_in, "ensemble": _ensemble_in}
-    if header.get("kind") not in readers:
-        raise RecycleGPError(f"{path}: it holds a {header.get('kind')!r}, which this version cannot read; upgrade")
+    kind = header.get("kind")
+    if not isinstance(kind, str) or kind not in readers:
+        raise RecycleGPError(f"{path}: it holds a {str(kind)[:50]!r}, which this version cannot read; upgrade")
     try:
-        return readers[header["kind"]](_Reader(header, tensors))
+        return readers[kind](_Reader(header, tensors))
     except RecycleGPError as broken:
         raise RecycleGPError(f"{path}: {broken}; ask for the file again") from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as broken:
@@ -128,9 +129,9 @@ class _Reader:
     def number(self, key: str, *, least: float = -math.inf) -> float:
         return _number(self.header[key], key, least)
 
-    def count(self, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise RecycleGPError(f"{value!r} is not a count")
+    def count(self, value: Any, *, least: int = 0) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise RecycleGPError(f"{value!r} is not a count of at least {least}")
         return value
 
     def tensor(self, key: str, *shape: int | None, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -198,7 +199,7 @@ def _module_in(r: _Reader) -> Module:
         mean=r.number("mean"),
         jitter=r.number("jitter", least=0.0),
         likelihoods=_likelihoods_in(r.header["likelihoods"]),
-        rows=r.count(r.header["rows"]),
+        rows=r.count(r.header["rows"], least=1),
         columns=r.columns(D),
         convergence=Convergence(bool(ended["converged"]), r.count(ended["evaluations"]), str(ended["message"])),
         method=r.text("method"),
@@ -290,7 +291,7 @@ def _members_in(r: _Reader, D: int) -> tuple[Member, ...]:
         Member(
             name=e["name"],
             site=None if e["site"] is None else next(kept),
-            rows=r.count(e["rows"]),
+            rows=r.count(e["rows"], least=1),
             weight=_number(e["weight"], "a weight", 0.0),
             likelihoods=_likelihoods_in(e["likelihoods"]),
             surprise=math.nan if e["surprise"] is None else _number(e["surprise"], "a surprise", 0.0),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import math
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gpytorch
@@ -67,7 +66,9 @@ def fit(
     """
     job = _check(X, y, likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
     hyper, Z, convergence = _hyperparameters(job)
-    base, rows = _summarise(job, hyper, Z)
+    base, rows, settled = _summarise(job, hyper, Z)
+    if not settled:
+        convergence = replace(convergence, converged=False, message="the posterior had not settled")
     site = sites.from_rows(base.Z, base.L, rows, hyper.mean)
     spec = job.kernel.replace(hyper.theta)
     log.info("%d rows, %s, %d points: %s", len(job.y), job.method, len(site.Z), spec.describe())
@@ -88,6 +89,8 @@ def fit(
 def fit_many(data: Iterable[tuple[Any, Any]], *, names: Sequence[str] | None = None, **options: Any) -> list[Module]:
     """`fit` for each (X, y), one module each, in order."""
     pairs = list(data)
+    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+        raise RecycleGPError("data must hold (X, y) pairs, one for each module")
     if names is not None and len(names) != len(pairs):
         raise RecycleGPError(f"names has {len(names)} entries for {len(pairs)} data sets; give one each")
     given = names if names is not None else [None] * len(pairs)
@@ -136,10 +139,10 @@ def _check(
     fam = family(likelihood)
     y = fam.check(arrays.targets(y, n, device=X.device).detach())
     method = _method(method, likelihood, n, inducing)
-    if noise is not None and not fam.has_noise:
-        raise RecycleGPError(f"noise={noise}: likelihood {likelihood!r} has no noise; leave it out")
-    if noise is not None and not (noise > 0 and math.isfinite(noise)):
-        raise RecycleGPError(f"noise={noise}; pass a positive variance, or None to learn it")
+    if noise is not None:
+        if not fam.has_noise:
+            raise RecycleGPError(f"noise={noise}: likelihood {likelihood!r} has no noise; leave it out")
+        noise = arrays.number(noise, "noise", positive=True)
     if method == "exact" and inducing is not None:
         raise RecycleGPError("inducing: the exact method has no inducing points; use publish, or method='collapsed'")
 
@@ -157,7 +160,9 @@ def _check(
         )
 
     named = isinstance(kernel, str)
-    spec = kernels.parse(kernel, D, X.mean(0).tolist()) if named else kernels.from_gpytorch(kernel, D)
+    # a linear kernel is centred on the data, but never written down as being centred on a row
+    centre = X.mean(0) if bool((X[0] != X).any()) else torch.zeros_like(X[0])
+    spec = kernels.parse(kernel, D, centre.tolist()) if named else kernels.from_gpytorch(kernel, D)
     if not learn and noise is None and fam.has_noise and not named:
         # A plan must not depend on anybody's data: the default noise comes from the kernel alone.
         where = points if isinstance(points, Tensor) else X
@@ -171,7 +176,7 @@ def _check(
         mean=0.0 if not (learn or named) else None,
     )
     starts = learning.starts(sp) if named else [sp.fixed[sp.free]]
-    rng = placement.generator(seed, X)
+    rng = placement.generator(arrays.seed(seed), X)
     return Job(X, y, columns, likelihood, spec, method, points, publish, sp, starts, learn, rng)
 
 
@@ -229,25 +234,27 @@ def _place(job: Job, count: int, theta: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _summarise(job: Job, hyper: Hyper, Z: Tensor) -> tuple[Basis, Rows]:
-    """Everything the data say about f, as rows about its values at the points to publish."""
+def _summarise(job: Job, hyper: Hyper, Z: Tensor) -> tuple[Basis, Rows, bool]:
+    """Everything the data say about f, as rows about its values at the points to publish; settled?"""
     tree, theta = job.kernel.tree, hyper.theta
     if job.method == "exact":
         base = basis(tree, theta, _publish_points(job, theta))
         rows = learning.gaussian_rows(base, job.X, job.y, hyper.log_p[0].exp(), marginal=True)
-        return base, least_squares.centre(rows, hyper.mean)
+        return base, least_squares.centre(rows, hyper.mean), True
     rich = basis(tree, theta, Z)
+    settled = True
     if job.method == "collapsed":
         rows = learning.stream(rich, job.X, job.y, hyper.log_p[0].exp(), hyper.mean)
     else:
         data = learning.dual_data(rich, job.X, job.y, job.likelihood, hyper.log_p, hyper.mean)
-        rows = dual.rows(data, dual.fixed_point(data))
+        state = dual.fixed_point(data)
+        rows, settled = dual.rows(data, state), state.converged
     if job.publish is None or (isinstance(job.publish, int) and job.publish >= len(Z)):
-        return rich, rows
+        return rich, rows, settled
     site = sites.from_rows(Z, rich.L, rows, hyper.mean)
     base = basis(tree, theta, _publish_points(job, theta), rich.jitter)
     # publish = the same projection with the residual marginalised exactly
-    return base, blocks.observe(base, site, hyper.mean, marginal=True)
+    return base, blocks.observe(base, site, hyper.mean, marginal=True), settled
 
 
 def _publish_points(job: Job, theta: Tensor) -> Tensor:

@@ -85,11 +85,11 @@ class GP(ABC):
     def sample(self, X: Any, n: int = 1, seed: int = 0) -> Any:
         """(n, len(X)): joint draws of f at the rows of X."""
         points = self._inputs(X)
-        if n < 1:
-            raise RecycleGPError(f"n={n}; pass a positive number of draws")
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise RecycleGPError(f"n={n!r}; pass a positive number of draws")
         post = self._on(points.device)
         mean, _ = posterior.predict(post, points)
-        noise = np.random.default_rng(seed).standard_normal((n, len(points)))
+        noise = np.random.default_rng(arrays.seed(seed)).standard_normal((n, len(points)))
         draws = torch.as_tensor(noise, device=points.device)
         if len(points):
             draws = draws @ linalg.cholesky(posterior.covariance(post, points)).L.mT

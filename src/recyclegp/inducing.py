@@ -1,8 +1,7 @@
 """Where to put points: spread over the data's region for publishing, by slack for merging.
 
-Both are pivoted Cholesky factorisations of a kernel matrix. `spread` draws its pivots in proportion
-to the variance that is left (randomly pivoted Cholesky: Chen, Epperly, Tropp & Webber 2023), so that
-modules over one region publish at different points; `cover` takes the pivot that removes most slack.
+Both are pivoted Cholesky factorisations of a kernel matrix, by which each new point takes its share
+from the variance that is left.
 """
 
 from __future__ import annotations
@@ -16,10 +15,14 @@ import torch
 from torch import Tensor
 
 from . import kernels
+from .errors import RecycleGPError
 
 RESIDUAL_FLOOR = 1e-6  # of the prior variance: points closer than this add rounding, not knowledge
 COVER_FLOOR = 1e-8  # Z_* may be denser: its jitter is shared by all modules
-POOL = 4096  # candidates considered
+POOL = 4096  # data rows looked at
+CROWD = 4  # candidates per point wanted
+TARGETS = 512  # points whose variance is to be explained
+SMALLEST_PIVOT = 0.05  # of the largest variance left
 
 
 def generator(seed: int, X: Tensor) -> np.random.Generator:
@@ -42,7 +45,7 @@ def candidates(X: Tensor, rng: np.random.Generator, count: int) -> Tensor:
         return rows + 0.01 * scale * steps
     spread = rows.std(0).clamp_min(1e-300)
     scaled = rows / torch.where(rows.std(0) > 0, spread, torch.ones_like(spread))
-    picks = torch.as_tensor(np.resize(rng.permutation(n), max(count, min(n, POOL))), device=X.device)
+    picks = torch.as_tensor(np.resize(rng.permutation(n), count), device=X.device)
     near = min(n - 1, max(2, D + 1))
     parts = []
     for chunk in picks.split(512):
@@ -54,7 +57,10 @@ def candidates(X: Tensor, rng: np.random.Generator, count: int) -> Tensor:
         step = torch.as_tensor(rng.uniform(0.2, 0.5, size=(len(chunk), 1)), device=X.device)
         parts.append(rows[chunk] + step * (other - rows[chunk]))
     points = _distinct(torch.cat(parts))
-    return points[~_is_row(points, X)]
+    points = points[~_is_row(points, X)]
+    if not len(points):
+        raise RecycleGPError("X: its rows are as close together as floats can be; subtract an offset from X first")
+    return points
 
 
 def _distinct(X: Tensor) -> Tensor:
@@ -70,25 +76,34 @@ def _is_row(points: Tensor, X: Tensor) -> Tensor:
 
 def place(X: Tensor, count: int, tree: str, theta: Tensor, rng: np.random.Generator) -> Tensor:
     """At most `count` points over the region of X, none of them a row of it."""
-    return spread(candidates(X, rng, 4 * count), count, tree, theta, rng)
+    points = candidates(X, rng, max(CROWD * count, 400))
+    return points[spread(points, count, tree, theta, first=int(rng.integers(len(points))))]
 
 
 @torch.no_grad()
-def spread(points: Tensor, count: int, tree: str, theta: Tensor, rng: np.random.Generator) -> Tensor:
-    """At most `count` of the candidate points, well apart in the kernel's own geometry."""
+def spread(points: Tensor, count: int, tree: str, theta: Tensor, first: int) -> list[int]:
+    """Greedy reduction of the variance left over all points, after a first one given at random.
+
+    The random first point is what makes modules over one region publish at different places.
+    """
+    targets = points[: min(len(points), TARGETS)]
     prior = kernels.diagonal(tree, theta, points)
     residual = prior.clone()
-    factor = points.new_zeros(len(points), count)
+    F = kernels.matrix(tree, theta, targets, points)  # residual covariance of targets and candidates
+    factor = points.new_zeros(len(points), min(count, len(points)))
     chosen: list[int] = []
-    for step in range(min(count, len(points))):
-        usable = torch.where(residual > RESIDUAL_FLOOR * prior, residual, torch.zeros_like(residual))
-        if not bool((usable > 0).any()):
+    for step in range(factor.shape[1]):
+        # A pivot far below the largest would leave K_ZZ badly conditioned, however much it saves.
+        usable = residual > torch.maximum(RESIDUAL_FLOOR * prior, SMALLEST_PIVOT * residual.max())
+        saving = torch.where(usable, F.square().sum(0) / residual, torch.zeros_like(prior))
+        pivot = int(saving.argmax()) if chosen else first
+        if not saving[pivot] > 0:
             break
-        weights = usable.cpu().numpy()
-        pivot = int(rng.choice(len(points), p=weights / weights.sum()))
         chosen.append(pivot)
-        _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
-    return points[chosen]
+        root = residual[pivot].sqrt()
+        column = _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
+        F -= torch.outer(F[:, pivot] / root, column)
+    return chosen
 
 
 def _column(points: Tensor, pivot: int, tree: str, theta: Tensor) -> Tensor:

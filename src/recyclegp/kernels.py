@@ -112,6 +112,8 @@ class Parameter(NamedTuple):
 def parse(expression: str, dimension: int, centre: Sequence[float]) -> Kernel:
     """ "rbf", "rbf + linear", "(rbf + linear) * periodic" … with ARD where there are several inputs."""
     try:
+        if len(expression) > 1000:
+            raise SyntaxError("too long")
         body = ast.parse(expression.strip(), mode="eval").body
     except SyntaxError:
         raise RecycleGPError(f"kernel={expression!r} cannot be read; {_CHOICES}") from None
@@ -213,13 +215,18 @@ def check_tree(tree: str, dimension: int) -> None:
             dims, ard = node.get("dims"), node.get("ard")
             columns = range(dimension) if dims is None else dims
             fits = all(isinstance(d, int) and 0 <= d < dimension for d in columns)
-            if not fits or ard not in (None, len(columns)):
+            if not fits or not len(columns):
                 raise RecycleGPError(f"kernel {kind!r} refers to columns outside 0…{dimension - 1}")
+            if ard not in (None, len(columns)):
+                raise RecycleGPError(
+                    f"kernel {kind!r} has ard_num_dims={ard} for {len(columns)} input columns; make them equal"
+                )
             if kind == "matern" and node.get("nu") not in NU.values():
                 raise RecycleGPError(f"kernel 'matern' has nu={node.get('nu')!r}; it may be 0.5, 1.5 or 2.5")
         elif kind == "centred":
             centre = node.get("centre")
-            if not isinstance(centre, list) or len(centre) != dimension:
+            numbers = all(type(c) in (int, float) and math.isfinite(c) for c in centre or ())
+            if not isinstance(centre, list) or not numbers or len(centre) != dimension:
                 raise RecycleGPError(f"kernel 'centred' needs a centre of {dimension} numbers")
             visit(node.get("base"))
         elif kind == "scale":
@@ -257,8 +264,16 @@ def _natural(kernel: gpytorch.kernels.Kernel) -> dict[str, list[float]]:
     return found
 
 
+def _dims(kernel: gpytorch.kernels.Kernel) -> list[int] | None:
+    return None if kernel.active_dims is None else kernel.active_dims.tolist()
+
+
 def _read(kernel: gpytorch.kernels.Kernel) -> Node:
-    dims = None if kernel.active_dims is None else kernel.active_dims.tolist()
+    dims = _dims(kernel)
+    if type(kernel) in (ScaleKernel, CentredKernel) and dims is not None and dims != _dims(kernel.base_kernel):
+        raise RecycleGPError(
+            f"kernel {type(kernel).__name__} has active_dims its base kernel does not have; give them to the base"
+        )
     if type(kernel) is ScaleKernel:
         return {"kind": "scale", "base": _read(kernel.base_kernel)}
     if type(kernel) is CentredKernel:

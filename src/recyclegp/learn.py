@@ -54,7 +54,7 @@ class Scales:
 
 def scales(X: Tensor, y: Tensor, likelihood: str) -> Scales:
     x = X.std(0, correction=0)
-    x = torch.where(x > 1e-12 * X.abs().amax(0), x, torch.ones_like(x))  # a constant column has no scale
+    x = torch.where(x > 1e-14 * X.abs().amax(0), x, torch.ones_like(x))  # a constant column has no scale
     if likelihood == "poisson":
         return Scales(x, 1.0, math.log(max(float(y.mean()), 0.5 / len(y))))
     if not family(likelihood).has_noise:
@@ -62,9 +62,9 @@ def scales(X: Tensor, y: Tensor, likelihood: str) -> Scales:
     location = float(y.mean())
     spread = float(y.std(correction=0))
     if likelihood == "student-t":  # outliers must not set the scale
-        location = float(y.median())
-        spread = 1.4826 * float((y - location).abs().median()) or spread
-    if spread <= 1e-12 * float(y.abs().max()):  # constant y says nothing of its own scale
+        location = float(y.quantile(0.5))  # torch's median takes the lower of two, as −y would not
+        spread = 1.4826 * float((y - location).abs().quantile(0.5)) or spread
+    if spread <= 1e-14 * float(y.abs().max()):  # constant y says nothing of its own scale
         spread = abs(location) or 1.0
     return Scales(x, spread, location)
 

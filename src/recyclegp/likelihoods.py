@@ -185,7 +185,7 @@ def expected_log_prob(name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor)
     if name == "poisson":
         return y * m - (m + v / 2).exp() - torch.lgamma(y + 1)
     log_prob = FAMILIES[name].log_prob
-    return _integrate(lambda y, f, w: log_prob(y, f, log_p) @ w, name, y, m, v, log_p)
+    return _integrate(lambda y, f, w: (log_prob(y, f, log_p) * w.exp()).sum(-1), name, y, m, v, log_p, m)
 
 
 def log_density(name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> Tensor:
@@ -194,14 +194,52 @@ def log_density(name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> Te
         return _gaussian(y, m, torch.log(v + log_p[0].exp())[None])
     if name == "bernoulli-probit":
         return log_ndtr((2 * y - 1) * m / (1 + v).sqrt())
+    if name == "student-t":
+        return _student_density(y, m, v, log_p)
     log_prob = FAMILIES[name].log_prob
-    return _integrate(lambda y, f, w: torch.logsumexp(log_prob(y, f, log_p) + w.log(), -1), name, y, m, v, log_p)
+    mode = _mode(name, y, m, v)  # of a log-concave integrand, beyond which it falls faster than q
+    return _integrate(lambda y, f, w: torch.logsumexp(log_prob(y, f, log_p) + w, -1), name, y, m, v, log_p, mode)
+
+
+def _student_density(y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> Tensor:
+    """A Gaussian whose precision is Gamma distributed: ∫ Gamma(w; ν/2, ν/2) N(y; m, v + s²/w) dw over log w."""
+    half = 0.5 * log_p[1].exp()
+    t = torch.arange(-60.0, 6.0, 0.25, dtype=m.dtype, device=m.device)
+    log_gamma = half * (half.log() + t - t.exp()) - torch.lgamma(half) + math.log(0.25)
+    parts = [
+        torch.logsumexp(log_gamma + _gaussian(y_, m_, torch.log(v_ + (log_p[0] - t).exp())[None]), -1)
+        for y_, m_, v_ in zip(*(a[:, None].split(BLOCK // len(t)) for a in (y, m, v)), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def _mode(name: str, y: Tensor, m: Tensor, v: Tensor) -> Tensor:
+    """Where p(y|f) N(f; m, v) is largest: the root of ∂log p/∂f = (f − m)/v, by bisection."""
+    if name == "poisson":
+        known = y.clamp_min(0.5).log()
+        low = torch.where(y > 0, torch.minimum(m, known), m - v * m.clamp_max(600).exp())
+        high = torch.where(y > 0, torch.maximum(m, known), m)
+    else:  # |∂log σ(±f)/∂f| ≤ 1
+        low, high = m - v, m + v
+    for _ in range(60):
+        f = 0.5 * (low + high)
+        pull = y - f.exp() if name == "poisson" else y - torch.sigmoid(f)
+        above = pull > (f - m) / v
+        low, high = torch.where(above, f, low), torch.where(above, high, f)
+    return 0.5 * (low + high)
 
 
 def _integrate(
-    integrand: Callable[[Tensor, Tensor, Tensor], Tensor], name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor
+    integrand: Callable[[Tensor, Tensor, Tensor], Tensor],
+    name: str,
+    y: Tensor,
+    m: Tensor,
+    v: Tensor,
+    log_p: Tensor,
+    about: Tensor,
 ) -> Tensor:
-    """integrand(y (n,1), f (n,J), weights (J,)) on J nodes of N(m, v), in blocks of points."""
+    """integrand(y (n,1), f (n,J), log-weights (n,J)) on J nodes of N(m, v) about given places, in blocks."""
     if not y.numel():
         return m.new_zeros(0)
     sd = v.clamp_min(1e-300).sqrt()
@@ -211,13 +249,12 @@ def _integrate(
     while h > max(wanted, FINEST):
         h /= 2
     z = torch.arange(-math.ceil(REACH / h), math.ceil(REACH / h) + 1, dtype=m.dtype, device=m.device) * h
-    weight = (-0.5 * z.square()).exp()
-    weight = weight / weight.sum()
     size = max(1, BLOCK // len(z))
-    parts = [
-        integrand(y_[:, None], m_[:, None] + s_[:, None] * z, weight)
-        for y_, m_, s_ in zip(y.split(size), m.split(size), sd.split(size), strict=True)
-    ]
+    parts = []
+    for y_, m_, s_, a_ in zip(*(t[:, None].split(size) for t in (y, m, sd, about)), strict=True):
+        shifted = (a_ - m_) / s_ + z
+        log_weight = math.log(h / math.sqrt(2 * math.pi)) - 0.5 * shifted.square()
+        parts.append(integrand(y_, m_ + s_ * shifted, log_weight))
     return torch.cat(parts)
 
 

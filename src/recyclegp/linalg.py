@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ class Factor(NamedTuple):
 def cholesky(A: Tensor, jitter: float = 0.0) -> Factor:
     """Factor A (…, n, n), growing the jitter tenfold until it succeeds; says what it added."""
     scale = A.detach().diagonal(dim1=-2, dim2=-1).mean().item() if A.numel() else 1.0
-    if not scale > 0:  # also catches NaN
+    if not 0 < scale < math.inf:  # also catches NaN
         raise RecycleGPError(
             f"a covariance matrix has mean diagonal {scale}; check the inputs for huge or non-finite "
             "values and the kernel for parameters that overflow"

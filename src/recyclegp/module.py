@@ -151,7 +151,7 @@ class Module(GP):
         prior_mean, evidence = arrays.number(prior_mean, "prior_mean"), arrays.number(evidence, "evidence")
         if arrays.number(jitter, "jitter") < 0:
             raise RecycleGPError(f"jitter={jitter}; pass what the source added to the diagonal of K_ZZ, or 0")
-        if rows is not None and (not isinstance(rows, (int, np.integer)) or rows < 0):
+        if rows is not None and (not isinstance(rows, (int, np.integer)) or rows < 1):
             raise RecycleGPError(f"rows={rows!r}; pass the number of data rows behind the moments, or None")
         if noise is not None and not family(likelihood).has_noise:
             raise RecycleGPError(f"noise={noise}: likelihood {likelihood!r} has no noise; leave it out")
@@ -191,7 +191,7 @@ def check_name(name: Any) -> None:
     if not isinstance(name, str):
         raise TypeError(f"name must be a string, not {type(name).__name__}")
     if not name or len(name) > 200 or not name.isprintable():
-        raise RecycleGPError(f"name={name!r}; use 1 to 200 printable characters")
+        raise RecycleGPError(f"name={name[:50]!r}; use 1 to 200 printable characters")
 
 
 def check_finite(what: str, *tensors: torch.Tensor) -> None:

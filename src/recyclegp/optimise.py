@@ -52,14 +52,14 @@ def maximise(
     x = start.detach().clamp(lower, upper)
     f, g = _evaluate(objective, x, torch.arange(B, device=x.device))
     count = torch.ones(B, dtype=torch.long, device=x.device)
-    converged = torch.zeros(B, dtype=torch.bool, device=x.device)
+    converged = torch.full_like(f, p == 0, dtype=torch.bool)
+    if p == 0:  # nothing to learn
+        return Optimum(x, -f, converged, count)
     identity = torch.eye(p, dtype=x.dtype, device=x.device)
     H = _first_metric(g, identity)
     stalled = torch.zeros(B, dtype=torch.long, device=x.device)
     fresh = torch.ones(B, dtype=torch.bool, device=x.device)
-    active = torch.isfinite(f).nonzero()[:, 0] if p else x.new_zeros(0, dtype=torch.long)
-    if not p:
-        converged[:] = True
+    active = torch.isfinite(f).nonzero()[:, 0]
     for _ in range(iterations):
         done = _flat(x[active], g[active], lower, upper) <= gradient
         converged[active[done]] = True
