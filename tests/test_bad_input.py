@@ -149,7 +149,7 @@ def test_targets_of_a_likelihood(likelihood, y, message):
         ({"method": "exacto"}, "method='exacto' is not known; use auto"),
         ({"method": None}, "method=None is not known"),
         ({"method": "exact", "inducing": 5}, "inducing: the exact method has no inducing points; use publish"),
-        ({"noise": 0}, "noise=0; pass a positive variance"),
+        ({"noise": 0}, "noise=0; pass a positive number"),
         ({"noise": -1.0}, "noise=-1.0"),
         ({"noise": np.nan}, "noise=nan"),
         ({"noise": np.inf}, "noise=inf"),
@@ -434,7 +434,7 @@ def test_merge(a, b, thin, e):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0, -1.0], "weights must be finite and not negative"),
+        ([1.0, -1.0], "weights must not be negative"),
         ([1.0, np.nan], "finite"),
         ([1.0, np.inf], "finite"),
         ([1.0], "weights has 1 numbers for 2 modules; give one each"),

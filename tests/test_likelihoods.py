@@ -101,11 +101,7 @@ def test_log_density(name, v):
         ]
     else:
         expected = [ref.log_predictive(name, *row, CASES[name][0], spacing(name)) for row in grid(name, v)]
-    found, expected = found.numpy(), np.array(expected)
-    # f is integrated over nine standard deviations: what needs more of them is too unlikely to matter
-    likely = expected > -38
-    np.testing.assert_allclose(found[likely], expected[likely], rtol=1e-7, atol=1e-8)
-    assert (found[~likely] < -38).all()
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
 
 
 @families
@@ -209,7 +205,7 @@ def test_class_probabilities_under_a_flat_q(name, v):
     m, s2 = tensors(MEANS, [v] * len(MEANS))
     p, variance = family(name).moments(m, s2, log_parameters(name))
     other, _ = family(name).moments(-m, s2, log_parameters(name))
-    np.testing.assert_allclose(p + other, 1, rtol=1e-10)
+    np.testing.assert_allclose(p + other, 1, rtol=1e-8)
     expected = [np.exp(ref.log_predictive(name, 1.0, c, v)) for c in MEANS]
     np.testing.assert_allclose(p, expected, rtol=1e-8)
     np.testing.assert_allclose(variance, p * (1 - p))
