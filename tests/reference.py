@@ -334,7 +334,7 @@ def expectation(name, y, m, v, parameters=(), spacing=0.02):
 
 def log_predictive(name, y, m, v, parameters=(), spacing=0.02):
     """log E[p(y|f)] under N(m, v); wide, because an unlikely y is explained by an unlikely f."""
-    f, _ = nodes(m, v, spacing, reach=60.0)
+    f, _ = nodes(m, v, spacing, reach=60.0 if v > 1 else 1000.0)
     log_q = -0.5 * (f - m) ** 2 / v
     joint = log_likelihood(name, y, f, parameters) + log_q
     return joint.max() + np.log(np.exp(joint - joint.max()).sum() / np.exp(log_q).sum())

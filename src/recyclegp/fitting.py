@@ -175,7 +175,7 @@ def _check(
         noise=noise,
         mean=0.0 if not (learn or named) else None,
     )
-    starts = learning.starts(sp) if named else [sp.fixed[sp.free]]
+    starts = learning.starts(sp, n, D) if named else [sp.fixed[sp.free]]
     rng = placement.generator(arrays.seed(seed), X)
     return Job(X, y, columns, likelihood, spec, method, points, publish, sp, starts, learn, rng)
 
@@ -200,7 +200,9 @@ def _hyperparameters(job: Job) -> tuple[Hyper, Tensor, Convergence]:
     """θ, likelihood parameters and mean, and the inducing points (none for the exact method)."""
     sp = job.space
     given = sp.unpack(sp.fixed[sp.free])
-    Z = job.inducing if isinstance(job.inducing, Tensor) else _place(job, job.inducing, given.theta)
+    # The first points must serve every lengthscale that is tried: placed for the shortest, none is left out.
+    first_theta = sp.unpack(job.starts[0]).theta if job.learn else given.theta
+    Z = job.inducing if isinstance(job.inducing, Tensor) else _place(job, job.inducing, first_theta)
     if not job.learn:
         return given, Z, Convergence(True, 0, "nothing to learn")
     subset = torch.as_tensor(job.rng.permutation(len(job.y))[: SUBSET[job.method]], device=job.X.device)

@@ -388,7 +388,7 @@ def reference(tree: str, x_scale: Tensor, y_scale: float) -> Tensor:
         elif p.role == "period_length" or (p.role == "lengthscale" and p.kind != "periodic"):
             value = per_entry
         else:
-            value = torch.zeros(p.size, dtype=torch.float64)
+            value = torch.zeros(p.size, dtype=torch.float64, device=x_scale.device)
         pieces.append(value + log_y2 if p.amplitude else value)
     return torch.cat([piece.reshape(-1) for piece in pieces]).double()
 

@@ -64,7 +64,7 @@ def merge(
     points = (
         inducing
         if isinstance(inducing, str) and inducing == "auto"
-        else (arrays.count_or_points(inducing, "inducing", D, columns, None))
+        else (arrays.count_or_points(inducing, "inducing", D, columns, "cpu"))
     )
     members = tuple(Member(m.name, m.site, m.rows, x, m.likelihoods) for m, x in zip(modules, w, strict=True))
     mean = weighted_median([m.mean for m, _ in active], [m.rows * x for m, x in active])

@@ -85,7 +85,7 @@ class Module(GP):
     def publish(self, points: Any, seed: int = 0) -> Module:
         """The same posterior at other, usually fewer, points: the exact marginal there."""
         D = self.dimension
-        chosen = arrays.count_or_points(points, "points", D, self.columns, None)
+        chosen = arrays.count_or_points(points, "points", D, self.columns, "cpu")
         spec = self.kernel_spec
         if isinstance(chosen, int):
             rng = inducing.generator(arrays.seed(seed), self.site.Z)
@@ -137,12 +137,12 @@ class Module(GP):
         magnitude. `evidence` is the source's ELBO, where known. A covariance wider than the prior
         (a local fit that had not converged) is floored at the prior, its mean kept, with a warning.
         """
-        points, columns = arrays.inputs(Z, "Z")
+        points, columns = arrays.inputs(Z, "Z", device="cpu")
         M, D = points.shape
         if M == 0 or len(torch.unique(points, dim=0)) < M:
             raise RecycleGPError(f"Z has {M} points, which must be distinct and at least one")
-        mu = arrays.targets(mean, M, "mean", device=points.device)
-        S = arrays._tensor(covariance, "covariance", points.device)
+        mu = arrays.targets(mean, M, "mean", device="cpu")
+        S = arrays._tensor(covariance, "covariance", "cpu")
         if S.shape != (M, M):
             raise RecycleGPError(f"covariance has shape {tuple(S.shape)} for {M} points; pass ({M}, {M})")
         largest = float(S.diagonal().abs().max())
