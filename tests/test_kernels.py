@@ -12,7 +12,7 @@ import torch
 from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, RQKernel, ScaleKernel
 
 import reference as ref
-from recyclegp import kernels
+from recyclegp import kernel_units, kernels, pooling
 from recyclegp.errors import RecycleGPError
 from recyclegp.kernels import Kernel
 
@@ -106,7 +106,7 @@ def test_derivatives_by_theta(name):
 def test_one_input_column_has_one_lengthscale():
     """ARD only where there are several inputs."""
     kernel = kernels.parse("rbf + matern12", 1, (0.0,))
-    assert kernels.roles(kernel.tree) == [
+    assert kernel_units.roles(kernel.tree) == [
         ("outputscale", "scale"),
         ("lengthscale", "rbf"),
         ("outputscale", "scale"),
@@ -117,7 +117,7 @@ def test_one_input_column_has_one_lengthscale():
 @pytest.mark.parametrize(("expression", "amplitudes"), [("rbf * rbf", 1), ("rbf + rbf", 2), ("rbf * (rq + rbf)", 1)])
 def test_every_additive_term_has_one_amplitude(expression, amplitudes):
     """Products would otherwise share it twice."""
-    roles = [role for role, _ in kernels.roles(kernels.parse(expression, 2, CENTRE).tree)]
+    roles = [role for role, _ in kernel_units.roles(kernels.parse(expression, 2, CENTRE).tree)]
     assert roles.count("outputscale") == amplitudes
 
 
@@ -129,7 +129,7 @@ def test_description_names_structure_and_values(name):
     values = [math.exp(t) for t in kernel.theta]
     assert all(f"{v:.4g}" in text for v in values)
     structure = text[: text.rindex("(")]
-    assert kernels.skeleton(kernels.parse(structure, 2, CENTRE)) == kernels.skeleton(kernel)
+    assert pooling.skeleton(kernels.parse(structure, 2, CENTRE)) == pooling.skeleton(kernel)
 
 
 # --- GPyTorch ---------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_evaluation_does_not_remember_old_parameters():
 def test_scaled(name, factor):
     """factor · k, through the amplitudes it already has."""
     kernel, formula = FORMULAS[name]
-    found = kernels.scaled(kernel, factor)
+    found = kernel_units.scaled(kernel, factor)
     close(value(found), factor * formula(A, B), 1e-11)
     assert found.tree == kernel.tree
 
@@ -216,13 +216,13 @@ def test_scaled(name, factor):
 def test_scaled_without_an_amplitude_gains_one():
     """A kernel the user gave without ScaleKernel."""
     bare = kernels.from_gpytorch(RBFKernel(ard_num_dims=2).double(), 2)
-    close(value(kernels.scaled(bare, 3.5)), 3.5 * value(bare))
+    close(value(kernel_units.scaled(bare, 3.5)), 3.5 * value(bare))
     mixed = kernels.from_gpytorch((RBFKernel() + ScaleKernel(RQKernel())).double(), 2)
-    close(value(kernels.scaled(mixed, 0.2)), 0.2 * value(mixed))
+    close(value(kernel_units.scaled(mixed, 0.2)), 0.2 * value(mixed))
     both = kernels.from_gpytorch((ScaleKernel(RBFKernel()) * ScaleKernel(RQKernel())).double(), 2)
-    close(value(kernels.scaled(both, 0.2)), 0.2 * value(both))
+    close(value(kernel_units.scaled(both, 0.2)), 0.2 * value(both))
     nested = kernels.from_gpytorch(ScaleKernel(LinearKernel() + ScaleKernel(RBFKernel())).double(), 2)
-    close(value(kernels.scaled(nested, 6.0)), 6.0 * value(nested))
+    close(value(kernel_units.scaled(nested, 6.0)), 6.0 * value(nested))
 
 
 @every
@@ -230,14 +230,14 @@ def test_shifted(name):
     """k(x − c, x' − c), also for the kernels that are not stationary."""
     kernel, formula = FORMULAS[name]
     shift = np.array([5.0, -70.0])
-    close(value(kernels.shifted(kernel, shift), A + shift, B + shift), formula(A, B), 1e-10)
+    close(value(kernel_units.shifted(kernel, shift), A + shift, B + shift), formula(A, B), 1e-10)
 
 
 @every
 def test_permuted(name):
     """The same kernel on columns in another order."""
     kernel, formula = FORMULAS[name]
-    close(value(kernels.permuted(kernel, [1, 0]), A[:, [1, 0]], B[:, [1, 0]]), formula(A, B))
+    close(value(kernel_units.permuted(kernel, [1, 0]), A[:, [1, 0]], B[:, [1, 0]]), formula(A, B))
 
 
 def test_permuted_in_three_columns_with_active_dims():
@@ -250,7 +250,7 @@ def test_permuted_in_three_columns_with_active_dims():
     centred = kernels.parse("linear", 3, (0.1, 0.2, 0.3)).replace(torch.tensor([0.3, 0.6, 1.2]).double().log())
     order = [2, 0, 1]  # new column j is the old column order[j]
     for kernel in (kernels.from_gpytorch((part + whole).double(), 3), centred):
-        close(value(kernels.permuted(kernel, order), X[:, order], X[:, order]), value(kernel, X, X))
+        close(value(kernel_units.permuted(kernel, order), X[:, order], X[:, order]), value(kernel, X, X))
 
 
 @every
@@ -259,11 +259,11 @@ def test_reference_is_one_standard_deviation(name):
     kernel, _ = FORMULAS[name]
     x, y = torch.tensor([0.8, 6.0], dtype=torch.float64), 2.5
     stretch, scale = torch.tensor([100.0, 0.03], dtype=torch.float64), 41.0
-    offset = kernel.tensor() - kernels.reference(kernel.tree, x, y)
+    offset = kernel.tensor() - kernel_units.reference(kernel.tree, x, y)
     rescaled = Kernel(
         kernels.parse(name, 2, (stretch * torch.tensor(CENTRE, dtype=torch.float64)).tolist()).tree, kernel.theta
     )
-    rescaled = rescaled.replace(offset + kernels.reference(kernel.tree, x * stretch, y * scale))
+    rescaled = rescaled.replace(offset + kernel_units.reference(kernel.tree, x * stretch, y * scale))
     s = stretch.numpy()
     close(value(rescaled, A * s, B * s) / scale**2, value(kernel), 1e-10)
 
@@ -274,27 +274,27 @@ def test_pool_is_the_coordinate_wise_median():
         kernels.parse("rbf + linear", 2, (c, -c)).replace(torch.tensor([t, t + 1, t - 1, 2 * t, 0.3]))
         for c, t in ((0.0, 0.1), (1.0, 0.4), (500.0, -30.0))
     ]
-    pooled = kernels.pool(several)
+    pooled = pooling.pool_kernels(several)
     close(pooled.theta, [0.1, 1.1, -0.9, 0.2, 0.3], 1e-6)
     assert json.loads(pooled.tree)["parts"][1]["centre"] == [1.0, -1.0]
-    assert kernels.skeleton(pooled) == kernels.skeleton(several[0])
+    assert pooling.skeleton(pooled) == pooling.skeleton(several[0])
 
 
 def test_pool_of_an_even_number_and_of_one():
     """Half-way in logarithms; one kernel is itself."""
     a, b = named("rbf", 1.0, 2.0, 3.0), named("rbf", 4.0, 8.0, 3.0)
-    close(np.exp(kernels.pool([a, b]).theta), [2.0, 4.0, 3.0])
-    assert kernels.pool([a]).tree == a.tree
-    close(kernels.pool([a]).theta, a.theta)
+    close(np.exp(pooling.pool_kernels([a, b]).theta), [2.0, 4.0, 3.0])
+    assert pooling.pool_kernels([a]).tree == a.tree
+    close(pooling.pool_kernels([a]).theta, a.theta)
 
 
 def test_skeleton_knows_structure_and_not_centres():
     """What may be pooled together."""
     one, two = kernels.parse("linear", 2, (0.0, 1.0)), kernels.parse("linear", 2, (5.0, 6.0))
     assert one.tree != two.tree
-    assert kernels.skeleton(one) == kernels.skeleton(two)
-    assert kernels.skeleton(one) != kernels.skeleton(kernels.parse("rbf", 2, CENTRE))
-    assert kernels.skeleton(named("matern12", 1, 1, 1)) != kernels.skeleton(named("matern32", 1, 1, 1))
+    assert pooling.skeleton(one) == pooling.skeleton(two)
+    assert pooling.skeleton(one) != pooling.skeleton(kernels.parse("rbf", 2, CENTRE))
+    assert pooling.skeleton(named("matern12", 1, 1, 1)) != pooling.skeleton(named("matern32", 1, 1, 1))
 
 
 # --- refusals ---------------------------------------------------------------------------------

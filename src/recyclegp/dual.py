@@ -17,6 +17,8 @@ from .errors import RecycleGPError
 from .least_squares import Rows
 from .likelihoods import Dual, dual, expected_log_prob, smallest_precision
 
+CHUNK = 8192  # data points whose features are worked on at once
+
 
 class Data(NamedTuple):
     """Data as the whitened model sees them."""
@@ -40,13 +42,14 @@ class State(NamedTuple):
 
 def marginals(data: Data, v: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of f at the data."""
-    W = linalg.solve_lower(C, data.V)
-    return data.mean + data.V.mT @ v, (data.spare + W.square().sum(0)).clamp_min(1e-12)
+    explained = [linalg.solve_lower(C, V).square().sum(0) for V in data.V.split(CHUNK, dim=1)]
+    return data.mean + data.V.mT @ v, (data.spare + torch.cat(explained)).clamp_min(1e-12)
 
 
 def posterior(data: Data, sites: Dual, base: Rows | None) -> tuple[Tensor, Tensor]:
     """v̂ and C of q from the pseudo-observations: CCᵀ = I + V diag(β) Vᵀ + H₀ᵀH₀."""
-    P = (data.V * sites.beta) @ data.V.mT
+    pieces = zip(data.V.split(CHUNK, dim=1), sites.beta.split(CHUNK), strict=True)
+    P = torch.stack([(V * beta) @ V.mT for V, beta in pieces]).sum(0)
     g = data.V @ (sites.alpha - sites.beta * data.mean)
     if base is not None:
         P, g = P + base.H.mT @ base.H, g + base.H.mT @ base.rho
@@ -150,9 +153,11 @@ def _extrapolated(history: list[_Look], least: float) -> Dual:
 def rows(data: Data, state: State) -> Rows:
     """The data's contribution as centred rows, with e such that E_q[log t] = Σ E_q[log p(y_i|f_i)]."""
     root = state.sites.beta.sqrt()
-    H = root[:, None] * data.V.mT
     # ρ̃_i = (α_i − m β_i)/√β_i
-    T, c, _ = linalg.compress(H, (state.sites.alpha - data.mean * state.sites.beta) / root)
+    rho = (state.sites.alpha - data.mean * state.sites.beta) / root
+    T, c = data.V.new_zeros(0, len(data.V)), rho[:0]
+    for V, r, target in zip(data.V.split(CHUNK, dim=1), root.split(CHUNK), rho.split(CHUNK), strict=True):
+        T, c, _ = linalg.compress(torch.cat([T, r[:, None] * V.mT]), torch.cat([c, target]))
     zero = c.new_zeros(())
     # The residual dropped by compression is constant in v, and e is determined after it.
     quadratic = Rows(T, c, torch.zeros_like(c), zero, zero)

@@ -9,17 +9,17 @@ from functools import cached_property
 from os import PathLike
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from . import arrays, blocks, dual, kernels, learn, least_squares, linalg, sites
+from . import arrays, blocks, dual, kernel_units, learn, least_squares, linalg, sites
 from .errors import RecycleGPError
 from .gp import GP, pick
 from .kernels import Kernel
 from .least_squares import Rows, Solution
 from .likelihoods import Likelihood, family
 from .module import Convergence, Module, check_finite, check_name, check_units
+from .pooling import pool_likelihoods
 from .posterior import Basis, Posterior, basis
 from .sites import Site
 
@@ -228,7 +228,7 @@ class Ensemble(GP):
 
         return replace(
             self,
-            kernel_spec=kernels.shifted(kernels.scaled(self.kernel_spec, output_scale**2), shift.tolist()),
+            kernel_spec=kernel_units.shifted(kernel_units.scaled(self.kernel_spec, output_scale**2), shift.tolist()),
             mean=output_scale * self.mean + output_shift,
             Z=self.Z + shift,
             jitter=output_scale**2 * self.jitter,
@@ -371,42 +371,6 @@ def stack_members(
 def _weighted(member: Member) -> Site:
     assert member.site is not None
     return sites.weighted(member.site, member.weight)
-
-
-def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
-    """One likelihood per family, from its members' parameters, each counting with its rows."""
-    found: dict[str, list[tuple[Likelihood, float]]] = {}
-    for m in members:
-        for p in m.likelihoods:
-            if m.weight > 0:
-                found.setdefault(p.name, []).append((p, m.rows * m.weight))
-    pooled = []
-    for name, entries in found.items():
-        known = [(p.parameters, w) for p, w in entries if p.parameters]
-        width = len(family(name).parameters) if known else 0
-        weights = [w for _, w in known]
-        values = [_pool([p[i] for p, _ in known], weights) for i in range(width)]
-        pooled.append(Likelihood(name, tuple(values)))
-    return tuple(pooled)
-
-
-def _pool(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The mean, with values beyond ten times their median (or a tenth of it) brought back there.
-
-    Of all single noise variances for a y from any of the modules the mean has the best expected density;
-    the median, safe from degenerate modules too, is too small where noises differ (sunspots: by a third).
-    """
-    middle = math.exp(weighted_median([math.log(v) for v in values], weights))
-    return float(np.average(np.clip(values, middle / 10, middle * 10), weights=weights))
-
-
-def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The middle of the total weight; half-way between two values where it falls on their border."""
-    order = np.argsort(values, kind="stable")
-    v, w = np.asarray(values, dtype=float)[order], np.asarray(weights, dtype=float)[order]
-    share = np.cumsum(w) / w.sum()
-    low, high = int(np.searchsorted(share, 0.5 - 1e-12)), int(np.searchsorted(share, 0.5 + 1e-12))
-    return float(0.5 * (v[low] + v[min(high, len(v) - 1)]))
 
 
 def _upper_tail(value: float, count: int) -> float:

@@ -70,8 +70,9 @@ def _distinct(X: Tensor) -> Tensor:
 
 
 def _is_row(points: Tensor, X: Tensor) -> Tensor:
-    _, label = torch.unique(torch.cat([X, points]), dim=0, return_inverse=True)
-    return torch.isin(label[len(X) :], label[: len(X)])
+    alike = X[torch.isin(X[:, 0], points[:, 0])]  # few of a million rows share even one coordinate
+    _, label = torch.unique(torch.cat([alike, points]), dim=0, return_inverse=True)
+    return torch.isin(label[len(alike) :], label[: len(alike)])
 
 
 def place(X: Tensor, count: int, tree: str, theta: Tensor, rng: np.random.Generator) -> Tensor:

@@ -12,7 +12,7 @@ import ast
 import json
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ def parse(expression: str, dimension: int, centre: Sequence[float]) -> Kernel:
         body = ast.parse(expression.strip(), mode="eval").body
     except SyntaxError:
         raise RecycleGPError(f"kernel={expression!r} cannot be read; {_CHOICES}") from None
-    tree = _dump(_compose(body, expression, dimension, [float(c) for c in centre], amplitude=True))
+    tree = dump(_compose(body, expression, dimension, [float(c) for c in centre], amplitude=True))
     return Kernel(tree, (0.0,) * sum(p.size for p in parameters(tree)))
 
 
@@ -147,7 +147,7 @@ def _leaf(name: str, D: int, centre: list[float]) -> Node:
     return {"kind": "centred", "centre": centre, "base": leaf} if name == "linear" else leaf
 
 
-def _dump(node: Node) -> str:
+def dump(node: Node) -> str:
     return json.dumps(node, sort_keys=True, separators=(",", ":"))
 
 
@@ -159,6 +159,15 @@ def _text(node: Node) -> str:
     return f"matern{int(2 * node['nu'])}2" if node["kind"] == "matern" else str(node["kind"])
 
 
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with `change` applied to each of its parts."""
+    if "base" in node:
+        return {**node, "base": change(node["base"])}
+    if "parts" in node:
+        return {**node, "parts": [change(part) for part in node["parts"]]}
+    return node
+
+
 def _children(node: Node) -> list[tuple[str, Node]]:
     """GPyTorch's attribute names of the parts of a composed kernel."""
     if node["kind"] in ("scale", "centred"):
@@ -168,13 +177,13 @@ def _children(node: Node) -> list[tuple[str, Node]]:
     return []
 
 
-def _has_amplitude(node: Node) -> bool:
+def has_amplitude(node: Node) -> bool:
     """Can the whole of k be multiplied by a constant through a parameter it already has?"""
     if node["kind"] in ("scale", "linear"):
         return True
     rule = any if node["kind"] == "product" else all
     children = _children(node)
-    return bool(children) and rule(_has_amplitude(child) for _, child in children)
+    return bool(children) and rule(has_amplitude(child) for _, child in children)
 
 
 @lru_cache(maxsize=1024)
@@ -188,7 +197,7 @@ def _walk(node: Node, path: str, amplitude: bool) -> Iterator[Parameter]:
         yield Parameter(f"{path}raw_outputscale", "outputscale", kind, (), None, amplitude)
         amplitude = False
     for step, child in _children(node):
-        carries = amplitude and (kind != "product" or _has_amplitude(child))
+        carries = amplitude and (kind != "product" or has_amplitude(child))
         yield from _walk(child, path + step, carries)
         if kind == "product" and carries:
             amplitude = False  # one factor of a product carries the units of y², not each
@@ -249,7 +258,7 @@ def from_gpytorch(kernel: gpytorch.kernels.Kernel, dimension: int) -> Kernel:
         raise TypeError(f"kernel must be a name or a gpytorch kernel, not {type(kernel).__name__}")
     if len(kernel.batch_shape):
         raise RecycleGPError(f"kernel: batch_shape {tuple(kernel.batch_shape)} is not supported; pass one kernel")
-    tree = _dump(_read(kernel))
+    tree = dump(_read(kernel))
     check_tree(tree, dimension)
     values = _natural(kernel)
     theta = [math.log(v) if v > 0 else math.nan for p in parameters(tree) for v in values[p.path]]
@@ -367,114 +376,3 @@ def matrix(tree: str, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
 def diagonal(tree: str, theta: Tensor, X: Tensor) -> Tensor:
     """k_θ(x, x) for each row of X: (…, n)."""
     return _evaluate(tree, theta, X, X, diag=True)
-
-
-# --- units, columns, pooling ------------------------------------------------------------------
-
-
-def reference(tree: str, x_scale: Tensor, y_scale: float) -> Tensor:
-    """θ of a kernel whose lengths and amplitudes are one standard deviation of the data.
-
-    This is where inputs and outputs are standardised: θ − reference is what the optimiser and the
-    priors see, so that neither knows in which units the user measured.
-    """
-    log_x, log_y2 = x_scale.log(), 2 * math.log(y_scale)
-    pieces = []
-    for p in parameters(tree):
-        columns = log_x if p.dims is None else log_x[list(p.dims)]
-        per_entry = columns if p.size == len(columns) else columns.mean().expand(p.size)
-        if p.role == "variance":  # v·x·x' summed over columns has the units of y²
-            value = -2 * per_entry - math.log(len(columns))
-        elif p.role == "period_length" or (p.role == "lengthscale" and p.kind != "periodic"):
-            value = per_entry
-        else:
-            value = torch.zeros(p.size, dtype=torch.float64, device=x_scale.device)
-        pieces.append(value + log_y2 if p.amplitude else value)
-    return torch.cat([piece.reshape(-1) for piece in pieces]).double()
-
-
-def roles(tree: str) -> list[tuple[str, str]]:
-    """(role, kind) of every entry of θ."""
-    return [(p.role, p.kind) for p in parameters(tree) for _ in range(p.size)]
-
-
-def scaled(kernel: Kernel, factor: float) -> Kernel:
-    """factor · k."""
-    node = json.loads(kernel.tree)
-    if not _has_amplitude(node):
-        return Kernel(_dump({"kind": "scale", "base": node}), (math.log(factor), *kernel.theta))
-    carries = [p.amplitude for p in parameters(kernel.tree) for _ in range(p.size)]
-    return Kernel(kernel.tree, tuple(t + math.log(factor) * c for t, c in zip(kernel.theta, carries, strict=True)))
-
-
-def shifted(kernel: Kernel, shift: Sequence[float]) -> Kernel:
-    """k(x − shift, x' − shift): only a centred kernel notices."""
-
-    def move(node: Node) -> Node:
-        if node["kind"] == "centred":
-            node = {**node, "centre": [c + float(b) for c, b in zip(node["centre"], shift, strict=True)]}
-        return _rebuild(node, move)
-
-    return Kernel(_dump(move(json.loads(kernel.tree))), kernel.theta)
-
-
-def permuted(kernel: Kernel, order: Sequence[int]) -> Kernel:
-    """The same kernel when the new column j is the old column order[j]."""
-    order = list(order)
-
-    def move(node: Node) -> Node:
-        if node["kind"] == "centred":
-            node = {**node, "centre": [node["centre"][i] for i in order]}
-        if node.get("dims") is not None:
-            node = {**node, "dims": [order.index(d) for d in node["dims"]]}
-        return _rebuild(node, move)
-
-    theta, start = list(kernel.theta), 0
-    for p in parameters(kernel.tree):
-        if p.dims is None and p.size == len(order) and p.role != "alpha" and p.size > 1:
-            theta[start : start + p.size] = [kernel.theta[start + i] for i in order]
-        start += p.size
-    return Kernel(_dump(move(json.loads(kernel.tree))), tuple(theta))
-
-
-def _rebuild(node: Node, change: Any) -> Node:
-    if "base" in node:
-        return {**node, "base": change(node["base"])}
-    if "parts" in node:
-        return {**node, "parts": [change(part) for part in node["parts"]]}
-    return node
-
-
-def skeleton(kernel: Kernel) -> str:
-    """The structure without centres: what two kernels must share for their parameters to be pooled."""
-
-    def strip(node: Node) -> Node:
-        return _rebuild({**node, "centre": []} if node["kind"] == "centred" else node, strip)
-
-    return _dump(strip(json.loads(kernel.tree)))
-
-
-def pool(kernels: Sequence[Kernel]) -> Kernel:
-    """Coordinate-wise median of log-parameters (and of centres) of kernels with one skeleton.
-
-    A mean would be wrecked by degenerate modules, whose lengthscales range from 1e-8 to 1e5.
-    """
-    theta = _median([list(k.theta) for k in kernels])
-
-    def merge(nodes: list[Node]) -> Node:
-        first = dict(nodes[0])
-        if first["kind"] == "centred":
-            first["centre"] = _median([n["centre"] for n in nodes])
-        if "base" in first:
-            first["base"] = merge([n["base"] for n in nodes])
-        if "parts" in first:
-            first["parts"] = [merge([n["parts"][i] for n in nodes]) for i in range(len(first["parts"]))]
-        return first
-
-    return Kernel(_dump(merge([json.loads(k.tree) for k in kernels])), tuple(theta))
-
-
-def _median(rows: list[list[float]]) -> list[float]:
-    if not rows[0]:
-        return []
-    return torch.tensor(rows, dtype=torch.float64).quantile(0.5, dim=0).tolist()

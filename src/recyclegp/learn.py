@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import bounds, dual, kernels, least_squares
+from . import bounds, dual, kernel_units, kernels, least_squares
 from .least_squares import Rows
 from .likelihoods import Dual, family
 from .posterior import Basis, basis, features
@@ -105,7 +105,7 @@ def space(
 ) -> Space:
     """`theta`, `noise` and `mean`, where given, are values in the user's units to begin at (or keep)."""
     D = len(data.x)
-    names = [r if (r, k) != ("lengthscale", "periodic") else "alpha" for r, k in kernels.roles(tree)]
+    names = [r if (r, k) != ("lengthscale", "periodic") else "alpha" for r, k in kernel_units.roles(tree)]
     extra = list(family(likelihood).parameters)
     device = data.x.device
     prior = torch.tensor([PRIORS[n] for n in [*names, *extra, "mean"]], dtype=torch.float64, device=device)
@@ -116,7 +116,7 @@ def space(
     log_y2 = 2 * math.log(data.y)
     own = [log_y2 if n == "noise" else 0.0 for n in extra]
     tail = torch.tensor([*own, data.location], dtype=torch.float64, device=device)
-    origin = torch.cat([kernels.reference(tree, data.x, data.y), tail])
+    origin = torch.cat([kernel_units.reference(tree, data.x, data.y), tail])
     unit = torch.ones_like(origin)
     unit[-1] = data.y
     fixed = centre.clone()
@@ -139,8 +139,8 @@ def starts(sp: Space, rows: int, columns: int) -> list[Tensor]:
     """
     # A column of standard deviation 1 is √12 wide if uniform; `rows` share a volume of √12 per column.
     shortest = min(1.0, math.sqrt(12 / columns) * (12 / rows) ** (1 / columns))
-    roles = [r for r, k in kernels.roles(sp.tree)]
-    kinds = [k for r, k in kernels.roles(sp.tree)]
+    roles = [r for r, k in kernel_units.roles(sp.tree)]
+    kinds = [k for r, k in kernel_units.roles(sp.tree)]
     base = sp.fixed
     trials = []
     for factor in (f for f in STARTS if f >= shortest):

@@ -23,6 +23,7 @@ REACH = 9.0  # standard deviations of q(f) that are integrated over
 COARSEST = 0.4  # spacing in standard deviations; enough for the Gaussian itself
 FINEST = 0.4 / 2**9
 BLOCK = 2**22  # integrand values held at once
+POINTS = 2**14  # data points differentiated at once
 
 
 @dataclass(frozen=True)
@@ -271,12 +272,15 @@ def dual(name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> tuple[Ten
     Derivatives go through m and v (autograd), not through a quadrature of second derivatives.
     β ≥ 0 for log-concave likelihoods; elsewhere (student-t) it is clipped just above 0.
     """
-    with torch.enable_grad():
-        m_, v_ = m.detach().requires_grad_(), v.detach().requires_grad_()
-        expected = expected_log_prob(name, y, m_, v_, log_p.detach())
-        by_m, by_v = torch.autograd.grad(expected.sum(), (m_, v_))
+    parts = []
+    for y_, *q in zip(y.split(POINTS), m.split(POINTS), v.split(POINTS), strict=True):
+        with torch.enable_grad():
+            m_, v_ = (t.detach().requires_grad_() for t in q)
+            expected = expected_log_prob(name, y_, m_, v_, log_p.detach())
+            parts.append((expected.detach(), *torch.autograd.grad(expected.sum(), (m_, v_))))
+    expected, by_m, by_v = (torch.cat(p) for p in zip(*parts, strict=True))
     beta = (-2 * by_v).clamp_min(smallest_precision(name, y, log_p))
-    return expected.detach(), Dual(by_m + beta * m.detach(), beta)
+    return expected, Dual(by_m + beta * m.detach(), beta)
 
 
 def smallest_precision(name: str, y: Tensor, log_p: Tensor) -> float:

@@ -11,9 +11,9 @@ import gpytorch
 import torch
 from torch import Tensor
 
-from . import arrays, blocks, kernels, least_squares, optimise, sites
+from . import arrays, blocks, kernel_units, kernels, least_squares, optimise, pooling, sites
 from . import inducing as placement
-from .ensemble import Ensemble, Member, assemble, pool_likelihoods, weighted_median
+from .ensemble import Ensemble, Member, assemble
 from .errors import RecycleGPError
 from .gp import GP
 from .kernels import Kernel
@@ -67,9 +67,9 @@ def merge(
         else (arrays.count_or_points(inducing, "inducing", D, columns, "cpu"))
     )
     members = tuple(Member(m.name, m.site, m.rows, x, m.likelihoods) for m, x in zip(modules, w, strict=True))
-    mean = weighted_median([m.mean for m, _ in active], [m.rows * x for m, x in active])
+    mean = pooling.weighted_median([m.mean for m, _ in active], [m.rows * x for m, x in active])
     chosen = choose(_start(modules, w, kernel), members, points, learn=learn, mean=mean)
-    ensemble = assemble(chosen.kernel, chosen.mean, chosen.Z, members, pool_likelihoods(members), columns)
+    ensemble = assemble(chosen.kernel, chosen.mean, chosen.Z, members, pooling.pool_likelihoods(members), columns)
     return ensemble if keep == "sites" else ensemble.forget_sites()
 
 
@@ -121,7 +121,7 @@ def _in_order(m: Module, columns: arrays.Columns) -> Module:
         return m
     order = [m.columns.index(c) for c in columns]
     site = m.site._replace(Z=m.site.Z[:, order])
-    return replace(m, site=site, kernel_spec=kernels.permuted(m.kernel_spec, order), columns=columns)
+    return replace(m, site=site, kernel_spec=kernel_units.permuted(m.kernel_spec, order), columns=columns)
 
 
 def _start(modules: Sequence[Module], w: Sequence[float], kernel: Any) -> Kernel:
@@ -131,14 +131,14 @@ def _start(modules: Sequence[Module], w: Sequence[float], kernel: Any) -> Kernel
         return kernels.from_gpytorch(kernel, D)
     rows: dict[str, float] = {}
     for m, x in zip(modules, w, strict=True):
-        shape = kernels.skeleton(m.kernel_spec)
+        shape = pooling.skeleton(m.kernel_spec)
         rows[shape] = rows.get(shape, 0.0) + m.rows * x
     best = max(rows, key=lambda s: rows[s])
     alike = [
-        m.kernel_spec for m, x in zip(modules, w, strict=True) if x > 0 and kernels.skeleton(m.kernel_spec) == best
+        m.kernel_spec for m, x in zip(modules, w, strict=True) if x > 0 and pooling.skeleton(m.kernel_spec) == best
     ]
     if kernel is None:
-        return kernels.pool(alike)
+        return pooling.pool_kernels(alike)
     return _named(kernel, modules)
 
 
@@ -146,13 +146,13 @@ def _named(kernel: str, modules: Sequence[Module]) -> Kernel:
     """A structure by name: pooled from the modules that have it, else begun at the scale of the modules."""
     Z = torch.cat([m.site.Z for m in modules])
     spec = kernels.parse(kernel, Z.shape[1], Z.mean(0).tolist())
-    alike = [m.kernel_spec for m in modules if kernels.skeleton(m.kernel_spec) == kernels.skeleton(spec)]
+    alike = [m.kernel_spec for m in modules if pooling.skeleton(m.kernel_spec) == pooling.skeleton(spec)]
     if alike:
-        return kernels.pool(alike)
+        return pooling.pool_kernels(alike)
     x = Z.std(0, correction=0)
     x = torch.where(x > 0, x, torch.ones_like(x))
     variances = [float(kernels.diagonal(m.kernel_spec.tree, m.kernel_spec.tensor(), m.site.Z).mean()) for m in modules]
-    return spec.replace(kernels.reference(spec.tree, x, float(torch.tensor(variances).median()) ** 0.5))
+    return spec.replace(kernel_units.reference(spec.tree, x, float(torch.tensor(variances).median()) ** 0.5))
 
 
 # --- kernel, mean and points ------------------------------------------------------------------

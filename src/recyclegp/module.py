@@ -13,7 +13,7 @@ import gpytorch
 import numpy as np
 import torch
 
-from . import arrays, blocks, inducing, kernels, least_squares, linalg, sites
+from . import arrays, blocks, inducing, kernel_units, kernels, least_squares, linalg, sites
 from .errors import RecycleGPError, RecycleGPWarning
 from .gp import GP
 from .kernels import Kernel
@@ -104,7 +104,7 @@ class Module(GP):
         return replace(
             self,
             site=site,
-            kernel_spec=kernels.shifted(kernels.scaled(self.kernel_spec, output_scale**2), shift.tolist()),
+            kernel_spec=kernel_units.shifted(kernel_units.scaled(self.kernel_spec, output_scale**2), shift.tolist()),
             mean=output_scale * self.mean + output_shift,
             jitter=output_scale**2 * self.jitter,
             likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),

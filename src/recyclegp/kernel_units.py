@@ -1,0 +1,77 @@
+"""Kernels under changes of units and columns: what they become when x or y is measured differently."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .kernels import Kernel, Node, dump, has_amplitude, parameters, rebuild
+
+
+def reference(tree: str, x_scale: Tensor, y_scale: float) -> Tensor:
+    """θ of a kernel whose lengths and amplitudes are one standard deviation of the data.
+
+    This is where inputs and outputs are standardised: θ − reference is what the optimiser and the
+    priors see, so that neither knows in which units the user measured.
+    """
+    log_x, log_y2 = x_scale.log(), 2 * math.log(y_scale)
+    pieces = []
+    for p in parameters(tree):
+        columns = log_x if p.dims is None else log_x[list(p.dims)]
+        per_entry = columns if p.size == len(columns) else columns.mean().expand(p.size)
+        if p.role == "variance":  # v·x·x' summed over columns has the units of y²
+            value = -2 * per_entry - math.log(len(columns))
+        elif p.role == "period_length" or (p.role == "lengthscale" and p.kind != "periodic"):
+            value = per_entry
+        else:
+            value = torch.zeros(p.size, dtype=torch.float64, device=x_scale.device)
+        pieces.append(value + log_y2 if p.amplitude else value)
+    return torch.cat([piece.reshape(-1) for piece in pieces]).double()
+
+
+def roles(tree: str) -> list[tuple[str, str]]:
+    """(role, kind) of every entry of θ."""
+    return [(p.role, p.kind) for p in parameters(tree) for _ in range(p.size)]
+
+
+def scaled(kernel: Kernel, factor: float) -> Kernel:
+    """factor · k."""
+    node = json.loads(kernel.tree)
+    if not has_amplitude(node):
+        return Kernel(dump({"kind": "scale", "base": node}), (math.log(factor), *kernel.theta))
+    carries = [p.amplitude for p in parameters(kernel.tree) for _ in range(p.size)]
+    return Kernel(kernel.tree, tuple(t + math.log(factor) * c for t, c in zip(kernel.theta, carries, strict=True)))
+
+
+def shifted(kernel: Kernel, shift: Sequence[float]) -> Kernel:
+    """k(x − shift, x' − shift): only a centred kernel notices."""
+
+    def move(node: Node) -> Node:
+        if node["kind"] == "centred":
+            node = {**node, "centre": [c + float(b) for c, b in zip(node["centre"], shift, strict=True)]}
+        return rebuild(node, move)
+
+    return Kernel(dump(move(json.loads(kernel.tree))), kernel.theta)
+
+
+def permuted(kernel: Kernel, order: Sequence[int]) -> Kernel:
+    """The same kernel when the new column j is the old column order[j]."""
+    order = list(order)
+
+    def move(node: Node) -> Node:
+        if node["kind"] == "centred":
+            node = {**node, "centre": [node["centre"][i] for i in order]}
+        if node.get("dims") is not None:
+            node = {**node, "dims": [order.index(d) for d in node["dims"]]}
+        return rebuild(node, move)
+
+    theta, start = list(kernel.theta), 0
+    for p in parameters(kernel.tree):
+        if p.dims is None and p.size == len(order) and p.role != "alpha" and p.size > 1:
+            theta[start : start + p.size] = [kernel.theta[start + i] for i in order]
+        start += p.size
+    return Kernel(dump(move(json.loads(kernel.tree))), tuple(theta))
