@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import kernels
+from . import kernel_units, kernels
 from .errors import RecycleGPError
 
 RESIDUAL_FLOOR = 1e-6  # of the prior variance: points closer than this add rounding, not knowledge
@@ -31,18 +31,17 @@ def generator(seed: int, X: Tensor) -> np.random.Generator:
     return np.random.default_rng([seed, *np.frombuffer(digest[:16], dtype=np.uint32)])
 
 
-def candidates(X: Tensor, rng: np.random.Generator, count: int) -> Tensor:
+def candidates(X: Tensor, rng: np.random.Generator, count: int, lengths: Tensor) -> Tensor:
     """Points that cover the region of X, none of them a row of X.
 
     Each lies part of the way from a row to one of its near neighbours; where all rows coincide
-    there is no region, and points scatter about the one place at the scale of its coordinates.
+    there is no region, and points scatter about the one place within the kernel's lengthscales.
     """
     rows = _distinct(X[torch.as_tensor(rng.permutation(len(X))[:POOL], device=X.device)])
     n, D = rows.shape
     if n == 1:
-        scale = rows.abs().clamp_min(1.0)
         steps = torch.as_tensor(rng.standard_normal((count, D)), device=X.device)
-        return rows + 0.01 * scale * steps
+        return rows + 0.1 * lengths * steps
     spread = rows.std(0).clamp_min(1e-300)
     scaled = rows / torch.where(rows.std(0) > 0, spread, torch.ones_like(spread))
     picks = torch.as_tensor(np.resize(rng.permutation(n), count), device=X.device)
@@ -77,7 +76,7 @@ def _is_row(points: Tensor, X: Tensor) -> Tensor:
 
 def place(X: Tensor, count: int, tree: str, theta: Tensor, rng: np.random.Generator) -> Tensor:
     """At most `count` points over the region of X, none of them a row of it."""
-    points = candidates(X, rng, max(CROWD * count, 400))
+    points = candidates(X, rng, max(CROWD * count, 400), kernel_units.lengths(tree, theta, X.shape[1]))
     return points[spread(points, count, tree, theta, first=int(rng.integers(len(points))))]
 
 
@@ -97,7 +96,7 @@ def spread(points: Tensor, count: int, tree: str, theta: Tensor, first: int) -> 
         # A pivot far below the largest would leave K_ZZ badly conditioned, however much it saves.
         usable = residual > torch.maximum(RESIDUAL_FLOOR * prior, SMALLEST_PIVOT * residual.max())
         saving = torch.where(usable, F.square().sum(0) / residual, torch.zeros_like(prior))
-        pivot = int(saving.argmax()) if chosen else first
+        pivot = first if not chosen and saving[first] > 0 else int(saving.argmax())
         if not saving[pivot] > 0:
             break
         chosen.append(pivot)

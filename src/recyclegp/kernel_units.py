@@ -33,6 +33,19 @@ def reference(tree: str, x_scale: Tensor, y_scale: float) -> Tensor:
     return torch.cat([piece.reshape(-1) for piece in pieces]).double()
 
 
+def lengths(tree: str, theta: Tensor, dimension: int) -> Tensor:
+    """The shortest lengthscale along each column; 1 where the kernel has none."""
+    found = theta.new_full((dimension,), torch.inf)
+    start = 0
+    for p in parameters(tree):
+        values = theta[start : start + p.size].exp()
+        start += p.size
+        if p.role == "lengthscale" and p.kind != "periodic":
+            columns = list(range(dimension) if p.dims is None else p.dims)
+            found[columns] = torch.minimum(found[columns], values)
+    return torch.where(torch.isfinite(found), found, torch.ones_like(found))
+
+
 def roles(tree: str) -> list[tuple[str, str]]:
     """(role, kind) of every entry of θ."""
     return [(p.role, p.kind) for p in parameters(tree) for _ in range(p.size)]

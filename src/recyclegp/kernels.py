@@ -331,7 +331,9 @@ def _build(node: Node, log: bool) -> gpytorch.kernels.Kernel:
     options: dict[str, Any] = {"nu": node["nu"]} if kind == "matern" else {}
     for role in roles:
         options |= positive(role)
-    return cls(ard_num_dims=node["ard"], active_dims=node["dims"], **options)
+    if node["ard"] is not None:
+        options["ard_num_dims"] = node["ard"]
+    return cls(active_dims=node["dims"], **options)
 
 
 # --- evaluation -------------------------------------------------------------------------------
@@ -345,8 +347,7 @@ class _Dense(torch.nn.Module):
         self.kernel = kernel
 
     def forward(self, X1: Tensor, X2: Tensor, diag: bool) -> Tensor:
-        with gpytorch.settings.lazily_evaluate_kernels(False):
-            return to_dense(self.kernel(X1, X2, diag=diag))
+        return to_dense(self.kernel(X1, X2, diag=diag))
 
 
 @lru_cache(maxsize=512)

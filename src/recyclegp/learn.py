@@ -163,7 +163,7 @@ def exact_objective(sp: Space, X: Tensor, y: Tensor) -> Callable[[Tensor], Tenso
         h = sp.unpack(phi)
         K = kernels.matrix(sp.tree, h.theta, X, X)
         value = bounds.log_marginal(K, y, h.mean, h.log_p[0].exp())
-        return (value + sp.log_prior(phi)) / len(y)
+        return value + sp.log_prior(phi)
 
     return objective
 
@@ -202,7 +202,7 @@ def collapsed_objective(sp: Space, Z: Tensor, X: Tensor, y: Tensor) -> Callable[
     def objective(phi: Tensor) -> Tensor:
         h = sp.unpack(phi)
         rows = gaussian_rows(basis(sp.tree, h.theta, Z), X, y, h.log_p[0].exp(), marginal=False)
-        return (least_squares.solve(rows, h.mean).bound + sp.log_prior(phi)) / len(y)
+        return least_squares.solve(rows, h.mean).bound + sp.log_prior(phi)
 
     return objective
 
@@ -223,6 +223,6 @@ def dual_objective(sp: Space, Z: Tensor, X: Tensor, y: Tensor, likelihood: str) 
         still = data._replace(V=data.V.detach(), spare=data.spare.detach(), mean=h.mean.detach())
         state = dual.fixed_point(still, warm[0] if warm else None)
         warm[:] = [state.sites]
-        return (dual.evaluate(data, state.sites).bound + sp.log_prior(phi)) / len(y)
+        return dual.evaluate(data, state.sites).bound + sp.log_prior(phi)
 
     return objective

@@ -88,8 +88,11 @@ def solve(rows: Rows, mean: Tensor | float | None = None) -> Solution:
 
     if mean is None:
         # m̂: one more, unpenalised, column `ones` of the same regression
-        unexplained = rows.ones - H @ ridge(rows.ones)
-        mean = (unexplained @ rows.rho) / (unexplained @ rows.ones).clamp_min(1e-300)
+        best = ridge(rows.ones)
+        unexplained = rows.ones - H @ best
+        # onesᵀ(ones − H best) = ‖ones − H best‖² + ‖best‖², without cancellation
+        information = unexplained.square().sum() + best.square().sum()
+        mean = (unexplained @ rows.rho) / information.clamp_min(1e-300)
     target = rows.rho - mean * rows.ones
     v = ridge(target)
     # E, L_E = Σe_k − ½(‖Hv̂ − ρ̃‖² + ‖v̂‖²) − ½logdet(I+P) − slack

@@ -205,8 +205,9 @@ def log_density(name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> Te
 def _student_density(y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> Tensor:
     """A Gaussian whose precision is Gamma distributed: ∫ Gamma(w; ν/2, ν/2) N(y; m, v + s²/w) dw over log w."""
     half = 0.5 * log_p[1].exp()
-    t = torch.arange(-60.0, 6.0, 0.25, dtype=m.dtype, device=m.device)
-    log_gamma = half * (half.log() + t - t.exp()) - torch.lgamma(half) + math.log(0.25)
+    h = min(0.25, 0.5 / math.sqrt(float(half.detach())))  # log w has standard deviation about √(2/ν)
+    t = torch.arange(-60.0, 6.0, max(h, 1e-3), dtype=m.dtype, device=m.device)
+    log_gamma = half * (half.log() + t - t.exp()) - torch.lgamma(half) + math.log(max(h, 1e-3))
     parts = [
         torch.logsumexp(log_gamma + _gaussian(y_, m_, torch.log(v_ + (log_p[0] - t).exp())[None]), -1)
         for y_, m_, v_ in zip(*(a[:, None].split(BLOCK // len(t)) for a in (y, m, v)), strict=True)

@@ -22,20 +22,25 @@ class Factor(NamedTuple):
 
 
 def cholesky(A: Tensor, jitter: float = 0.0) -> Factor:
-    """Factor A (…, n, n), growing the jitter tenfold until it succeeds; says what it added."""
-    scale = A.detach().diagonal(dim1=-2, dim2=-1).mean().item() if A.numel() else 1.0
-    if not 0 < scale < math.inf:  # also catches NaN
+    """Factor A (…, n, n), growing the jitter of those that fail tenfold until they succeed.
+
+    Says the largest jitter it added.
+    """
+    scale = A.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
+    if not bool(((scale > 0) & (scale < math.inf)).all()):  # also catches NaN
         raise RecycleGPError(
-            f"a covariance matrix has mean diagonal {scale}; check the inputs for huge or non-finite "
+            "a covariance matrix has a diagonal that is not positive and finite; check the inputs for huge "
             "values and the kernel for parameters that overflow"
         )
     identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    added = torch.full_like(scale, jitter)
     while True:
-        L, info = torch.linalg.cholesky_ex(A + jitter * identity if jitter else A)
-        if not info.any():
-            return Factor(L, jitter)
-        jitter = max(10 * jitter, RELATIVE_JITTER * scale)
-        if jitter > LARGEST_JITTER * scale:
+        L, info = torch.linalg.cholesky_ex(A + added[..., None, None] * identity if added.any() else A)
+        failed = info > 0
+        if not bool(failed.any()):
+            return Factor(L, float(added.max()) if added.numel() else jitter)
+        added = torch.where(failed, torch.maximum(10 * added, RELATIVE_JITTER * scale), added)
+        if bool((added > LARGEST_JITTER * scale).any()):
             raise RecycleGPError(
                 "a covariance matrix is not positive definite even with jitter; use fewer or more "
                 "distinct inducing points, a shorter lengthscale, or a larger noise"

@@ -227,11 +227,11 @@ def _learn(
         prior = -0.5 * ((theta - centre) / PRIOR_SD).square().sum()
         solution, slack = evidence(theta)
         price = FORGIVEN * torch.log1p(slack / FORGIVEN)  # ≈ slack where it is small
-        return (solution.bound - price + prior) / max(rows, 1.0)
+        return solution.bound - price + prior
 
     best = optimise.maximise_one(objective, [theta], centre - 12.0, centre + 12.0)
     learned = start.replace(best.x)
     with torch.no_grad():
         mean = float(evidence(best.x)[0].mean)
-    log.info("evidence %.3f after %d evaluations: %s", best.value * rows, best.evaluations, learned.describe())
+    log.info("evidence %.3f after %d evaluations: %s", best.value, best.evaluations, learned.describe())
     return learned, mean

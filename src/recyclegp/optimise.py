@@ -41,12 +41,12 @@ def maximise(
     *,
     iterations: int = 200,
     tolerance: float = 1e-9,
-    gradient: float = 1e-5,
+    gradient: float = 1e-3,
 ) -> Optimum:
     """Climb from start (B, p) within the box (p,); a lane that is stuck or fails stops alone.
 
-    A lane converges when its gradient is small (off the box), or when two steps running gain less
-    than `tolerance` of |value|.
+    Objectives are in nats. A lane converges when its gradient is small (nats per unit of x, off the
+    box), or when two steps running gain less than `tolerance` of |value|.
     """
     B, p = start.shape
     x = start.detach().clamp(lower, upper)
@@ -198,7 +198,7 @@ def _search(
 
 
 def _update(H: Tensor, s: Tensor, y: Tensor, fresh: Tensor, identity: Tensor) -> Tensor:
-    """BFGS update of the inverse Hessian; skipped where the curvature along s is not positive."""
+    """BFGS update of the inverse Hessian; where the curvature along s is not positive, a longer step next."""
     sy = (s * y).sum(-1)
     yy = y.square().sum(-1)
     good = sy > 1e-10 * s.norm(dim=-1) * y.norm(dim=-1)
@@ -206,4 +206,5 @@ def _update(H: Tensor, s: Tensor, y: Tensor, fresh: Tensor, identity: Tensor) ->
     scale = torch.where(good & fresh, sy / yy.clamp_min(1e-300), torch.ones_like(sy))
     H = torch.where((good & fresh)[:, None, None], scale[:, None, None] * identity, H)
     A = identity - rho * s[..., :, None] * y[..., None, :]
-    return A @ H @ A.mT + rho * s[..., :, None] * s[..., None, :]
+    updated = A @ H @ A.mT + rho * s[..., :, None] * s[..., None, :]
+    return torch.where(good[:, None, None], updated, 4 * H)
