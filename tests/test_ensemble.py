@@ -293,7 +293,7 @@ def test_keep_names(modules, gaussian):
     small = rgp.merge(modules["gaussian"], learn=False, keep="names")
     close(small, gaussian)
     assert (small.names, small.rows, small.bound) == (gaussian.names, gaussian.rows, gaussian.bound)
-    assert all(m.site is None for m in small.members)
+    assert all(m.site is None for m in small._members)
     for call in (
         lambda: small.remove("gaussian 0"),
         lambda: small.reweight({"gaussian 0": 2.0}),
@@ -312,7 +312,7 @@ def test_keep_names(modules, gaussian):
 def test_report(mixed):
     report = mixed.report()
     assert [r["name"] for r in report] == mixed.names
-    for row, member in zip(report, mixed.members, strict=True):
+    for row, member in zip(report, mixed._members, strict=True):
         assert set(row) == {"name", "rows", "points", "weight", "likelihood", "surprise", "agreement"}
         assert (row["rows"], row["weight"]) == (35, 1.0)
         assert row["points"] == len(member.site.Z)

@@ -72,7 +72,7 @@ def test_optimum_on_a_face_of_the_box():
         return -0.5 * ((d @ A) * d).sum(-1)
 
     lower, upper = tensor(-1.0, -1.0), tensor(1.0, 5.0)
-    found = optimise.maximise(lanes(f), tensor(-0.5, 0.3)[None], lower, upper)
+    found = optimise.maximise(lanes(f), tensor(-0.5, 0.3)[None], lower, upper, gradient=1e-5)
     # on the face x₁ = 1: x₂ = 2 + 0.8·(3 − 1)
     torch.testing.assert_close(found.x[0], tensor(1.0, 3.6), rtol=0, atol=1e-4)
     assert bool(found.converged)
@@ -165,7 +165,7 @@ def test_many_lanes_reach_their_own_optimum():
     """Hundreds of problems at once, each converging by itself."""
     B, p = 300, 4
     f, best = family(3, B, p)
-    found = optimise.maximise(f, torch.zeros(B, p, dtype=torch.float64), *box(p), tolerance=1e-14)
+    found = optimise.maximise(f, torch.zeros(B, p, dtype=torch.float64), *box(p), tolerance=1e-14, gradient=1e-5)
     assert bool(found.converged.all())
     torch.testing.assert_close(found.x, best, rtol=0, atol=1e-3)
     torch.testing.assert_close(found.value, torch.arange(B, dtype=torch.float64), rtol=1e-6, atol=1e-6)

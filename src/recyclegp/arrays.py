@@ -28,7 +28,7 @@ def inputs(X: Any, argument: str = "X", *, device: Any = None) -> Inputs:
         columns = tuple(str(c) for c in X.columns)
         if len(set(columns)) < len(columns):
             raise RecycleGPError(f"{argument}: column names repeat ({', '.join(columns)}); rename them")
-    tensor = _tensor(X, argument, device)
+    tensor = as_tensor(X, argument, device)
     if tensor.ndim == 1:
         tensor = tensor[:, None]
     if tensor.ndim != 2 or tensor.shape[1] == 0:
@@ -59,7 +59,7 @@ def aligned(X: Any, dimension: int, columns: Columns, argument: str = "X", *, de
 
 def targets(y: Any, rows: int, argument: str = "y", *, device: Any = None) -> Tensor:
     """One number per row, as (n,) or (n, 1)."""
-    tensor = _tensor(y, argument, device)
+    tensor = as_tensor(y, argument, device)
     if tensor.ndim == 2 and tensor.shape[1] == 1:
         tensor = tensor[:, 0]
     if tensor.ndim != 1 or len(tensor) != rows:
@@ -88,7 +88,7 @@ def number(value: Any, argument: str, *, positive: bool = False) -> float:
     return found
 
 
-def _tensor(value: Any, argument: str, device: Any) -> Tensor:
+def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
     if value is None:
         raise RecycleGPError(f"{argument} is None; pass an array, tensor or DataFrame of numbers")
     if device is not None:

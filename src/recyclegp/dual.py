@@ -114,13 +114,19 @@ def fixed_point(
         if there is None or not there.state.bound >= here.state.bound - small:
             history, better = [], _damped(data, here, base)
             if better is None:
-                return here.state._replace(converged=True)
+                return here.state._replace(converged=_settled(here))
             there = better
         gain = float(there.state.bound - here.state.bound)
         here = there
         if abs(gain) <= small:
             return here.state._replace(converged=True)
     return here.state
+
+
+def _settled(here: _Look) -> bool:
+    """Are the pseudo-observations where the next step would put them, to three digits?"""
+    gap = torch.cat(here.goal) - torch.cat(here.state.sites)
+    return bool(gap.abs().max() <= 1e-3 * (1 + torch.cat(here.goal).abs().max()))
 
 
 def _damped(data: Data, here: _Look, base: Rows | None) -> _Look | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,12 +14,12 @@ import torch
 from torch import Tensor
 
 from . import arrays, blocks, dual, kernel_units, learn, least_squares, linalg, sites
-from .errors import RecycleGPError
-from .gp import GP, pick
+from .errors import RecycleGPError, RecycleGPWarning
+from .gp import GP, fresh, only, pick
 from .kernels import Kernel
 from .least_squares import Rows, Solution
 from .likelihoods import Likelihood, family
-from .module import Convergence, Module, check_finite, check_name, check_units
+from .module import DEFAULT_DF, Convergence, Module, check_finite, check_name, check_units
 from .pooling import pool_likelihoods
 from .posterior import Basis, Posterior, basis
 from .sites import Site
@@ -32,7 +33,14 @@ class Member(NamedTuple):
     rows: int
     weight: float
     likelihoods: tuple[Likelihood, ...]
-    surprise: float = math.nan  # kept only where the site is not
+    kernel: Kernel  # its own, where relearning begins
+    mean: float
+    surprise: float = math.nan  # these two are kept only where the site is not
+    agreement: float = math.nan
+
+    @staticmethod
+    def of(m: Module, weight: float) -> Member:
+        return Member(m.name, m._site, m.rows, weight, m.likelihoods, m.kernel_spec, m.mean)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,24 +49,25 @@ class Ensemble(GP):
 
     kernel_spec: Kernel
     mean: float
-    Z: Tensor
     jitter: float
     likelihoods: tuple[Likelihood, ...]
-    members: tuple[Member, ...]
     columns: arrays.Columns
-    evidence_of: Rows  # compressed block-marginal rows: evidence
-    bound_of: Rows  # compressed rows with their slack: the bound, and every prediction
+    choice: int | str | None  # how Z_* was chosen: "auto", a number, or None for points that were given
+    _Z: Tensor
+    _members: tuple[Member, ...]
+    _evidence_of: Rows  # compressed block-marginal rows: evidence
+    _bound_of: Rows  # compressed rows with their slack: the bound, and every prediction
 
     def __post_init__(self) -> None:
-        check_finite("ensemble", *self.evidence_of, *self.bound_of, self.Z)
-        for part in ("evidence_of", "bound_of"):
+        check_finite("ensemble", *self._evidence_of, *self._bound_of, self._Z)
+        for part in ("_evidence_of", "_bound_of"):
             object.__setattr__(self, part, Rows(*map(arrays.own, getattr(self, part))))
-        object.__setattr__(self, "Z", arrays.own(self.Z))
+        object.__setattr__(self, "_Z", arrays.own(self._Z))
 
     def __repr__(self) -> str:
         shown = ", ".join(self.names[:3]) + (", …" if len(self.names) > 3 else "")
         return (
-            f"Ensemble({len(self.members)} modules: {shown}; {self.rows} rows, {len(self.Z)} points in "
+            f"Ensemble({len(self._members)} modules: {shown}; {self.rows} rows, {len(self._Z)} points in "
             f"{self.dimension}-D, {self.kernel_spec.describe()}, slack {self.slack:.3g})"
         )
 
@@ -66,12 +75,12 @@ class Ensemble(GP):
 
     @property
     def names(self) -> list[str]:
-        return [m.name for m in self.members]
+        return [m.name for m in self._members]
 
     @property
     def rows(self) -> int:
         """Data rows behind it, each counted with its module's weight."""
-        return round(sum(m.rows * m.weight for m in self.members))
+        return max(1, round(sum(m.rows * m.weight for m in self._members)))
 
     @property
     def bound(self) -> float:
@@ -86,21 +95,29 @@ class Ensemble(GP):
     @property
     def slack(self) -> float:
         """Nats of the modules' knowledge that the points Z_* cannot express."""
-        return float(self.bound_of.slack)
+        return float(self._bound_of.slack)
+
+    @property
+    def _points(self) -> Tensor:
+        return self._Z
 
     @cached_property
+    @fresh
     def basis(self) -> Basis:
-        return basis(self.kernel_spec.tree, self.kernel_spec.tensor(), self.Z, self.jitter)
+        return basis(self.kernel_spec.tree, self.kernel_spec.tensor(), self._Z, self.jitter)
 
     @cached_property
+    @fresh
     def _solution(self) -> Solution:
-        return least_squares.solve(self.bound_of, 0.0)
+        return least_squares.solve(self._bound_of, 0.0)
 
     @cached_property
+    @fresh
     def _marginal_solution(self) -> Solution:
-        return least_squares.solve(self.evidence_of, 0.0)
+        return least_squares.solve(self._evidence_of, 0.0)
 
     @cached_property
+    @fresh
     def posterior(self) -> Posterior:
         mean = torch.tensor(self.mean, dtype=torch.float64)
         return Posterior(self.basis, mean, self._solution.v, self._solution.C)
@@ -123,17 +140,17 @@ class Ensemble(GP):
                 "surprise": s,
                 "agreement": a,
             }
-            for m, (s, a) in zip(self.members, surprises, strict=True)
+            for m, (s, a) in zip(self._members, surprises, strict=True)
         ]
 
     @torch.no_grad()
     def _surprises(self) -> list[tuple[float, float]]:
         """z_k² = r_kᵀ(I − S_k)⁻¹r_k with S_k = H_k(I+P)⁻¹H_kᵀ: leave-one-out without leaving one out."""
-        result = [(m.surprise, math.nan) for m in self.members]
-        kept = [i for i, m in enumerate(self.members) if m.site is not None and m.weight > 0]
+        result = [(m.surprise, m.agreement) for m in self._members]
+        kept = [i for i, m in enumerate(self._members) if m.site is not None and m.weight > 0]
         solution = self._marginal_solution
-        for block in blocks.blocks([_weighted(self.members[i]) for i in kept], len(self.Z)):
-            p = blocks.project(self.basis, block, blocks.meeting(self.Z, block))
+        for block in blocks.blocks([_weighted(self._members[i]) for i in kept], len(self._Z)):
+            p = blocks.project(self.basis, block, blocks.meeting(self._Z, block))
             K, r, M = p.H.shape
             rows = least_squares.centre(least_squares.gather(*p, marginal=True), self.mean)
             H, rho = rows.H.reshape(K, r, M), rows.rho.reshape(K, r)
@@ -142,7 +159,7 @@ class Ensemble(GP):
             rest = torch.eye(r, dtype=A.dtype) - A @ A.mT
             z = linalg.solve_lower(linalg.cholesky(rest).L, misfit[..., None]).square().sum((-2, -1))
             for position, value in zip(block.members, z.tolist(), strict=True):
-                site = self.members[kept[position]].site
+                site = self._members[kept[position]].site
                 count = 0 if site is None else len(site.rho)
                 result[kept[position]] = (value / max(count, 1), _upper_tail(value, count))
         return result
@@ -155,14 +172,13 @@ class Ensemble(GP):
 
         new = conform([modules] if isinstance(modules, GP) else list(modules), self.dimension, self.columns)
         check_unique(self.names + [m.name for m in new])
-        members = [Member(m.name, m.site, m.rows, 1.0, m.likelihoods) for m in new]
-        return self._with(members, relearn)
+        return self._with([Member.of(m, 1.0) for m in new], relearn)
 
     def remove(self, names: str | Iterable[str], *, relearn: bool = False) -> Ensemble:
         """Without the named modules: the rest is stacked anew, so nothing of them is left behind."""
         gone = {names} if isinstance(names, str) else set(names)
         self._need_names("remove", gone)
-        rest = tuple(m for m in self.members if m.name not in gone)
+        rest = tuple(m for m in self._members if m.name not in gone)
         if not any(m.weight > 0 for m in rest):
             raise RecycleGPError("remove: nothing would be left; an ensemble needs at least one module")
         self._need_sites("remove")
@@ -174,7 +190,7 @@ class Ensemble(GP):
         if not all(arrays.number(x, f"weights[{n!r}]") >= 0 for n, x in weights.items()):
             raise RecycleGPError("reweight: weights must not be negative")
         self._need_sites("reweight")
-        rest = tuple(m._replace(weight=float(weights.get(m.name, m.weight))) for m in self.members)
+        rest = tuple(m._replace(weight=float(weights.get(m.name, m.weight))) for m in self._members)
         if not any(m.weight > 0 for m in rest):
             raise RecycleGPError("reweight: all weights are zero; an ensemble needs at least one module")
         return self._rebuild(rest, relearn)
@@ -195,69 +211,76 @@ class Ensemble(GP):
         check_name(label)
         if label in self.names:
             raise RecycleGPError(f"update: a module is already named {label!r}; pass another name")
-        points = arrays.aligned(X, self.dimension, self.columns, device=self.Z.device)
+        points = arrays.aligned(X, self.dimension, self.columns, device=self._Z.device)
         if not len(points):
             raise RecycleGPError("update: X has no rows; pass at least one")
         chosen = self._likelihood_for(likelihood, noise)
-        y = family(chosen.name).check(arrays.targets(y, len(points), device=self.Z.device))
+        y = family(chosen.name).check(arrays.targets(y, len(points), device=self._Z.device))
         log_p, mean = chosen.log_parameters(points), torch.tensor(self.mean, dtype=torch.float64)
         if chosen.name == "gaussian":
             rows = learn.stream(self.basis, points, y, log_p[0].exp(), mean)
         else:
             data = learn.dual_data(self.basis, points, y, chosen.name, log_p, mean)
-            rows = dual.rows(data, dual.fixed_point(data, base=self.bound_of))
-        site = sites.from_rows(self.Z, self.basis.L, rows, mean)
-        return self._with([Member(label, site, len(y), 1.0, (chosen,))], relearn)
+            state = dual.fixed_point(data, base=self._bound_of)
+            if not state.converged:
+                warnings.warn(f"update {label!r}: the posterior had not settled", RecycleGPWarning, stacklevel=3)
+            rows = dual.rows(data, state)
+        site = sites.from_rows(self._Z, self.basis.L, rows, mean)
+        return self._with([Member(label, site, len(y), 1.0, (chosen,), self.kernel_spec, self.mean)], relearn)
 
     def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Ensemble:
         """The ensemble of the function s·f(x − shift) + b."""
         shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
+
+        def in_units(kernel: Kernel) -> Kernel:
+            return kernel_units.shifted(kernel_units.scaled(kernel, output_scale**2), shift.tolist())
 
         def member(m: Member) -> Member:
             likelihoods = tuple(p.in_units(output_scale, output_shift) for p in m.likelihoods)
             site = m.site
             if site is not None:
                 site = sites.moved(sites.in_units(site, output_scale, output_shift, m.rows), shift)
-            return m._replace(site=site, likelihoods=likelihoods)
+            kernel, mean = in_units(m.kernel), output_scale * m.mean + output_shift
+            return m._replace(site=site, likelihoods=likelihoods, kernel=kernel, mean=mean)
 
         # In whitened coordinates s·f + b is sign(s)·v: rows turn round with it, and the constant notices.
-        constant = math.log(abs(output_scale)) * sum(m.rows * m.weight for m in self.members)
+        constant = math.log(abs(output_scale)) * sum(m.rows * m.weight for m in self._members)
 
         def whitened(rows: Rows) -> Rows:
             return rows._replace(H=rows.H * math.copysign(1.0, output_scale), e=rows.e - constant)
 
         return replace(
             self,
-            kernel_spec=kernel_units.shifted(kernel_units.scaled(self.kernel_spec, output_scale**2), shift.tolist()),
+            kernel_spec=in_units(self.kernel_spec),
             mean=output_scale * self.mean + output_shift,
-            Z=self.Z + shift,
+            _Z=self._Z + shift,
             jitter=output_scale**2 * self.jitter,
             likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
-            members=tuple(member(m) for m in self.members),
-            evidence_of=whitened(self.evidence_of),
-            bound_of=whitened(self.bound_of),
+            _members=tuple(member(m) for m in self._members),
+            _evidence_of=whitened(self._evidence_of),
+            _bound_of=whitened(self._bound_of),
         )
 
     def to_module(self, name: str) -> Module:
         """The whole ensemble as one module at Z_*: Rᵀ = TL⁻¹, ρ = ρ̃ + mRᵀ1, e = Σe_k − slack."""
         return Module(
             name=name,
-            site=sites.from_rows(self.Z, self.basis.L, self.bound_of, self.mean),
+            _site=sites.from_rows(self._Z, self.basis.L, self._bound_of, self.mean),
             kernel_spec=self.kernel_spec,
             mean=self.mean,
             jitter=self.jitter,
             likelihoods=self.likelihoods,
             rows=self.rows,
             columns=self.columns,
-            convergence=Convergence(True, 0, f"ensemble of {len(self.members)} modules"),
+            convergence=Convergence(True, 0, f"ensemble of {len(self._members)} modules"),
             method="ensemble",
         )
 
     def forget_sites(self) -> Ensemble:
         """Keep only the modules' names: small, but nothing can be removed afterwards."""
-        known = [s for s, _ in self._surprises()]
-        members = tuple(m._replace(site=None, surprise=s) for m, s in zip(self.members, known, strict=True))
-        return replace(self, members=members)
+        known = zip(self._members, self._surprises(), strict=True)
+        members = tuple(m._replace(site=None, surprise=s, agreement=a) for m, (s, a) in known)
+        return replace(self, _members=members)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to a safetensors file, all or nothing."""
@@ -269,30 +292,30 @@ class Ensemble(GP):
 
     def _with(self, new: Sequence[Member], relearn: bool) -> Ensemble:
         """Stack new members under what is already there."""
-        members = (*self.members, *new)
+        members = (*self._members, *new)
         if relearn:
             self._need_sites("relearn=True")
             return self._rebuild(members, relearn=True)
-        evidence, bound = stack_members(self.basis, new, self.mean, (self.evidence_of, self.bound_of))
+        evidence, bound = stack_members(self.basis, new, self.mean, (self._evidence_of, self._bound_of))
         have = {p.name for p in self.likelihoods}
         extra = tuple(p for p in pool_likelihoods(members) if p.name not in have)
         return replace(
             self,
-            members=members,
-            evidence_of=evidence,
-            bound_of=bound,
+            _members=members,
+            _evidence_of=evidence,
+            _bound_of=bound,
             likelihoods=self.likelihoods + extra,
         )
 
     def _rebuild(self, members: tuple[Member, ...], relearn: bool) -> Ensemble:
         if relearn:
-            from .merging import choose
+            from .merging import relearned
 
-            chosen = choose(self.kernel_spec, members, len(self.Z), learn=True, mean=self.mean)
-            return assemble(chosen.kernel, chosen.mean, chosen.Z, members, pool_likelihoods(members), self.columns)
+            return relearned(self, members)
         left = {p.name for m in members if m.weight > 0 for p in m.likelihoods}
         likelihoods = tuple(p for p in self.likelihoods if p.name in left)
-        return assemble(self.kernel_spec, self.mean, self.Z, members, likelihoods, self.columns, self.jitter)
+        base = basis(self.kernel_spec.tree, self.kernel_spec.tensor(), self._Z, self.jitter)
+        return assemble(base, self.kernel_spec, self.mean, members, likelihoods, self.columns, self.choice)
 
     def _need_names(self, what: str, wanted: set[str]) -> None:
         unknown = wanted - set(self.names)
@@ -302,7 +325,7 @@ class Ensemble(GP):
             )
 
     def _need_sites(self, what: str) -> None:
-        if any(m.site is None for m in self.members):
+        if any(m.site is None for m in self._members):
             raise RecycleGPError(
                 f"{what} needs the modules' sites, and this ensemble keeps only names; merge the module files "
                 "again without the ones to leave out, or merge with keep='sites'"
@@ -316,37 +339,28 @@ class Ensemble(GP):
                     raise RecycleGPError(f"update: the noise of {name} data is not known here; pass noise=")
                 return Likelihood(name)
             return pick(self.likelihoods, name)
-        wanted = name if name is not None else pick_name(self.likelihoods)
+        wanted = name if name is not None else only(self.likelihoods).name
         if not family(wanted).has_noise:
             raise RecycleGPError(f"noise={noise}: likelihood {wanted!r} has no noise; leave it out")
         noise = arrays.number(noise, "noise", positive=True)
         others = [p.parameters[1:] for p in self.likelihoods if p.name == wanted and p.parameters]
-        rest = others[0] if others else (4.0,) * (len(family(wanted).parameters) - 1)
+        rest = others[0] if others else (DEFAULT_DF,) * (len(family(wanted).parameters) - 1)
         return Likelihood(wanted, (noise, *rest))
-
-
-def pick_name(likelihoods: tuple[Likelihood, ...]) -> str:
-    if len(likelihoods) > 1:
-        raise RecycleGPError(
-            f"this model has several likelihoods; pass likelihood= one of {', '.join(p.name for p in likelihoods)}"
-        )
-    return likelihoods[0].name
 
 
 @torch.no_grad()
 def assemble(
+    base: Basis,
     kernel: Kernel,
     mean: float,
-    Z: Tensor,
     members: tuple[Member, ...],
     likelihoods: tuple[Likelihood, ...],
     columns: arrays.Columns,
-    jitter: float | None = None,
+    choice: int | str | None,
 ) -> Ensemble:
     """Every member's rows on one basis, stacked and compressed."""
-    base = basis(kernel.tree, kernel.tensor(), Z, jitter)
     evidence, bound = stack_members(base, members, mean, None)
-    return Ensemble(kernel, mean, Z, base.jitter, likelihoods, members, columns, evidence, bound)
+    return Ensemble(kernel, mean, base.jitter, likelihoods, columns, choice, base.Z, members, evidence, bound)
 
 
 @torch.no_grad()

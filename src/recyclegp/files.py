@@ -149,10 +149,7 @@ class _Reader:
         return t
 
     def kernel(self, dimension: int) -> Kernel:
-        spec = self.header["kernel"]
-        tree = json.dumps(spec["tree"], sort_keys=True, separators=(",", ":"))
-        kernels.check_tree(tree, dimension)
-        return Kernel(tree, tuple(_number(t, "a log-parameter", -EXTREME, EXTREME) for t in spec["log_parameters"]))
+        return _kernel_in(self.header["kernel"], dimension)
 
     def columns(self, dimension: int) -> tuple[str, ...] | None:
         names = self.header["columns"]
@@ -182,7 +179,7 @@ def _module_out(m: Module) -> tuple[Header, Tensors]:
         "convergence": m.convergence.__dict__,
         "method": m.method,
     }
-    return header, {"Z": m.site.Z, "Rt": m.site.Rt, "rho": m.site.rho, "e": m.site.e}
+    return header, {"Z": m._site.Z, "Rt": m._site.Rt, "rho": m._site.rho, "e": m._site.e}
 
 
 def _module_in(r: _Reader) -> Module:
@@ -194,7 +191,7 @@ def _module_in(r: _Reader) -> Module:
     ended = r.header["convergence"]
     return Module(
         name=r.text("name"),
-        site=Site(Z, Rt, r.tensor("rho", len(Rt)), r.tensor("e")),
+        _site=Site(Z, Rt, r.tensor("rho", len(Rt)), r.tensor("e")),
         kernel_spec=r.kernel(D),
         mean=r.number("mean"),
         jitter=r.number("jitter", least=0.0),
@@ -210,7 +207,7 @@ def _module_in(r: _Reader) -> Module:
 
 
 def _ensemble_out(e: Ensemble) -> tuple[Header, Tensors]:
-    kept = [m.site for m in e.members if m.site is not None]
+    kept = [m.site for m in e._members if m.site is not None]
     header = {
         "kind": "ensemble",
         "kernel": _kernel_out(e.kernel_spec),
@@ -218,6 +215,7 @@ def _ensemble_out(e: Ensemble) -> tuple[Header, Tensors]:
         "jitter": e.jitter,
         "likelihoods": _likelihoods_out(e.likelihoods),
         "columns": None if e.columns is None else list(e.columns),
+        "choice": e.choice,
         "units": "as in the data: Z in those of X; f, mean, noise and kernel in those of y",
         "members": [
             {
@@ -225,21 +223,24 @@ def _ensemble_out(e: Ensemble) -> tuple[Header, Tensors]:
                 "rows": m.rows,
                 "weight": m.weight,
                 "likelihoods": _likelihoods_out(m.likelihoods),
+                "kernel": _kernel_out(m.kernel),
+                "mean": m.mean,
                 "surprise": None if math.isnan(m.surprise) else m.surprise,
+                "agreement": None if math.isnan(m.agreement) else m.agreement,
                 "site": None if m.site is None else [len(m.site.Z), len(m.site.rho)],
             }
-            for m in e.members
+            for m in e._members
         ],
     }
     tensors = {
-        "Z": e.Z,
+        "Z": e._Z,
         # all sites behind one another: thousands of small tensors would be thousands of headers
-        "sites.Z": torch.cat([s.Z for s in kept]) if kept else e.Z[:0],
-        "sites.Rt": torch.cat([s.Rt.flatten() for s in kept]) if kept else e.Z.new_zeros(0),
-        "sites.rho": torch.cat([s.rho for s in kept]) if kept else e.Z.new_zeros(0),
-        "sites.e": torch.stack([s.e for s in kept]) if kept else e.Z.new_zeros(0),
+        "sites.Z": torch.cat([s.Z for s in kept]) if kept else e._Z[:0],
+        "sites.Rt": torch.cat([s.Rt.flatten() for s in kept]) if kept else e._Z.new_zeros(0),
+        "sites.rho": torch.cat([s.rho for s in kept]) if kept else e._Z.new_zeros(0),
+        "sites.e": torch.stack([s.e for s in kept]) if kept else e._Z.new_zeros(0),
     }
-    for part, rows in (("bound", e.bound_of), ("evidence", e.evidence_of)):
+    for part, rows in (("bound", e._bound_of), ("evidence", e._evidence_of)):
         tensors |= {f"{part}.{key}": getattr(rows, key) for key in ("H", "rho", "e", "slack")}
     return header, tensors
 
@@ -258,13 +259,14 @@ def _ensemble_in(r: _Reader) -> Ensemble:
     return Ensemble(
         kernel_spec=r.kernel(D),
         mean=r.number("mean"),
-        Z=Z,
+        _Z=Z,
         jitter=r.number("jitter", least=0.0),
         likelihoods=_likelihoods_in(r.header["likelihoods"]),
-        members=_members_in(r, D),
+        _members=_members_in(r, D),
         columns=r.columns(D),
-        evidence_of=rows("evidence"),
-        bound_of=rows("bound"),
+        _evidence_of=rows("evidence"),
+        _bound_of=rows("bound"),
+        choice=_choice_in(r.header["choice"]),
     )
 
 
@@ -294,7 +296,10 @@ def _members_in(r: _Reader, D: int) -> tuple[Member, ...]:
             rows=r.count(e["rows"], least=1),
             weight=_number(e["weight"], "a weight", 0.0),
             likelihoods=_likelihoods_in(e["likelihoods"]),
+            kernel=_kernel_in(e["kernel"], D),
+            mean=_number(e["mean"], "a mean", -math.inf),
             surprise=math.nan if e["surprise"] is None else _number(e["surprise"], "a surprise", 0.0),
+            agreement=math.nan if e["agreement"] is None else _number(e["agreement"], "an agreement", 0.0),
         )
         for e in entries
     )
@@ -311,6 +316,18 @@ def _number(value: Any, what: str, least: float, most: float = arrays.LARGEST) -
 
 def _kernel_out(k: Kernel) -> Header:
     return {"tree": json.loads(k.tree), "log_parameters": list(k.theta)}
+
+
+def _kernel_in(spec: Header, dimension: int) -> Kernel:
+    tree = kernels.dump(spec["tree"])
+    kernels.check_tree(tree, dimension)
+    return Kernel(tree, tuple(_number(t, "a log-parameter", -EXTREME, EXTREME) for t in spec["log_parameters"]))
+
+
+def _choice_in(choice: Any) -> int | str | None:
+    if choice is None or choice == "auto" or (type(choice) is int and choice > 0):
+        return choice
+    raise RecycleGPError(f"choice is {choice!r}, neither a number of points nor 'auto'")
 
 
 def _likelihoods_out(likelihoods: tuple[Likelihood, ...]) -> list[Header]:

@@ -21,7 +21,7 @@ from .kernels import Kernel
 from .learn import Hyper, Space
 from .least_squares import Rows
 from .likelihoods import Likelihood, family
-from .module import Convergence, Module
+from .module import Convergence, Module, check_name
 from .posterior import Basis, basis
 
 log = logging.getLogger(__name__)
@@ -64,6 +64,8 @@ def fit(
     seed         of everything random; the global random state is neither read nor changed.
     device       where to compute; defaults to where X is.
     """
+    name = name if name is not None else f"module-{uuid.uuid4().hex[:12]}"
+    check_name(name)
     job = _check(X, y, likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
     hyper, Z, convergence = _hyperparameters(job)
     base, rows, settled = _summarise(job, hyper, Z)
@@ -73,8 +75,8 @@ def fit(
     spec = job.kernel.replace(hyper.theta)
     log.info("%d rows, %s, %d points: %s", len(job.y), job.method, len(site.Z), spec.describe())
     return Module(
-        name=name if name is not None else f"module-{uuid.uuid4().hex[:12]}",
-        site=site,
+        name=name,
+        _site=site,
         kernel_spec=spec,
         mean=float(hyper.mean),
         jitter=base.jitter,
@@ -131,6 +133,8 @@ def _check(
     seed: int,
     device: Any,
 ) -> Job:
+    if not isinstance(learn, bool):
+        raise TypeError(f"learn must be True or False, not {learn!r}")
     X, columns = arrays.inputs(X, device=device)
     X = X.detach()
     n, D = X.shape

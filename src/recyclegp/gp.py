@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
 from typing import Any
 
 import gpytorch
@@ -19,6 +22,17 @@ from .posterior import Posterior
 CHUNK = 8192  # points predicted at once
 
 
+def fresh(compute: Callable[[Any], Any]) -> Any:
+    """For what is computed once and kept: the same whatever gradient mode the first caller was in."""
+
+    @wraps(compute)
+    def computed(self: Any) -> Any:
+        with torch.inference_mode(False), torch.no_grad():
+            return compute(self)
+
+    return computed
+
+
 class GP(ABC):
     """Predictions from a posterior; the two final classes Module and Ensemble say which."""
 
@@ -32,13 +46,22 @@ class GP(ABC):
         """q(f) as prior, basis and whitened solution."""
 
     @property
+    @abstractmethod
+    def _points(self) -> Tensor:
+        """Z, as it is kept inside."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled without what can be computed again."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    @property
     def dimension(self) -> int:
-        return self.posterior.basis.Z.shape[1]
+        return self._points.shape[1]
 
     @property
     def inducing(self) -> np.ndarray:
         """The points Z, read-only."""
-        return arrays.frozen(self.posterior.basis.Z)
+        return arrays.frozen(self._points)
 
     @property
     def kernel(self) -> gpytorch.kernels.Kernel:
@@ -116,20 +139,25 @@ class GP(ABC):
         return pick(self.likelihoods, name)
 
 
+def only(likelihoods: tuple[Likelihood, ...]) -> Likelihood:
+    if len(likelihoods) > 1:
+        names = ", ".join(p.name for p in likelihoods)
+        raise RecycleGPError(f"this model has several likelihoods; pass likelihood= one of {names}")
+    return likelihoods[0]
+
+
 def pick(likelihoods: tuple[Likelihood, ...], name: str | None) -> Likelihood:
     """The one meant, where there may be several."""
     names = [p.name for p in likelihoods]
     if name is None:
-        if len(likelihoods) > 1:
-            raise RecycleGPError(f"this model has several likelihoods; pass likelihood= one of {', '.join(names)}")
-        chosen = likelihoods[0]
+        chosen = only(likelihoods)
     elif family(name).name in names:
         chosen = likelihoods[names.index(name)]
     else:
         raise RecycleGPError(f"likelihood={name!r}: this model has {', '.join(names)}")
     if len(chosen.parameters) != len(family(chosen.name).parameters):
         raise RecycleGPError(
-            f"the noise of this {chosen.name} model is not known; give noise= when it is made, or use predict "
-            "for the latent f"
+            f"the noise of this {chosen.name} model is not known; pass noise= where it is made or updated, or "
+            "use predict for the latent f"
         )
     return chosen

@@ -353,7 +353,8 @@ class _Dense(torch.nn.Module):
 @lru_cache(maxsize=512)
 def _template(tree: str, thread: int, device: torch.device) -> _Dense:
     # one per thread: functional_call swaps the parameters of a shared object while it runs
-    return _Dense(_build(json.loads(tree), log=True)).to(device=device, dtype=torch.float64)
+    with torch.inference_mode(False):
+        return _Dense(_build(json.loads(tree), log=True)).to(device=device, dtype=torch.float64)
 
 
 def _split(tree: str, theta: Tensor) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -14,7 +15,7 @@ from torch import Tensor
 from . import arrays, blocks, kernel_units, kernels, least_squares, optimise, pooling, sites
 from . import inducing as placement
 from .ensemble import Ensemble, Member, assemble
-from .errors import RecycleGPError
+from .errors import RecycleGPError, RecycleGPWarning
 from .gp import GP
 from .kernels import Kernel
 from .module import Module
@@ -43,7 +44,7 @@ def merge(
                or the points Z_* themselves.
     kernel     the global kernel, or its structure by name; by default the structure with most rows,
                at the median of the modules' parameters.
-    learn      True then maximises the block-marginal evidence over kernel and mean.
+    learn      True then maximises the block-marginal evidence over kernel and mean, less a price on slack.
     weights    name → w ≥ 0, or one per module; 0 leaves a module out, 2 counts it twice.
     keep       "sites" (needed to remove modules later) or "names".
     """
@@ -58,19 +59,42 @@ def merge(
     check_unique([m.name for m in modules])
     w = _weights(weights, [m.name for m in modules])
     D, columns = modules[0].dimension, next((m.columns for m in modules if m.columns), None)
-    active = [(m, x) for m, x in zip(modules, w, strict=True) if x > 0]
-    if not active:
+    if not any(x > 0 for x in w):
         raise RecycleGPError("weights are all zero; give at least one module a positive weight")
     points = (
         inducing
         if isinstance(inducing, str) and inducing == "auto"
         else (arrays.count_or_points(inducing, "inducing", D, columns, "cpu"))
     )
-    members = tuple(Member(m.name, m.site, m.rows, x, m.likelihoods) for m, x in zip(modules, w, strict=True))
-    mean = pooling.weighted_median([m.mean for m, _ in active], [m.rows * x for m, x in active])
-    chosen = choose(_start(modules, w, kernel), members, points, learn=learn, mean=mean)
-    ensemble = assemble(chosen.kernel, chosen.mean, chosen.Z, members, pooling.pool_likelihoods(members), columns)
+    members = tuple(Member.of(m, x) for m, x in zip(modules, w, strict=True))
+    ensemble = _build(_start(members, kernel, D), members, points, columns, learn=learn)
     return ensemble if keep == "sites" else ensemble.forget_sites()
+
+
+def relearned(old: Ensemble, members: tuple[Member, ...]) -> Ensemble:
+    """Kernel, mean, points and noise chosen anew for other members, in the way they were chosen first."""
+    alike = [m.kernel for m in members if m.weight > 0]
+    alike = [k for k in alike if pooling.skeleton(k) == pooling.skeleton(old.kernel_spec)]
+    start = pooling.pool_kernels(alike) if alike else old.kernel_spec
+    points = old._points if old.choice is None else old.choice
+    return _build(start, members, points, old.columns, learn=True)
+
+
+def _build(
+    start: Kernel, members: tuple[Member, ...], points: int | str | Tensor, columns: arrays.Columns, *, learn: bool
+) -> Ensemble:
+    kernel, mean, Z = choose(start, members, points, learn=learn)
+    choice = None if isinstance(points, Tensor) else points
+    base = basis(kernel.tree, kernel.tensor(), Z)
+    ensemble = assemble(base, kernel, mean, members, pooling.pool_likelihoods(members), columns, choice)
+    if choice == "auto" and len(Z) == LARGEST and ensemble.slack > 10 * _tolerance(members):
+        warnings.warn(
+            f"{LARGEST} points leave {ensemble.slack:.3g} nats of the modules' knowledge unexpressed; pass a larger "
+            "inducing= for a sharper ensemble",
+            RecycleGPWarning,
+            stacklevel=3,
+        )
+    return ensemble
 
 
 def conform(modules: Sequence[Module], dimension: int | None = None, columns: arrays.Columns = None) -> list[Module]:
@@ -120,39 +144,37 @@ def _in_order(m: Module, columns: arrays.Columns) -> Module:
     if m.columns is None or columns is None or m.columns == columns:
         return m
     order = [m.columns.index(c) for c in columns]
-    site = m.site._replace(Z=m.site.Z[:, order])
-    return replace(m, site=site, kernel_spec=kernel_units.permuted(m.kernel_spec, order), columns=columns)
+    site = m._site._replace(Z=m._site.Z[:, order])
+    return replace(m, _site=site, kernel_spec=kernel_units.permuted(m.kernel_spec, order), columns=columns)
 
 
-def _start(modules: Sequence[Module], w: Sequence[float], kernel: Any) -> Kernel:
-    """The given kernel, or the median of the modules that share the structure with most rows."""
-    D = modules[0].dimension
-    if kernel is not None and not isinstance(kernel, str):
+def _start(members: Sequence[Member], kernel: Any, D: int) -> Kernel:
+    """The given kernel, or the median of the members that share the structure with most rows."""
+    active = [m for m in members if m.weight > 0 and m.site is not None]
+    if isinstance(kernel, str):
+        return _named(kernel, active)
+    if kernel is not None:
         return kernels.from_gpytorch(kernel, D)
     rows: dict[str, float] = {}
-    for m, x in zip(modules, w, strict=True):
-        shape = pooling.skeleton(m.kernel_spec)
-        rows[shape] = rows.get(shape, 0.0) + m.rows * x
-    best = max(rows, key=lambda s: rows[s])
-    alike = [
-        m.kernel_spec for m, x in zip(modules, w, strict=True) if x > 0 and pooling.skeleton(m.kernel_spec) == best
-    ]
-    if kernel is None:
-        return pooling.pool_kernels(alike)
-    return _named(kernel, modules)
+    for m in active:
+        shape = pooling.skeleton(m.kernel)
+        rows[shape] = rows.get(shape, 0.0) + m.rows * m.weight
+    most = max(rows, key=lambda s: rows[s])
+    return pooling.pool_kernels([m.kernel for m in active if pooling.skeleton(m.kernel) == most])
 
 
-def _named(kernel: str, modules: Sequence[Module]) -> Kernel:
-    """A structure by name: pooled from the modules that have it, else begun at the scale of the modules."""
-    Z = torch.cat([m.site.Z for m in modules])
+def _named(kernel: str, active: Sequence[Member]) -> Kernel:
+    """A structure by name: pooled from the members that have it, else begun at the scale of them all."""
+    Z = torch.cat([m.site.Z for m in active if m.site is not None])
     spec = kernels.parse(kernel, Z.shape[1], Z.mean(0).tolist())
-    alike = [m.kernel_spec for m in modules if pooling.skeleton(m.kernel_spec) == pooling.skeleton(spec)]
+    alike = [m.kernel for m in active if pooling.skeleton(m.kernel) == pooling.skeleton(spec)]
     if alike:
         return pooling.pool_kernels(alike)
     x = Z.std(0, correction=0)
     x = torch.where(x > 0, x, torch.ones_like(x))
-    variances = [float(kernels.diagonal(m.kernel_spec.tree, m.kernel_spec.tensor(), m.site.Z).mean()) for m in modules]
-    return spec.replace(kernel_units.reference(spec.tree, x, float(torch.tensor(variances).median()) ** 0.5))
+    variances = [float(kernels.diagonal(m.kernel.tree, m.kernel.tensor(), Z).mean()) for m in active]
+    middle = pooling.weighted_median(variances, [m.rows * m.weight for m in active])
+    return spec.replace(kernel_units.reference(spec.tree, x, middle**0.5))
 
 
 # --- kernel, mean and points ------------------------------------------------------------------
@@ -164,24 +186,30 @@ class Choice(NamedTuple):
     Z: Tensor
 
 
-def choose(start: Kernel, members: Sequence[Member], points: Any, *, learn: bool, mean: float) -> Choice:
+def choose(start: Kernel, members: Sequence[Member], points: int | str | Tensor, *, learn: bool) -> Choice:
     """ψ*, m and Z_*: select points, learn by the evidence, select again."""
     active = [sites.weighted(m.site, m.weight) for m in members if m.site is not None and m.weight > 0]
-    rows = sum(m.rows * m.weight for m in members)
-    Z = points if isinstance(points, Tensor) else _select(start, active, points, rows)
+    tolerance = _tolerance(members)
+    Z = points if isinstance(points, Tensor) else _select(start, active, points, tolerance)
     if not learn:
-        return Choice(start, mean, Z)
-    kernel, mean = _learn(start, active, Z, rows)
+        known = [(m.mean, m.rows * m.weight) for m in members if m.weight > 0]
+        return Choice(start, pooling.weighted_median(*zip(*known, strict=True)), Z)
+    kernel, mean = _learn(start, active, Z)
     if not isinstance(points, Tensor):
-        Z = _select(kernel, active, points, rows)
-        kernel, mean = _learn(kernel, active, Z, rows, about=start)
+        Z = _select(kernel, active, points, tolerance)
+        kernel, mean = _learn(kernel, active, Z, about=start)
     return Choice(kernel, mean, Z)
 
 
-def _select(kernel: Kernel, active: Sequence[Site], points: int | str, rows: float) -> Tensor:
+def _tolerance(members: Sequence[Member]) -> float:
+    """Slack, in nats, at which "auto" stops adding points: beside so many rows it is nothing."""
+    return min(10.0, max(0.1, 1e-4 * sum(m.rows * m.weight for m in members)))
+
+
+def _select(kernel: Kernel, active: Sequence[Site], points: int | str, tolerance: float) -> Tensor:
     """Z_* among the union of the modules' points, by what each adds to their joint description."""
     count = LARGEST if isinstance(points, str) else points
-    tolerance = min(10.0, max(0.1, 1e-4 * rows)) if isinstance(points, str) else 0.0
+    tolerance = tolerance if isinstance(points, str) else 0.0
     groups = list(blocks.blocks(active, 1))
     theta = kernel.tensor()
     Z = torch.cat([g.Z.flatten(0, 1) for g in groups])
@@ -202,9 +230,7 @@ def _select(kernel: Kernel, active: Sequence[Site], points: int | str, rows: flo
     return Z[found.chosen] if found.chosen else Z[:1]
 
 
-def _learn(
-    start: Kernel, active: Sequence[Site], Z: Tensor, rows: float, about: Kernel | None = None
-) -> tuple[Kernel, float]:
+def _learn(start: Kernel, active: Sequence[Site], Z: Tensor, about: Kernel | None = None) -> tuple[Kernel, float]:
     """Maximise E − c·log(1 + slack/c) over θ, with the mean profiled out.
 
     A little slack is bought back like this, as by the bound E − slack: predictions are the bound's, and

@@ -12,14 +12,18 @@ from typing import Any
 import gpytorch
 import numpy as np
 import torch
+from torch import Tensor
 
 from . import arrays, blocks, inducing, kernel_units, kernels, least_squares, linalg, sites
 from .errors import RecycleGPError, RecycleGPWarning
-from .gp import GP
+from .gp import GP, fresh
 from .kernels import Kernel
 from .likelihoods import Likelihood, family
-from .posterior import Posterior, basis
+from .posterior import Basis, Posterior, basis
 from .sites import Site
+
+MOMENTS_JITTER = 1e-8  # of the prior variance, where the source's jitter is not given
+DEFAULT_DF = 4.0  # of a student-t whose degrees of freedom are not known
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Module(GP):
     """A fitted local model, ready to be saved, sent and merged. Made by `fit`, `load`, `from_moments`."""
 
     name: str
-    site: Site
+    _site: Site
     kernel_spec: Kernel
     mean: float  # constant prior mean of f
     jitter: float  # added to the diagonal of K_ZZ, and part of the kernel there
@@ -48,18 +52,28 @@ class Module(GP):
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        check_finite(f"module {self.name!r}", *self.site)
-        object.__setattr__(self, "site", Site(*map(arrays.own, self.site)))
+        check_finite(f"module {self.name!r}", *self._site)
+        object.__setattr__(self, "_site", Site(*map(arrays.own, self._site)))
 
     def __repr__(self) -> str:
         likelihood = "+".join(p.name for p in self.likelihoods)
         state = "" if self.convergence.converged else ", NOT CONVERGED"
         return (
-            f"Module({self.name!r}, {self.rows} rows, {len(self.site.Z)} points in {self.dimension}-D, "
+            f"Module({self.name!r}, {self.rows} rows, {len(self._site.Z)} points in {self.dimension}-D, "
             f"{likelihood}, {self.kernel_spec.describe()}{state})"
         )
 
+    @property
+    def site(self) -> Site:
+        """What it says about f, as a copy."""
+        return Site(*(t.clone() for t in self._site))
+
+    @property
+    def _points(self) -> Tensor:
+        return self._site.Z
+
     @cached_property
+    @fresh
     def posterior(self) -> Posterior:
         return Posterior(self._basis, self._solution.mean, self._solution.v, self._solution.C)
 
@@ -69,12 +83,14 @@ class Module(GP):
         return float(self._solution.bound)
 
     @cached_property
-    def _basis(self) -> Any:
-        return basis(self.kernel_spec.tree, self.kernel_spec.tensor(), self.site.Z, self.jitter)
+    @fresh
+    def _basis(self) -> Basis:
+        return basis(self.kernel_spec.tree, self.kernel_spec.tensor(), self._site.Z, self.jitter)
 
     @cached_property
+    @fresh
     def _solution(self) -> least_squares.Solution:
-        rows = sites.to_rows(self.site, self._basis.L, self.mean)
+        rows = sites.to_rows(self._site, self._basis.L, self.mean)
         zero = least_squares.solve(rows, 0.0)  # rows are centred: the mean is already in them
         return zero._replace(mean=torch.tensor(self.mean, dtype=torch.float64))
 
@@ -88,11 +104,11 @@ class Module(GP):
         chosen = arrays.count_or_points(points, "points", D, self.columns, "cpu")
         spec = self.kernel_spec
         if isinstance(chosen, int):
-            rng = inducing.generator(arrays.seed(seed), self.site.Z)
-            chosen = inducing.place(self.site.Z, chosen, spec.tree, spec.tensor(), rng)
+            rng = inducing.generator(arrays.seed(seed), self._site.Z)
+            chosen = inducing.place(self._site.Z, chosen, spec.tree, spec.tensor(), rng)
         base = basis(spec.tree, spec.tensor(), chosen, self.jitter)
-        rows = blocks.observe(base, self.site, self.mean, marginal=True)
-        return replace(self, site=sites.from_rows(base.Z, base.L, rows, self.mean), jitter=base.jitter)
+        rows = blocks.observe(base, self._site, self.mean, marginal=True)
+        return replace(self, _site=sites.from_rows(base.Z, base.L, rows, self.mean), jitter=base.jitter)
 
     def rename(self, name: str) -> Module:
         return replace(self, name=name)
@@ -100,10 +116,10 @@ class Module(GP):
     def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Module:
         """The module of the function s·f(x − shift) + b."""
         shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
-        site = sites.moved(sites.in_units(self.site, output_scale, output_shift, self.rows), shift)
+        site = sites.moved(sites.in_units(self._site, output_scale, output_shift, self.rows), shift)
         return replace(
             self,
-            site=site,
+            _site=site,
             kernel_spec=kernel_units.shifted(kernel_units.scaled(self.kernel_spec, output_scale**2), shift.tolist()),
             mean=output_scale * self.mean + output_shift,
             jitter=output_scale**2 * self.jitter,
@@ -127,40 +143,48 @@ class Module(GP):
         name: str | None = None,
         noise: float | None = None,
         prior_mean: float = 0.0,
-        jitter: float = 0.0,
+        jitter: float | None = None,
         rows: int | None = None,
         evidence: float = 0.0,
     ) -> Module:
         """Any q(f(Z)) = N(mean, covariance) fitted elsewhere, under GP(prior_mean, kernel).
 
         Give the very jitter the source added to K_ZZ: with another one the site is off by orders of
-        magnitude. `evidence` is the source's ELBO, where known. A covariance wider than the prior
-        (a local fit that had not converged) is floored at the prior, its mean kept, with a warning.
+        magnitude. Without one the moments are taken to be of f itself, and a little independent noise is
+        added to prior and posterior alike, which keeps the subtraction of the two well posed.
+        `evidence` is the source's ELBO, where known. A covariance wider than the prior (a local fit that
+        had not converged) is floored at the prior, its mean kept, with a warning.
         """
         points, columns = arrays.inputs(Z, "Z", device="cpu")
         M, D = points.shape
         if M == 0 or len(torch.unique(points, dim=0)) < M:
             raise RecycleGPError(f"Z has {M} points, which must be distinct and at least one")
         mu = arrays.targets(mean, M, "mean", device="cpu")
-        S = arrays._tensor(covariance, "covariance", "cpu")
+        S = arrays.as_tensor(covariance, "covariance", "cpu")
         if S.shape != (M, M):
             raise RecycleGPError(f"covariance has shape {tuple(S.shape)} for {M} points; pass ({M}, {M})")
         largest = float(S.diagonal().abs().max())
         if float((S - S.mT).abs().max()) > 1e-5 * largest or float(torch.linalg.eigvalsh(S).min()) < -1e-6 * largest:
             raise RecycleGPError("covariance is not symmetric positive semi-definite; pass q's covariance of f(Z)")
         prior_mean, evidence = arrays.number(prior_mean, "prior_mean"), arrays.number(evidence, "evidence")
-        if arrays.number(jitter, "jitter") < 0:
+        if jitter is not None and arrays.number(jitter, "jitter") < 0:
             raise RecycleGPError(f"jitter={jitter}; pass what the source added to the diagonal of K_ZZ, or 0")
         if rows is not None and (not isinstance(rows, (int, np.integer)) or rows < 1):
             raise RecycleGPError(f"rows={rows!r}; pass the number of data rows behind the moments, or None")
         if noise is not None and not family(likelihood).has_noise:
             raise RecycleGPError(f"noise={noise}: likelihood {likelihood!r} has no noise; leave it out")
-        parameters = () if noise is None else (arrays.number(noise, "noise", positive=True),)
+        parameters: tuple[float, ...] = ()
+        if noise is not None:
+            rest = (DEFAULT_DF,) * (len(family(likelihood).parameters) - 1)
+            parameters = (arrays.number(noise, "noise", positive=True), *rest)
         if isinstance(kernel, str):
             raise RecycleGPError(f"kernel={kernel!r}: pass the fitted GPyTorch kernel, with its parameters")
         spec = kernels.from_gpytorch(kernel, D)
         K = kernels.matrix(spec.tree, spec.tensor(), points, points)
-        L, jitter = linalg.cholesky(K, jitter)
+        first = MOMENTS_JITTER * float(K.diagonal().mean()) if jitter is None else jitter
+        L, used = linalg.cholesky(K, first)
+        # what is added beyond the source's own jitter is added to both: they are then moments of f + noise
+        S = S + (used - (jitter or 0.0)) * torch.eye(M, dtype=S.dtype)
         site, floored = sites.from_moments(points, L, prior_mean, mu, S)
         message = "moments from elsewhere"
         if floored:
@@ -175,10 +199,10 @@ class Module(GP):
         bound = least_squares.solve(sites.to_rows(site, L, prior_mean), 0.0).bound
         return Module(
             name=name if name is not None else f"module-{uuid.uuid4().hex[:12]}",
-            site=site._replace(e=evidence - bound),
+            _site=site._replace(e=evidence - bound),
             kernel_spec=spec,
             mean=prior_mean,
-            jitter=jitter,
+            jitter=used,
             likelihoods=(Likelihood(likelihood, parameters),),
             rows=M if rows is None else int(rows),
             columns=columns,
@@ -210,7 +234,7 @@ def check_units(input_shift: Any, scale: Any, shift: Any, dimension: int) -> tup
         raise RecycleGPError(f"output_scale={scale}; pass a number that is not zero")
     if input_shift is None:
         return torch.zeros(dimension, dtype=torch.float64), scale, shift
-    vector = arrays._tensor(input_shift, "input_shift", None).reshape(-1)
+    vector = arrays.as_tensor(input_shift, "input_shift", "cpu").reshape(-1)
     if len(vector) != dimension:
         raise RecycleGPError(f"input_shift has {len(vector)} numbers for {dimension} input columns; pass one each")
     return vector, scale, shift
