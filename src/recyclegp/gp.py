@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import fields
 from functools import wraps
 from typing import Any
 
@@ -52,7 +51,7 @@ class GP(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled without what can be computed again."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in vars(self).items() if name in type(self).__annotations__}
 
     @property
     def dimension(self) -> int:

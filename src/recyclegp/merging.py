@@ -53,6 +53,8 @@ def merge(
     modules = list(modules)
     if not modules:
         raise RecycleGPError("modules is empty; merge needs at least one module")
+    if not isinstance(learn, bool):
+        raise TypeError(f"learn must be True or False, not {learn!r}")
     if keep not in ("sites", "names"):
         raise RecycleGPError(f"keep={keep!r}; use 'sites' or 'names'")
     modules = conform(modules)
@@ -61,11 +63,9 @@ def merge(
     D, columns = modules[0].dimension, next((m.columns for m in modules if m.columns), None)
     if not any(x > 0 for x in w):
         raise RecycleGPError("weights are all zero; give at least one module a positive weight")
-    points = (
-        inducing
-        if isinstance(inducing, str) and inducing == "auto"
-        else (arrays.count_or_points(inducing, "inducing", D, columns, "cpu"))
-    )
+    points = inducing
+    if not (isinstance(inducing, str) and inducing == "auto"):
+        points = arrays.count_or_points(inducing, "inducing", D, columns, "cpu")
     members = tuple(Member.of(m, x) for m, x in zip(modules, w, strict=True))
     ensemble = _build(_start(members, kernel, D), members, points, columns, learn=learn)
     return ensemble if keep == "sites" else ensemble.forget_sites()
@@ -235,8 +235,8 @@ def _learn(start: Kernel, active: Sequence[Site], Z: Tensor, about: Kernel | Non
 
     A little slack is bought back like this, as by the bound E − slack: predictions are the bound's, and
     better at a kernel the points can express (banana, 25 points: excess 0.010 against 0.019 by E alone).
-    But a slack far above c decides nothing. With far too few points the bound itself would buy it back
-    with ever longer lengthscales (kin40k: 0.59 against 0.16).
+    But a slack far above c decides next to nothing: with far too few points the bound itself would buy
+    it back with ever longer lengthscales.
     """
     groups = list(blocks.blocks(active, len(Z)))
     meetings = [blocks.meeting(Z, g) for g in groups]
