@@ -1,4 +1,7 @@
-"""The door: a clear error that names the argument and the remedy, or a correct result. Never a silent NaN."""
+"""The door, into fit and from_moments: a clear error that names the argument and the remedy, or a correct result.
+
+Never a silent NaN. Questions to models, merging and ensembles are in test_bad_questions.py.
+"""
 
 import gpytorch
 import numpy as np
@@ -7,53 +10,7 @@ import pytest
 import torch
 
 import recyclegp as rgp
-
-RNG = np.random.default_rng(0)
-X = RNG.uniform(0, 5, (24, 2))
-Y = np.sin(X[:, 0]) + 0.1 * RNG.standard_normal(24)
-KERNEL = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
-Z1 = np.array([[0.0], [1.0]])
-
-
-def fit(x=X, y=Y, **options):
-    return rgp.fit(x, y, **({"publish": 8} | options))
-
-
-def moments(Z=Z1, mean=(0.0, 1.0), covariance=((0.1, 0.0), (0.0, 0.1)), **options):
-    return rgp.Module.from_moments(Z, mean, covariance, **({"kernel": KERNEL} | options))
-
-
-@pytest.fixture(scope="module")
-def a():
-    return fit(name="a")
-
-
-@pytest.fixture(scope="module")
-def b():
-    return fit(X + 0.3, name="b")
-
-
-@pytest.fixture(scope="module")
-def thin():
-    return fit(X[:, :1], name="thin")
-
-
-@pytest.fixture(scope="module")
-def e(a, b):
-    return rgp.merge([a, b], learn=False)
-
-
-def refused(message, call, *args, kind=rgp.RecycleGPError, **kwargs):
-    with pytest.raises(kind, match=message) as caught:
-        call(*args, **kwargs)
-    assert not isinstance(caught.value, torch.linalg.LinAlgError)
-
-
-def with_nan(x):
-    x = np.array(x, dtype=float)
-    x.flat[3] = np.nan
-    return x
-
+from cases_bad import Z1, X, Y, check_refused, fit, moments, with_nan
 
 # --- fit: X and y -----------------------------------------------------------------------------
 
@@ -93,7 +50,7 @@ def with_nan(x):
 )
 def test_x(x, message):
     y = Y[:0] if message == "X has no rows" else Y
-    refused(message, fit, x, y)
+    check_refused(message, fit, x, y)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +71,7 @@ def test_x(x, message):
     ],
 )
 def test_y(y, message):
-    refused(message, fit, X, y)
+    check_refused(message, fit, X, y)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +85,7 @@ def test_y(y, message):
     ],
 )
 def test_targets_of_a_likelihood(likelihood, y, message):
-    refused(message, fit, X, y, likelihood=likelihood)
+    check_refused(message, fit, X, y, likelihood=likelihood)
 
 
 # --- fit: options -----------------------------------------------------------------------------
@@ -171,7 +128,7 @@ def test_targets_of_a_likelihood(likelihood, y, message):
     ],
 )
 def test_options(options, message):
-    refused(message, fit, X[:6], Y[:6], **options)
+    check_refused(message, fit, X[:6], Y[:6], **options)
 
 
 @pytest.mark.parametrize(
@@ -185,19 +142,19 @@ def test_options(options, message):
     ],
 )
 def test_options_of_the_wrong_kind(options, message):
-    refused(message, fit, X[:6], Y[:6], kind=TypeError, **options)
+    check_refused(message, fit, X[:6], Y[:6], kind=TypeError, **options)
 
 
 def test_options_that_need_another():
-    refused("has no noise; leave it out", fit, X, Y > 0, likelihood="bernoulli", noise=0.1)
-    refused("needs a gaussian likelihood.*method='dual'", fit, X, Y > 0, likelihood="bernoulli", method="exact")
-    refused("names has 1 entries for 2 data sets", rgp.fit_many, [(X, Y), (X, Y)], names=["a"])
+    check_refused("has no noise; leave it out", fit, X, Y > 0, likelihood="bernoulli", noise=0.1)
+    check_refused("needs a gaussian likelihood.*method='dual'", fit, X, Y > 0, likelihood="bernoulli", method="exact")
+    check_refused("names has 1 entries for 2 data sets", rgp.fit_many, [(X, Y), (X, Y)], names=["a"])
     assert rgp.fit_many([]) == []
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_absent_device():
-    refused("device='cuda' cannot be used", fit, device="cuda")
+    check_refused("device='cuda' cannot be used", fit, device="cuda")
 
 
 # --- fit: awkward data give a correct result --------------------------------------------------
@@ -315,57 +272,7 @@ def test_repeated_points_are_taken_once():
     answers(fit(publish=X[:3] + 1e7), X)
 
 
-def test_far_away_predictions_are_the_prior(a):
-    mean, variance = a.predict(X * 1e80)
-    np.testing.assert_allclose(mean, a.mean)
-    np.testing.assert_allclose(variance, a.kernel.outputscale.item(), rtol=1e-6)
-
-
-# --- models -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("which", ["a", "e"])
-def test_questions(request, which):
-    model = request.getfixturevalue(which)
-    refused(r"X has shape \(24, 1\), but the model has 2 input columns", model.predict, X[:, :1])
-    refused(r"pass an array of shape \(n, 2\)", model.predict, X[0])
-    refused("X holds 1 NaN", model.predict, with_nan(X))
-    refused("X is None", model.predict_y, None)
-    refused("X cannot be read", model.sample, "X")
-    refused("n=0; pass a positive number", model.sample, X, 0)
-    refused(r"y has shape \(3,\) but X has 24 rows", model.log_density, X, Y[:3])
-    refused("y holds 1 NaN", model.log_density, X, with_nan(Y))
-    refused("needs a bernoulli likelihood, this model has 'gaussian'; use predict_y", model.predict_proba, X)
-    refused("likelihood='poisson': this model has gaussian", model.predict_y, X, "poisson")
-    refused("likelihood='gauss' is not known", model.log_density, X, Y, "gauss")
-    refused("output_scale=0.0; pass a number that is not zero", model.transform, output_scale=0.0)
-    refused("output_scale=nan", model.transform, output_scale=np.nan)
-    refused("output_scale='2'", model.transform, output_scale="2")
-    refused("output_scale=1e", model.transform, output_scale=1e200)
-    refused("output_shift=inf", model.transform, output_shift=np.inf)
-    refused("input_shift has 1 numbers for 2 input columns; pass one each", model.transform, input_shift=[1.0])
-    refused("input_shift holds 1 NaN", model.transform, input_shift=[1.0, np.nan])
-
-
-def test_large_changes_of_units(a):
-    big = a.transform(output_scale=1e45, output_shift=-1e45)
-    np.testing.assert_allclose(big.predict(X)[0] / 1e45, a.predict(X)[0] - 1, rtol=1e-6)
-
-
-def test_fixed_units():
-    m = fit(X, Y > 0, likelihood="bernoulli", inducing=8, learn=False)
-    refused("do not apply to likelihood 'bernoulli'", m.transform, output_scale=2.0)
-    assert m.transform(input_shift=[1.0, 0.0]).predict(X + np.array([1.0, 0.0]))[0] == pytest.approx(m.predict(X)[0])
-
-
-def test_module_operations(a):
-    refused("points=0", a.publish, 0)
-    refused("points is None", a.publish, None)
-    refused("points has shape", a.publish, np.ones((2, 3)))
-    refused("seed=-1; pass a whole number", a.publish, 3, seed=-1)
-    refused("seed='a'", a.publish, 3, seed="a")
-    refused("name must be a string", a.rename, None, kind=TypeError)
-    refused("name=''", a.rename, "")
+# --- moments from elsewhere -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -396,128 +303,14 @@ def test_module_operations(a):
     ],
 )
 def test_moments(options, message):
-    refused(message, moments, **options)
+    check_refused(message, moments, **options)
 
 
 def test_moments_that_say_too_much_or_too_little():
-    refused("beyond", moments, covariance=np.zeros((2, 2)), jitter=0.0)
+    check_refused("beyond", moments, covariance=np.zeros((2, 2)), jitter=0.0)
     with pytest.warns(rgp.RecycleGPWarning, match="2 of 2 directions .* wider than the prior"):
         wide = moments(covariance=9 * np.eye(2))
     assert not wide.convergence.converged
     np.testing.assert_allclose(wide.predict(Z1)[0], [0.0, 1.0], atol=1e-6)
     sure = moments(covariance=1e-20 * np.eye(2))
     np.testing.assert_allclose(sure.predict(Z1)[0], [0.0, 1.0], atol=1e-7)
-
-
-def test_predictions_before_the_noise_is_known():
-    m = moments()
-    for model in (m, rgp.merge([m], learn=False)):
-        assert model.noise is None
-        refused("noise of this gaussian model is not known; pass noise=", model.predict_y, Z1)
-        refused("use predict for the latent f", model.log_density, Z1, [0.0, 0.0])
-    assert moments(noise=0.2).predict_y(Z1)[1] == pytest.approx([0.3, 0.3])
-
-
-# --- merge and ensembles ----------------------------------------------------------------------
-
-
-def test_merge(a, b, thin, e):
-    refused("modules is empty; merge needs at least one module", rgp.merge, [])
-    refused("modules must hold Module objects, not str", rgp.merge, ["a.safetensors"], kind=TypeError)
-    refused(r"not Ensemble; call its to_module\(name\) first", rgp.merge, [a, e], kind=TypeError)
-    refused("iterable", rgp.merge, None, kind=TypeError)
-    refused("two modules are named 'a'; rename one", rgp.merge, [a, a])
-    refused("module 'thin' has 1 input columns where the others have 2", rgp.merge, [a, thin])
-    refused("keep='all'; use 'sites' or 'names'", rgp.merge, [a], keep="all")
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([1.0, -1.0], "weights must not be negative"),
-        ([1.0, np.nan], "finite"),
-        ([1.0, np.inf], "finite"),
-        ([1.0], "weights has 1 numbers for 2 modules; give one each"),
-        ({"c": 1.0}, "weights names modules that are not here: c"),
-        ([0.0, 0.0], "weights are all zero"),
-    ],
-)
-def test_weights(a, b, weights, message):
-    refused(message, rgp.merge, [a, b], weights=weights)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"inducing": 0}, "inducing=0"),
-        ({"inducing": "many"}, "inducing='many'"),
-        ({"inducing": None}, "inducing is None"),
-        ({"inducing": np.ones((2, 1))}, r"inducing has shape \(2, 1\)"),
-        ({"inducing": with_nan(X)}, "inducing holds 1 NaN"),
-        ({"kernel": "rbff"}, "kernel='rbff' cannot be read"),
-        ({"kernel": gpytorch.kernels.RBFKernel(ard_num_dims=5)}, "kernel 'rbf'"),
-    ],
-)
-def test_merge_options(a, options, message):
-    refused(message, rgp.merge, [a], **options)
-
-
-def test_add_and_remove(a, b, thin, e):
-    refused("two modules are named 'a'", e.add, a)
-    refused("module 'thin' has 1 input columns", e.add, thin)
-    refused("call its to_module", e.add, e, kind=TypeError)
-    refused("modules must hold Module objects", e.add, ["a"], kind=TypeError)
-    refused("two modules are named 'c'", e.add, [a.rename("c"), b.rename("c")])
-    refused("remove: no module is named z; there are a, b", e.remove, "z")
-    refused("no module is named 3", e.remove, [3])
-    refused("nothing would be left", e.remove, ["a", "b"])
-    refused("no module is named z", e.reweight, {"z": 1.0})
-    refused("must not be negative", e.reweight, {"a": -1.0})
-    refused(r"weights\['a'\]=nan", e.reweight, {"a": np.nan})
-    refused(r"weights\['a'\]='x'", e.reweight, {"a": "x"})
-    refused("all weights are zero", e.reweight, {"a": 0.0, "b": 0.0})
-    refused("name must be a string", e.to_module, None, kind=TypeError)
-    assert e.names == ["a", "b"]
-
-
-def test_update(e):
-    refused("X has no rows", e.update, X[:0], Y[:0])
-    refused(r"X has shape \(24, 1\)", e.update, X[:, :1], Y)
-    refused("X holds 1 NaN", e.update, with_nan(X), Y)
-    refused("y has shape", e.update, X, Y[:2])
-    refused("y holds 1 NaN", e.update, X, with_nan(Y))
-    refused("likelihood='gauss' is not known", e.update, X, Y, likelihood="gauss")
-    refused("noise of student-t data is not known here; pass noise=", e.update, X, Y, likelihood="student-t")
-    refused("two classes", e.update, X, Y, likelihood="bernoulli")
-    refused("has no noise; leave it out", e.update, X, Y > 0, likelihood="bernoulli", noise=1.0)
-    refused("noise=-1; pass a positive number", e.update, X, Y, noise=-1)
-    refused("already named 'a'; pass another name", e.update, X, Y, name="a")
-    refused("name must be a string", e.update, X, Y, name=3, kind=TypeError)
-
-
-def test_nearly_equal_modules_merge(a):
-    twin = a.rename("twin").transform(input_shift=[1e-10, 0.0])
-    both = rgp.merge([a, twin], learn=False, inducing=100)
-    doubled = rgp.merge([a], weights=[2.0], learn=False, inducing=100)
-    np.testing.assert_allclose(both.predict(X)[0], doubled.predict(X)[0], atol=1e-4)
-
-
-# --- numbers, seeds and lists ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda m: fit(X[:6], Y[:6], seed=-1), "seed=-1"),
-        (lambda m: fit(X[:6], Y[:6], seed="a"), "seed='a'"),
-        (lambda m: fit(X[:6], Y[:6], noise="a"), "noise='a'"),
-        (lambda m: fit(X[:6], Y[:6], noise=np.array([0.1, 0.2])), "noise="),
-        (lambda m: m.sample(X, 2, seed=-1), "seed=-1"),
-        (lambda m: m.sample(X, 1.5), "n=1.5"),
-        (lambda m: rgp.fit_many([X]), "pairs"),
-        (lambda m: rgp.merge([m], weights=["x"]), "weights"),
-        (lambda m: fit(X[:6], Y[:6], kernel="+".join(["rbf"] * 3000)), "kernel"),
-    ],
-)
-def test_nonsense_is_refused_by_name(a, call, message):
-    refused(message, call, a)
