@@ -204,7 +204,7 @@ def test_saving_nowhere(module, tmp_path):
 # --- reading what is broken -------------------------------------------------------------------
 
 
-def refused(path, message):
+def check_refused(path, message):
     with pytest.raises(rgp.RecycleGPError, match=message) as caught:
         rgp.load(path)
     assert str(path) in str(caught.value)
@@ -225,23 +225,23 @@ def test_every_truncation_is_refused(tmp_path):
     target = tmp_path / "m"
     for size in [*range(0, len(whole), 37), len(whole) - 1]:
         target.write_bytes(whole[:size])
-        refused(target, "not a complete recyclegp file")
+        check_refused(target, "not a complete recyclegp file")
 
 
 def test_trailing_bytes_are_refused(tmp_path):
     (tmp_path / "m").write_bytes((GOLDEN / "gaussian.safetensors").read_bytes() + b"more")
-    refused(tmp_path / "m", "not a complete recyclegp file")
+    check_refused(tmp_path / "m", "not a complete recyclegp file")
 
 
 def test_other_formats_are_refused(tmp_path, module):
     target = tmp_path / "m"
     for content in (b"", b"hello", b"\x80\x04" * 50, pickle.dumps({"a": 1}), struct.pack("<Q", 2**62) + b"{}"):
         target.write_bytes(content)
-        refused(target, "not a complete recyclegp file")
+        check_refused(target, "not a complete recyclegp file")
     save_file({"Z": torch.ones(2)}, target)
-    refused(target, "not one of recyclegp's")
+    check_refused(target, "not one of recyclegp's")
     np.save(tmp_path / "x.npy", np.ones(3))
-    refused(tmp_path / "x.npy", "not a complete")
+    check_refused(tmp_path / "x.npy", "not a complete")
 
 
 def test_pickle_is_never_executed(tmp_path):
@@ -251,20 +251,20 @@ def test_pickle_is_never_executed(tmp_path):
 
     for write in (lambda b, f: f.write_bytes(pickle.dumps(b)), lambda b, f: torch.save(b, f)):
         write(Bomb(), tmp_path / "m")
-        refused(tmp_path / "m", "not a complete")
+        check_refused(tmp_path / "m", "not a complete")
     assert not (tmp_path / "executed").exists()
 
 
 @pytest.mark.parametrize("schema", [0, 2, 99, "1", None, 1.0, True, [1]], ids=str)
 def test_unknown_schema(tmp_path, schema):
     path = rewrite(GOLDEN / "gaussian.safetensors", tmp_path / "m", header=lambda h: h.update(schema=schema))
-    refused(path, r"schema .*[Uu]pgrade")
+    check_refused(path, r"schema .*[Uu]pgrade")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "1", "{", "nonsense", '{"schema": NaN}', "[" * 100_000], ids=range(7))
 def test_broken_header_text(tmp_path, text):
     save_file({"Z": torch.ones(2, 2)}, tmp_path / "m", metadata={"recyclegp": text})
-    refused(tmp_path / "m", "not a complete|schema")
+    check_refused(tmp_path / "m", "not a complete|schema")
 
 
 @pytest.mark.parametrize("name", ["gaussian", "ensemble"])
@@ -273,9 +273,9 @@ def test_every_missing_field_and_tensor_is_refused(tmp_path, name):
     optional = {"written_by", "units"}
     for key in set(header_of(source)) - optional:
         path = rewrite(source, tmp_path / "m", header=lambda h, key=key: h.pop(key))
-        refused(path, key if key not in ("kind", "schema") else "upgrade|Upgrade")
+        check_refused(path, key if key not in ("kind", "schema") else "upgrade|Upgrade")
     for key in load_file(source):
-        refused(rewrite(source, tmp_path / "m", tensors=lambda t, key=key: t.pop(key)), "is missing")
+        check_refused(rewrite(source, tmp_path / "m", tensors=lambda t, key=key: t.pop(key)), "is missing")
 
 
 @pytest.mark.parametrize("name", ["gaussian", "ensemble"])
@@ -295,7 +295,7 @@ def test_every_broken_tensor_is_refused(tmp_path, name, change, message):
     source = GOLDEN / f"{name}.safetensors"
     for key in load_file(source):
         path = rewrite(source, tmp_path / "m", tensors=lambda t, key=key: t.update({key: change(t[key])}))
-        refused(path, message)
+        check_refused(path, message)
 
 
 def put(*keys_and_value):
@@ -363,7 +363,9 @@ LEAF = {"kind": "rbf", "ard": 2, "dims": None}
     ],
 )
 def test_broken_module_headers_are_refused(tmp_path, change):
-    refused(rewrite(GOLDEN / "gaussian.safetensors", tmp_path / "m", header=change), "ask for the file again|upgrade")
+    check_refused(
+        rewrite(GOLDEN / "gaussian.safetensors", tmp_path / "m", header=change), "ask for the file again|upgrade"
+    )
 
 
 @pytest.mark.parametrize(
@@ -390,7 +392,7 @@ def test_broken_module_headers_are_refused(tmp_path, change):
     ],
 )
 def test_broken_ensemble_headers_are_refused(tmp_path, change):
-    refused(rewrite(GOLDEN / "ensemble.safetensors", tmp_path / "m", header=change), "ask for the file again")
+    check_refused(rewrite(GOLDEN / "ensemble.safetensors", tmp_path / "m", header=change), "ask for the file again")
 
 
 def test_infinity_written_as_a_number_is_refused(tmp_path):
@@ -400,7 +402,7 @@ def test_infinity_written_as_a_number_is_refused(tmp_path):
         start = text.index(key) + len(key)
         broken = text[:start] + "1e999" + text[text.index(",", start) :]
         save_file(load_file(source), tmp_path / "m", metadata={"recyclegp": broken})
-        refused(tmp_path / "m", "not a finite number")
+        check_refused(tmp_path / "m", "not a finite number")
 
 
 def test_flipped_bytes_never_crash(tmp_path):
