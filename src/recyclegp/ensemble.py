@@ -232,15 +232,12 @@ class Ensemble(GP):
         """The ensemble of the function s·f(x − shift) + b."""
         shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
 
-        def in_units(kernel: Kernel) -> Kernel:
-            return kernel_units.shifted(kernel_units.scaled(kernel, output_scale**2), shift.tolist())
-
         def member(m: Member) -> Member:
             likelihoods = tuple(p.in_units(output_scale, output_shift) for p in m.likelihoods)
             site = m.site
             if site is not None:
                 site = sites.moved(sites.in_units(site, output_scale, output_shift, m.rows), shift)
-            kernel, mean = in_units(m.kernel), output_scale * m.mean + output_shift
+            kernel, mean = kernel_units.in_units(m.kernel, output_scale, shift), output_scale * m.mean + output_shift
             return m._replace(site=site, likelihoods=likelihoods, kernel=kernel, mean=mean)
 
         # In whitened coordinates s·f + b is sign(s)·v: rows turn round with it, and the constant notices.
@@ -251,7 +248,7 @@ class Ensemble(GP):
 
         return replace(
             self,
-            kernel_spec=in_units(self.kernel_spec),
+            kernel_spec=kernel_units.in_units(self.kernel_spec, output_scale, shift),
             mean=output_scale * self.mean + output_shift,
             _Z=self._Z + shift,
             jitter=output_scale**2 * self.jitter,

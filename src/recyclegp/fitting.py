@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ from .kernels import Kernel
 from .learn import Hyper, Space
 from .least_squares import Rows
 from .likelihoods import Likelihood, family
-from .module import Convergence, Module, check_name
+from .module import Convergence, Module, name_or_new
 from .posterior import Basis, basis
 
 log = logging.getLogger(__name__)
@@ -64,8 +63,7 @@ def fit(
     seed         of everything random; the global random state is neither read nor changed.
     device       where to compute; defaults to where X is.
     """
-    name = name if name is not None else f"module-{uuid.uuid4().hex[:12]}"
-    check_name(name)
+    name = name_or_new(name)
     job = _check(X, y, likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
     hyper, Z, convergence = _hyperparameters(job)
     base, rows, settled = _summarise(job, hyper, Z)

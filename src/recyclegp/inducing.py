@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -121,11 +120,6 @@ def _eliminate(factor: Tensor, residual: Tensor, pivot: int, step: int, column: 
     return column
 
 
-class Cover(NamedTuple):
-    chosen: list[int]
-    slack: float  # nats left when the chosen points are Z_*
-
-
 @torch.no_grad()
 def cover(
     points: Tensor,
@@ -136,7 +130,7 @@ def cover(
     precision: Tensor,
     slack: float,
     explained: Callable[[Tensor], Tensor],
-) -> Cover:
+) -> list[int]:
     """Greedy Z_* among the modules' own points: pivot on Λ_jj·r_jj, stop when the slack is small.
 
     `precision` is Λ_jj at each point, `slack` the nats lost with no point at all, and
@@ -155,4 +149,4 @@ def cover(
         chosen.append(pivot)
         column = _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
         slack = max(0.0, slack - 0.5 * float(explained(column)))
-    return Cover(chosen, slack)
+    return chosen

@@ -60,6 +60,11 @@ def scaled(kernel: Kernel, factor: float) -> Kernel:
     return Kernel(kernel.tree, tuple(t + math.log(factor) * c for t, c in zip(kernel.theta, carries, strict=True)))
 
 
+def in_units(kernel: Kernel, scale: float, shift: Tensor) -> Kernel:
+    """The kernel of s·f(x − shift)."""
+    return shifted(scaled(kernel, scale**2), shift.tolist())
+
+
 def shifted(kernel: Kernel, shift: Sequence[float]) -> Kernel:
     """k(x − shift, x' − shift): only a centred kernel notices."""
 

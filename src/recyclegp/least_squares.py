@@ -35,19 +35,23 @@ def gather(H: Tensor, RKR: Tensor, rho: Tensor, ones: Tensor, e: Tensor, *, marg
     marginal=False keeps Jensen's slack (ensemble bound); marginal=True integrates each block's
     residual out (block-marginal evidence), with B_kB_kᵀ = I + R_kᵀQ_kR_k, Q_k = K_kk − V_kᵀV_k.
     """
-    RQR = RKR - H @ H.mT
     slack = H.new_zeros(())
     if marginal:
-        identity = torch.eye(RQR.shape[-1], dtype=H.dtype, device=H.device)
-        B = linalg.cholesky(identity + RQR).L
+        identity = torch.eye(RKR.shape[-1], dtype=H.dtype, device=H.device)
+        B = linalg.cholesky(identity + RKR - H @ H.mT).L
         # H_k ← B_k⁻¹H_k,  ρ_k ← B_k⁻¹ρ_k,  e_k ← e_k − logdet B_k
         columns = linalg.solve_lower(B, torch.cat([H, rho[..., None], ones[..., None]], dim=-1))
         H, rho, ones = columns[..., :-2], columns[..., -2], columns[..., -1]
         e = e - linalg.logdet(B)
     else:
-        # slack = ½ Σ_k tr(R_kᵀQ_kR_k); rounding may leave a tiny negative trace
-        slack = 0.5 * RQR.diagonal(dim1=-2, dim2=-1).sum(-1).clamp_min(0).sum()
+        slack = jensen_slack(H, RKR)
     return Rows(H.reshape(-1, H.shape[-1]), rho.reshape(-1), ones.reshape(-1), e.sum(), slack)
+
+
+def jensen_slack(H: Tensor, RKR: Tensor) -> Tensor:
+    """slack = ½ Σ_k tr(R_kᵀQ_kR_k) = ½ Σ_k (tr R_kᵀK_kkR_k − ‖H_k‖²); rounding may leave it a little negative."""
+    lost = RKR.diagonal(dim1=-2, dim2=-1).sum(-1) - H.square().sum((-2, -1))
+    return 0.5 * lost.clamp_min(0).sum()
 
 
 def stack(parts: Sequence[Rows]) -> Rows:

@@ -226,8 +226,8 @@ def _select(kernel: Kernel, active: Sequence[Site], points: int | str, tolerance
         ]
         return torch.stack(parts).sum()
 
-    found = placement.cover(Z, count, tolerance, kernel.tree, theta, precision, slack, explained)
-    return Z[found.chosen] if found.chosen else Z[:1]
+    chosen = placement.cover(Z, count, tolerance, kernel.tree, theta, precision, slack, explained)
+    return Z[chosen] if chosen else Z[:1]
 
 
 def _learn(start: Kernel, active: Sequence[Site], Z: Tensor, about: Kernel | None = None) -> tuple[Kernel, float]:
@@ -246,8 +246,8 @@ def _learn(start: Kernel, active: Sequence[Site], Z: Tensor, about: Kernel | Non
         base = basis(start.tree, theta, Z)
         projections = [blocks.project(base, g, s) for g, s in zip(groups, meetings, strict=True)]
         parts = [least_squares.gather(*p, marginal=True) for p in projections]
-        slack = sum(least_squares.gather(*p, marginal=False).slack for p in projections)
-        return least_squares.solve(least_squares.stack(parts)), torch.as_tensor(slack)
+        slack = torch.stack([least_squares.jensen_slack(p.H, p.RKR) for p in projections]).sum()
+        return least_squares.solve(least_squares.stack(parts)), slack
 
     def objective(theta: Tensor) -> Tensor:
         prior = -0.5 * ((theta - centre) / PRIOR_SD).square().sum()

@@ -120,7 +120,7 @@ class Module(GP):
         return replace(
             self,
             _site=site,
-            kernel_spec=kernel_units.shifted(kernel_units.scaled(self.kernel_spec, output_scale**2), shift.tolist()),
+            kernel_spec=kernel_units.in_units(self.kernel_spec, output_scale, shift),
             mean=output_scale * self.mean + output_shift,
             jitter=output_scale**2 * self.jitter,
             likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
@@ -198,7 +198,7 @@ class Module(GP):
         # e = their ELBO − log∫ t dp
         bound = least_squares.solve(sites.to_rows(site, L, prior_mean), 0.0).bound
         return Module(
-            name=name if name is not None else f"module-{uuid.uuid4().hex[:12]}",
+            name=name_or_new(name),
             _site=site._replace(e=evidence - bound),
             kernel_spec=spec,
             mean=prior_mean,
@@ -209,6 +209,13 @@ class Module(GP):
             convergence=Convergence(not floored, 0, message),
             method="moments",
         )
+
+
+def name_or_new(name: str | None) -> str:
+    """The given name, checked, or one nobody else has."""
+    name = name if name is not None else f"module-{uuid.uuid4().hex[:12]}"
+    check_name(name)
+    return name
 
 
 def check_name(name: Any) -> None:
