@@ -89,6 +89,24 @@ def test_expected_log_prob(name, v):
 
 
 @families
+def test_a_point_does_not_notice_its_companions(name):
+    """Each point is integrated as finely as it needs, whatever stands beside it, with its own parameters."""
+    y, m, s2 = tensors(*zip(*(row for v in VARIANCES for row in grid(name, v)), strict=True))
+    log_p = log_parameters(name)
+    each = log_p[:, None] + 0.3 * torch.arange(len(y), dtype=torch.float64) / len(y)
+    for function in (likelihoods.expected_log_prob, lambda *a: likelihoods.dual(*a)[0]):
+        together = function(name, y, m, s2, each)
+        for i in range(0, len(y), 3):
+            alone = function(name, y[i : i + 1], m[i : i + 1], s2[i : i + 1], each[:, i])
+            torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-13, atol=1e-13)
+    together = likelihoods.log_density(name, y, m, s2, log_p)
+    alone = torch.cat(
+        [likelihoods.log_density(name, *t, log_p) for t in zip(y.split(1), m.split(1), s2.split(1), strict=True)]
+    )
+    torch.testing.assert_close(together, alone, rtol=1e-13, atol=1e-13)
+
+
+@families
 @pytest.mark.parametrize("v", VARIANCES)
 def test_log_density(name, v):
     """log p(y) = log E_q[p(y|f)]."""
@@ -120,7 +138,7 @@ def test_dual_parameters(name, v):
     else:
         by_m, by_v = zip(*(ref.slopes(name, *row, parameters, spacing(name)) for row in grid(name, v)), strict=True)
     # β is kept positive: student-t is not log-concave, and a saturated class says nothing at all
-    floor = likelihoods.smallest_precision(name, y, log_p)
+    floor = likelihoods.smallest_precision(name, y, log_p).numpy()
     alpha, beta, m = alpha.numpy(), beta.numpy(), m.numpy()
     np.testing.assert_allclose(beta, np.maximum(-2 * np.array(by_v), floor), rtol=1e-6, atol=2e-8)
     rounding = 1e-12 * np.abs(beta * m).max()

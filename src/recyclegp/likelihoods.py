@@ -61,8 +61,8 @@ class Family(NamedTuple):
     parameters: tuple[str, ...]
     has_noise: bool  # is parameters[0] a squared scale in the units of y²?
     check: Callable[[Tensor], Tensor]
-    log_prob: Callable[[Tensor, Tensor, Tensor], Tensor]  # (y, f, log-parameters)
-    width: Callable[[Tensor, Tensor], float]  # narrowest feature of log_prob in f
+    log_prob: Callable[[Tensor, Tensor, Tensor], Tensor]  # (y, f, log-parameters: one for all y, or one for each)
+    width: Callable[[Tensor, Tensor, Tensor], Tensor]  # narrowest feature of log_prob about f
     moments: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # of y, from those of f
 
 
@@ -140,20 +140,20 @@ def _class_moments(name: str) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor
     return moments
 
 
-def _unit(y: Tensor, log_p: Tensor) -> float:
-    return 1.0
+def _unit(y: Tensor, f: Tensor, log_p: Tensor) -> Tensor:
+    return y.new_ones(())
 
 
-def _noise_width(y: Tensor, log_p: Tensor) -> float:
-    return math.exp(0.5 * float(log_p[0]))
+def _noise_width(y: Tensor, f: Tensor, log_p: Tensor) -> Tensor:
+    return (0.5 * log_p[0]).exp()
 
 
-def _student_width(y: Tensor, log_p: Tensor) -> float:
-    return math.exp(0.5 * float(log_p[0] + log_p[1])) / math.pi  # poles at ±i·s√ν
+def _student_width(y: Tensor, f: Tensor, log_p: Tensor) -> Tensor:
+    return (0.5 * (log_p[0] + log_p[1])).exp() / math.pi  # poles at ±i·s√ν
 
 
-def _count_width(y: Tensor, log_p: Tensor) -> float:
-    return 1 / math.sqrt(max(1.0, float(y.max()))) if y.numel() else 1.0
+def _count_width(y: Tensor, f: Tensor, log_p: Tensor) -> Tensor:
+    return 0.5 * torch.maximum(y, f.exp()).clamp_min(1.0).rsqrt()  # exp(−exp f) grows beyond ±iπ/2
 
 
 FAMILIES = {
@@ -186,7 +186,7 @@ def expected_log_prob(name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor)
     if name == "poisson":
         return y * m - (m + v / 2).exp() - torch.lgamma(y + 1)
     log_prob = FAMILIES[name].log_prob
-    return _integrate(lambda y, f, w: (log_prob(y, f, log_p) * w.exp()).sum(-1), name, y, m, v, log_p, m)
+    return _integrate(lambda y, f, p, w: (log_prob(y, f, p) * w.exp()).sum(-1), name, y, m, v, log_p, m)
 
 
 def log_density(name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> Tensor:
@@ -199,7 +199,7 @@ def log_density(name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> Te
         return _student_density(y, m, v, log_p)
     log_prob = FAMILIES[name].log_prob
     mode = _mode(name, y, m, v)  # of a log-concave integrand, beyond which it falls faster than q
-    return _integrate(lambda y, f, w: torch.logsumexp(log_prob(y, f, log_p) + w, -1), name, y, m, v, log_p, mode)
+    return _integrate(lambda y, f, p, w: torch.logsumexp(log_prob(y, f, p) + w, -1), name, y, m, v, log_p, mode)
 
 
 def _student_density(y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> Tensor:
@@ -233,7 +233,7 @@ def _mode(name: str, y: Tensor, m: Tensor, v: Tensor) -> Tensor:
 
 
 def _integrate(
-    integrand: Callable[[Tensor, Tensor, Tensor], Tensor],
+    integrand: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
     name: str,
     y: Tensor,
     m: Tensor,
@@ -241,23 +241,35 @@ def _integrate(
     log_p: Tensor,
     about: Tensor,
 ) -> Tensor:
-    """integrand(y (n,1), f (n,J), log-weights (n,J)) on J nodes of N(m, v) about given places, in blocks."""
+    """integrand(y (n,1), f (n,J), parameters (p,n,1), log-weights (n,J)) on J nodes of N(m, v) about given
+    places, in blocks."""
     if not y.numel():
         return m.new_zeros(0)
     sd = v.clamp_min(1e-300).sqrt()
     # Poles of log p lie about π·width from the real axis, so spacing h errs by exp(−2π²·width/(sd·h)).
-    wanted = FAMILIES[name].width(y, log_p.detach()) / float(sd.detach().max())
-    h = COARSEST  # halved, so that neighbouring calls mostly use the very same rule
-    while h > max(wanted, FINEST):
-        h /= 2
-    z = torch.arange(-math.ceil(REACH / h), math.ceil(REACH / h) + 1, dtype=m.dtype, device=m.device) * h
-    size = max(1, BLOCK // len(z))
-    parts = []
-    for y_, m_, s_, a_ in zip(*(t[:, None].split(size) for t in (y, m, sd, about)), strict=True):
-        shifted = (a_ - m_) / s_ + z
-        log_weight = math.log(h / math.sqrt(2 * math.pi)) - 0.5 * shifted.square()
-        parts.append(integrand(y_, m_ + s_ * shifted, log_weight))
-    return torch.cat(parts)
+    wanted = FAMILIES[name].width(y, about.detach(), log_p.detach()) / sd.detach()
+    wanted = wanted.nan_to_num(COARSEST).clamp(FINEST, COARSEST)
+    # halved as often as each point needs, so that neighbouring calls mostly use the very same rule
+    halvings = (COARSEST / wanted).log2().ceil().expand_as(y)
+    levels, order, parts = halvings.unique().tolist(), [], []
+    columns = (y, m, sd, about, _each(log_p, len(y)))
+    for level in levels:
+        index = (halvings == level).nonzero()[:, 0]
+        h = COARSEST / 2**level
+        z = torch.arange(-math.ceil(REACH / h), math.ceil(REACH / h) + 1, dtype=m.dtype, device=m.device) * h
+        chosen = columns if len(levels) == 1 else tuple(t[..., index] for t in columns)
+        for y_, m_, s_, a_, p_ in zip(*(t[..., None].split(max(1, BLOCK // len(z)), -2) for t in chosen), strict=True):
+            shifted = (a_ - m_) / s_ + z
+            log_weight = math.log(h / math.sqrt(2 * math.pi)) - 0.5 * shifted.square()
+            parts.append(integrand(y_, m_ + s_ * shifted, p_, log_weight))
+        order.append(index)
+    found = torch.cat(parts)
+    return found if len(levels) == 1 else found[torch.cat(order).argsort()]
+
+
+def _each(log_p: Tensor, n: int) -> Tensor:
+    """Parameters (p,) or (p, n) as (p, n)."""
+    return (log_p if log_p.ndim == 2 else log_p[:, None]).expand(-1, n)
 
 
 class Dual(NamedTuple):
@@ -274,15 +286,16 @@ def dual(name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> tuple[Ten
     β ≥ 0 for log-concave likelihoods; elsewhere (student-t) it is clipped just above 0.
     """
     parts = []
-    for y_, *q in zip(y.split(POINTS), m.split(POINTS), v.split(POINTS), strict=True):
+    each = _each(log_p.detach(), len(y))
+    for y_, *q, p_ in zip(y.split(POINTS), m.split(POINTS), v.split(POINTS), each.split(POINTS, -1), strict=True):
         with torch.enable_grad():
             m_, v_ = (t.detach().requires_grad_() for t in q)
-            expected = expected_log_prob(name, y_, m_, v_, log_p.detach())
+            expected = expected_log_prob(name, y_, m_, v_, p_)
             parts.append((expected.detach(), *torch.autograd.grad(expected.sum(), (m_, v_))))
     expected, by_m, by_v = (torch.cat(p) for p in zip(*parts, strict=True))
     beta = (-2 * by_v).clamp_min(smallest_precision(name, y, log_p))
     return expected, Dual(by_m + beta * m.detach(), beta)
 
 
-def smallest_precision(name: str, y: Tensor, log_p: Tensor) -> float:
-    return float(1e-10 / (FAMILIES[name].width(y, log_p.detach()) ** 2))
+def smallest_precision(name: str, y: Tensor, log_p: Tensor) -> Tensor:
+    return 1e-10 / FAMILIES[name].width(y, torch.zeros_like(y), log_p.detach()).square()
