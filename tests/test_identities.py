@@ -83,7 +83,7 @@ def test_profiled_mean_maximises_the_evidence(case, guess):
     base = posterior.basis(spec(case.kernel).tree, spec(case.kernel).tensor(), torch.tensor(case.Z))
     rows = least_squares.stack([as_rows(base, s, marginal=True) for s in active])
     best = least_squares.solve(rows)
-    k = replace(case.kernel, nugget=base.jitter)
+    k = replace(case.kernel, nugget=float(base.jitter))
     natural = [natural_site(s) for s in active]
 
     def evidence(m):

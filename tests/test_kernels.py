@@ -257,7 +257,7 @@ def test_permuted_in_three_columns_with_active_dims():
 def test_reference_is_one_standard_deviation(name):
     """θ − reference does not know the units: rescaling x and y moves the reference, not the kernel's values."""
     kernel, _ = FORMULAS[name]
-    x, y = torch.tensor([0.8, 6.0], dtype=torch.float64), 2.5
+    x, y = torch.tensor([0.8, 6.0], dtype=torch.float64), torch.tensor(2.5, dtype=torch.float64)
     stretch, scale = torch.tensor([100.0, 0.03], dtype=torch.float64), 41.0
     offset = kernel.tensor() - kernel_units.reference(kernel.tree, x, y)
     rescaled = Kernel(

@@ -134,4 +134,4 @@ def test_learning_does_not_creep_when_rows_are_many(module):
     once = rgp.merge(few, inducing=30, kernel=kernel)
     thousandfold = rgp.merge(few, inducing=30, kernel=kernel, weights=[1000.0] * 5)
     for e in (once, thousandfold):
-        assert e.kernel.base_kernel.lengthscale.item() > 0.4
+        assert e.kernel.base_kernel.lengthscale.item() > 0.3  # it began at 0.2

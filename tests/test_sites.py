@@ -47,7 +47,7 @@ class Problem:
         theta = torch.tensor([kernel.variance, *kernel.lengthscales], dtype=torch.float64).log()
         self.spec = kernels.parse(kernel.kind, 2, (0.0, 0.0)).replace(theta)
         self.base = basis(self.spec.tree, theta, torch.tensor(Z))
-        self.kernel = replace(kernel, nugget=self.base.jitter)
+        self.kernel = replace(kernel, nugget=float(self.base.jitter))
         self.Z, self.X, self.y, self.mean, self.noise = Z, X, y, mean, noise
         self.args = (self.kernel, Z, X, y, mean, np.full(len(y), noise))
 

@@ -357,7 +357,7 @@ def assemble(
 ) -> Ensemble:
     """Every member's rows on one basis, stacked and compressed."""
     evidence, bound = stack_members(base, members, mean, None)
-    return Ensemble(kernel, mean, base.jitter, likelihoods, columns, choice, base.Z, members, evidence, bound)
+    return Ensemble(kernel, mean, float(base.jitter), likelihoods, columns, choice, base.Z, members, evidence, bound)
 
 
 @torch.no_grad()

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
 from typing import Any
 
 import gpytorch
-import numpy as np
 import torch
 from torch import Tensor
 
-from . import arrays, blocks, dual, kernels, least_squares, optimise, sites
+from . import arrays, kernels, local
 from . import inducing as placement
-from . import learn as learning
-from .errors import RecycleGPError
-from .kernels import Kernel
-from .learn import Hyper, Space
-from .least_squares import Rows
-from .likelihoods import Likelihood, family
-from .module import Convergence, Module, name_or_new
-from .posterior import Basis, basis
+from .errors import RecycleGPError, RecycleGPWarning
+from .likelihoods import family
+from .local import Job
+from .module import Module, name_or_new
 
 log = logging.getLogger(__name__)
 
 EXACT_ROWS = 3000  # "auto" is exact up to here
-SUBSET = {"exact": 1000, "collapsed": 4000, "dual": 2000}  # rows on which hyperparameters are learned
 INDUCING = {"exact": 0, "collapsed": 512, "dual": 200}  # points, unless the caller says otherwise
 PUBLISH = 64
+LANES = 1024  # models solved as one batched problem
+WINDOW = 2**23  # numbers in the inputs of models that are read before any is fitted
 
 
 def fit(
@@ -63,64 +61,151 @@ def fit(
     seed         of everything random; the global random state is neither read nor changed.
     device       where to compute; defaults to where X is.
     """
-    name = name_or_new(name)
-    job = _check(X, y, likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
-    hyper, Z, convergence = _hyperparameters(job)
-    base, rows, settled = _summarise(job, hyper, Z)
-    if not settled:
-        convergence = replace(convergence, converged=False, message="the posterior had not settled")
-    site = sites.from_rows(base.Z, base.L, rows, hyper.mean)
-    spec = job.kernel.replace(hyper.theta)
-    log.info("%d rows, %s, %d points: %s", len(job.y), job.method, len(site.Z), spec.describe())
-    return Module(
-        name=name,
-        _site=site,
-        kernel_spec=spec,
-        mean=float(hyper.mean),
-        jitter=base.jitter,
-        likelihoods=(Likelihood(likelihood, tuple(hyper.log_p.exp().tolist())),),
-        rows=len(job.y),
-        columns=job.columns,
-        convergence=convergence,
-        method=job.method,
-    )
+    options = (likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
+    return _one(_check(X, y, name_or_new(name), *options))
 
 
-def fit_many(data: Iterable[tuple[Any, Any]], *, names: Sequence[str] | None = None, **options: Any) -> list[Module]:
-    """`fit` for each (X, y), one module each, in order."""
-    pairs = list(data)
-    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
-        raise RecycleGPError("data must hold (X, y) pairs, one for each module")
-    if names is not None and len(names) != len(pairs):
-        raise RecycleGPError(f"names has {len(names)} entries for {len(pairs)} data sets; give one each")
-    given = names if names is not None else [None] * len(pairs)
-    return [fit(X, y, name=n, **options) for (X, y), n in zip(pairs, given, strict=True)]
+def _one(job: Job) -> Module:
+    made = local.solve([job])[0]
+    if made is None:
+        raise RecycleGPError(
+            f"module {job.name!r}: no hyperparameters were found at which its posterior is finite; check y for "
+            "extreme values, or pass a kernel with learn=False"
+        )
+    log.info("%d rows, %s, %d points: %s", made.rows, job.method, len(made._points), made.kernel_spec.describe())
+    return made
+
+
+def fit_many(
+    data: Iterable[tuple[Any, Any]],
+    *,
+    names: Sequence[str] | None = None,
+    likelihood: str = "gaussian",
+    kernel: str | gpytorch.kernels.Kernel = "rbf",
+    method: str = "auto",
+    inducing: Any = None,
+    publish: Any = "auto",
+    learn: bool = True,
+    noise: float | None = None,
+    seed: int = 0,
+    device: Any = None,
+    on_failure: str = "raise",
+    progress: bool | None = None,
+) -> list[Module]:
+    """`fit` for each (X, y), in order: the same answers, from a few batched problems instead of many small ones.
+
+    data         (X, y) pairs, or any iterator of them, which is read as it is needed.
+    names        one for each.
+    on_failure   a model that fails beside others is tried again alone. If it fails again: "raise", naming it,
+                 once all are done, or "skip", which leaves it out with a warning.
+    progress     a bar on standard error; by default only where somebody may be looking.
+    Other arguments are those of `fit`, the same for all.
+    """
+    if on_failure not in ("raise", "skip"):
+        raise RecycleGPError(f"on_failure={on_failure!r}; use 'raise' or 'skip'")
+    total = len(data) if isinstance(data, Sized) else None
+    if names is not None and total is not None and len(names) != total:
+        raise RecycleGPError(f"names has {len(names)} entries for {total} data sets; give one each")
+    options = (likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
+    jobs: Iterable[Job] = (_numbered(i, *pair, name, options) for i, (pair, name) in enumerate(_named(data, names)))
+    if total is not None:
+        jobs = list(jobs)  # what is all here is checked before any work begins
+    modules: list[Module] = []
+    failures: dict[str, str] = {}
+    with _bar(total, progress) as advance:
+        for window in _windows(jobs):
+            for job, made in zip(window, _solve_window(window, advance, failures), strict=True):
+                if made is not None:
+                    log.debug("%s: %s", job.name, made)
+                    modules.append(made)
+    if failures:
+        said = "; ".join(f"{name}: {why}" for name, why in failures.items())
+        if on_failure == "raise":
+            raise RecycleGPError(f"{len(failures)} of the models failed ({said}); on_failure='skip' leaves them out")
+        warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
+    return modules
+
+
+def _numbered(position: int, X: Any, y: Any, name: str, options: tuple[Any, ...]) -> Job:
+    try:
+        return _check(X, y, name, *options)
+    except RecycleGPError as error:
+        raise RecycleGPError(f"data set {position} ({name}): {error}") from None
+
+
+def _named(data: Iterable[Any], names: Sequence[str] | None) -> Iterator[tuple[tuple[Any, Any], str]]:
+    """Each pair with its name, read one at a time."""
+    count = 0
+    for pair in data:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise RecycleGPError("data must hold (X, y) pairs, one for each module")
+        if names is not None and count >= len(names):
+            raise RecycleGPError(f"names has {len(names)} entries and data has more; give one each")
+        yield (pair[0], pair[1]), name_or_new(None if names is None else names[count])
+        count += 1
+    if names is not None and count < len(names):
+        raise RecycleGPError(f"names has {len(names)} entries for {count} data sets; give one each")
+
+
+def _windows(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    """As many jobs as are worked on together: memory stays bounded however many come."""
+    window: list[Job] = []
+    rows = 0
+    for job in jobs:
+        window.append(job)
+        rows += job.X.numel()
+        if rows >= WINDOW:
+            yield window
+            window, rows = [], 0
+    if window:
+        yield window
+
+
+def _solve_window(window: list[Job], advance: Callable[[int], None], failures: dict[str, str]) -> list[Module | None]:
+    """Jobs of one kind together; what fails there is tried once more alone, and then reported by name."""
+    made: list[Module | None] = [None] * len(window)
+    kinds: dict[Any, list[int]] = {}
+    for i, job in enumerate(window):
+        kinds.setdefault(job.kind, []).append(i)
+    groups = [all_[i : i + LANES] for all_ in kinds.values() for i in range(0, len(all_), LANES)]
+    for members in groups:
+        try:
+            results = local.solve([window[i] for i in members])
+        except RecycleGPError:
+            results = [None] * len(members)
+        for i, result in zip(members, results, strict=True):
+            made[i] = result
+            if result is None:
+                try:
+                    made[i] = _one(window[i])
+                except RecycleGPError as error:
+                    failures[window[i].name] = str(error)
+        advance(len(members))
+    return made
+
+
+@contextmanager
+def _bar(total: int | None, wanted: bool | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, or nothing."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("fitting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=sys.stderr.isatty()) as bar:
+        task = bar.add_task("fitting", total=total)
+        yield lambda count: bar.advance(task, count)
 
 
 # --- the door ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Job:
-    """A checked request: tensors in the user's units, and the space to search."""
-
-    X: Tensor
-    y: Tensor
-    columns: arrays.Columns
-    likelihood: str
-    kernel: Kernel
-    method: str
-    inducing: int | Tensor
-    publish: int | Tensor | None
-    space: Space
-    starts: list[Tensor]
-    learn: bool
-    rng: np.random.Generator
-
-
 def _check(
     X: Any,
     y: Any,
+    name: str,
     likelihood: str,
     kernel: Any,
     method: str,
@@ -169,17 +254,8 @@ def _check(
         # A plan must not depend on anybody's data: the default noise comes from the kernel alone.
         where = points if isinstance(points, Tensor) else X
         noise = 0.1 * float(kernels.diagonal(spec.tree, spec.tensor(X), where).mean())
-    sp = learning.space(
-        spec.tree,
-        likelihood,
-        learning.scales(X, y, likelihood),
-        theta=None if named else spec.tensor(X),
-        noise=noise,
-        mean=0.0 if not (learn or named) else None,
-    )
-    starts = learning.starts(sp, n, D) if named else [sp.fixed[sp.free]]
-    rng = placement.generator(arrays.seed(seed), X)
-    return Job(X, y, columns, likelihood, spec, method, points, publish, sp, starts, learn, rng)
+    entropy = placement.entropy(arrays.seed(seed), X)
+    return Job(name, X, y, columns, likelihood, spec, named, method, points, publish, noise, learn, entropy)
 
 
 def _method(method: str, likelihood: str, rows: int, inducing: Any) -> str:
@@ -193,74 +269,3 @@ def _method(method: str, likelihood: str, rows: int, inducing: Any) -> str:
     if method != "dual" and not gaussian:
         raise RecycleGPError(f"method={method!r} needs a gaussian likelihood, not {likelihood!r}; use method='dual'")
     return method
-
-
-# --- inference --------------------------------------------------------------------------------
-
-
-def _hyperparameters(job: Job) -> tuple[Hyper, Tensor, Convergence]:
-    """θ, likelihood parameters and mean, and the inducing points (none for the exact method)."""
-    sp = job.space
-    given = sp.unpack(sp.fixed[sp.free])
-    # The first points must serve every lengthscale that is tried: placed for the shortest, none is left out.
-    first_theta = sp.unpack(job.starts[0]).theta if job.learn else given.theta
-    Z = job.inducing if isinstance(job.inducing, Tensor) else _place(job, job.inducing, first_theta)
-    if not job.learn:
-        return given, Z, Convergence(True, 0, "nothing to learn")
-    subset = torch.as_tensor(job.rng.permutation(len(job.y))[: SUBSET[job.method]], device=job.X.device)
-    X, y = job.X[subset], job.y[subset]
-    evaluations, first = 0, job.starts
-    # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
-    for last in (False, True):
-        best = optimise.maximise_one(_objective(job, Z, X, y), first, sp.lower, sp.upper)
-        evaluations += best.evaluations
-        hyper = sp.unpack(best.x)
-        if last or job.method == "exact" or isinstance(job.inducing, Tensor):
-            break
-        Z, first = _place(job, job.inducing, hyper.theta), [best.x]
-    return (
-        hyper,
-        Z,
-        Convergence(best.converged, evaluations, "converged" if best.converged else "stopped before converging"),
-    )
-
-
-def _objective(job: Job, Z: Tensor, X: Tensor, y: Tensor) -> Any:
-    if job.method == "exact":
-        return learning.exact_objective(job.space, X, y)
-    if job.method == "collapsed":
-        return learning.collapsed_objective(job.space, Z, X, y)
-    return learning.dual_objective(job.space, Z, X, y, job.likelihood)
-
-
-def _place(job: Job, count: int, theta: Tensor) -> Tensor:
-    return placement.place(job.X, count, job.kernel.tree, theta, job.rng) if count else job.X[:0]
-
-
-@torch.no_grad()
-def _summarise(job: Job, hyper: Hyper, Z: Tensor) -> tuple[Basis, Rows, bool]:
-    """Everything the data say about f, as rows about its values at the points to publish; settled?"""
-    tree, theta = job.kernel.tree, hyper.theta
-    if job.method == "exact":
-        base = basis(tree, theta, _publish_points(job, theta))
-        rows = learning.gaussian_rows(base, job.X, job.y, hyper.log_p[0].exp(), marginal=True)
-        return base, least_squares.centre(rows, hyper.mean), True
-    rich = basis(tree, theta, Z)
-    settled = True
-    if job.method == "collapsed":
-        rows = learning.stream(rich, job.X, job.y, hyper.log_p[0].exp(), hyper.mean)
-    else:
-        data = learning.dual_data(rich, job.X, job.y, job.likelihood, hyper.log_p, hyper.mean)
-        state = dual.fixed_point(data)
-        rows, settled = dual.rows(data, state), state.converged
-    if job.publish is None or (isinstance(job.publish, int) and job.publish >= len(Z)):
-        return rich, rows, settled
-    site = sites.from_rows(Z, rich.L, rows, hyper.mean)
-    base = basis(tree, theta, _publish_points(job, theta), rich.jitter)
-    # publish = the same projection with the residual marginalised exactly
-    return base, blocks.observe(base, site, hyper.mean, marginal=True), settled
-
-
-def _publish_points(job: Job, theta: Tensor) -> Tensor:
-    assert job.publish is not None
-    return job.publish if isinstance(job.publish, Tensor) else _place(job, job.publish, theta)

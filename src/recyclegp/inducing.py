@@ -7,42 +7,62 @@ from the variance that is left.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from . import kernel_units, kernels
+from . import kernels
 from .errors import RecycleGPError
+from .posterior import Basis, basis
 
 RESIDUAL_FLOOR = 1e-6  # of the prior variance: points closer than this add rounding, not knowledge
 COVER_FLOOR = 1e-8  # Z_* may be denser: its jitter is shared by all modules
 POOL = 4096  # data rows looked at
-CROWD = 4  # candidates per point wanted
+CROWD, LEAST = 4, 128  # candidates per point wanted, and in all
 TARGETS = 512  # points whose variance is to be explained
 SMALLEST_PIVOT = 0.05  # of the largest variance left
+TOGETHER = 2**21  # covariances of candidates held at once
 
 
-def generator(seed: int, X: Tensor) -> np.random.Generator:
+class Points(NamedTuple):
+    """Inducing points of B models side by side, the fewer ones padded."""
+
+    Z: Tensor  # (B, M, D)
+    real: Tensor  # (B, M) bool
+
+    def at(self, lanes: Tensor) -> Points:
+        return Points(self.Z[lanes], self.real[lanes])
+
+    def basis(self, tree: str, theta: Tensor) -> Basis:
+        return basis(tree, theta, self.Z, real=None if bool(self.real.all()) else self.real)
+
+    def of(self, lane: int) -> Tensor:
+        return self.Z[lane][self.real[lane]]
+
+
+def entropy(seed: int, X: Tensor) -> list[int]:
     """Randomness from (seed, the data): different for different data, never the global state."""
     digest = hashlib.sha256(np.ascontiguousarray(X.detach().cpu().numpy()).tobytes()).digest()
-    return np.random.default_rng([seed, *np.frombuffer(digest[:16], dtype=np.uint32)])
+    return [seed, *np.frombuffer(digest[:16], dtype=np.uint32).tolist()]
 
 
-def candidates(X: Tensor, rng: np.random.Generator, count: int, lengths: Tensor) -> Tensor:
-    """Points that cover the region of X, none of them a row of X.
+def crowd(X: Tensor, rng: np.random.Generator, wanted: int, lengths: Tensor) -> Tensor:
+    """Candidates for `wanted` points: they cover the region of X, and none of them is a row of X.
 
     Each lies part of the way from a row to one of its near neighbours; where all rows coincide
     there is no region, and points scatter about the one place within the kernel's lengthscales.
     """
+    count = max(CROWD * wanted, LEAST)
     rows = _distinct(X[torch.as_tensor(rng.permutation(len(X))[:POOL], device=X.device)])
     n, D = rows.shape
     if n == 1:
         steps = torch.as_tensor(rng.standard_normal((count, D)), device=X.device)
         return rows + 0.1 * lengths * steps
-    spread = rows.std(0).clamp_min(1e-300)
-    scaled = rows / torch.where(rows.std(0) > 0, spread, torch.ones_like(spread))
+    sd = rows.std(0)
+    scaled = rows / torch.where(sd > 0, sd.clamp_min(1e-300), torch.ones_like(sd))
     picks = torch.as_tensor(np.resize(rng.permutation(n), count), device=X.device)
     near = min(n - 1, max(2, D + 1))
     parts = []
@@ -63,46 +83,85 @@ def candidates(X: Tensor, rng: np.random.Generator, count: int, lengths: Tensor)
 
 def _distinct(X: Tensor) -> Tensor:
     """Rows without repetitions, in their first order (torch.unique would sort them)."""
-    _, first = np.unique(X.detach().cpu().numpy(), axis=0, return_index=True)
+    rows = X.detach().cpu().numpy()
+    if len(np.unique(rows[:, 0])) == len(rows):  # one column is enough to tell them apart
+        return X
+    _, first = np.unique(rows, axis=0, return_index=True)
     return X[torch.as_tensor(np.sort(first), device=X.device)]
 
 
 def _is_row(points: Tensor, X: Tensor) -> Tensor:
     alike = X[torch.isin(X[:, 0], points[:, 0])]  # few of a million rows share even one coordinate
+    if not len(alike):
+        return torch.zeros(len(points), dtype=torch.bool, device=X.device)
     _, label = torch.unique(torch.cat([alike, points]), dim=0, return_inverse=True)
     return torch.isin(label[len(alike) :], label[: len(alike)])
 
 
-def place(X: Tensor, count: int, tree: str, theta: Tensor, rng: np.random.Generator) -> Tensor:
-    """At most `count` points over the region of X, none of them a row of it."""
-    points = candidates(X, rng, max(CROWD * count, 400), kernel_units.lengths(tree, theta, X.shape[1]))
-    return points[spread(points, count, tree, theta, first=int(rng.integers(len(points))))]
+def place(
+    crowds: Sequence[Tensor], count: int, tree: str, theta: Tensor, rngs: Sequence[np.random.Generator]
+) -> Points:
+    """At most `count` points from each crowd of candidates, for the kernels θ (B, p)."""
+    sizes = torch.tensor([len(c) for c in crowds], device=theta.device)
+    first = torch.tensor([int(rng.integers(len(c))) for rng, c in zip(rngs, crowds, strict=True)], device=theta.device)
+    points = torch.nn.utils.rnn.pad_sequence(list(crowds), batch_first=True)
+    present = torch.arange(points.shape[1], device=theta.device) < sizes[:, None]
+    lanes = max(1, TOGETHER // (_targets(points.shape[1]) * points.shape[1]))
+    columns = (points, present, theta, first)
+    chosen = torch.cat(
+        [spread(p, a, count, tree, t, f) for p, a, t, f in zip(*(c.split(lanes) for c in columns), strict=True)]
+    )
+    real = chosen >= 0
+    kept = int(real.sum(-1).max())
+    chosen, real = chosen[:, :kept].clamp_min(0), real[:, :kept]
+    return Points(points[torch.arange(len(points), device=theta.device)[:, None], chosen], real)
 
 
 @torch.no_grad()
-def spread(points: Tensor, count: int, tree: str, theta: Tensor, first: int) -> list[int]:
-    """Greedy reduction of the variance left over all points, after a first one given at random.
+def spread(points: Tensor, present: Tensor, count: int, tree: str, theta: Tensor, first: Tensor) -> Tensor:
+    """Greedy reduction of the variance left over all points (B, P, D), after a first one given at random.
 
-    The random first point is what makes modules over one region publish at different places.
+    The random first point is what makes modules over one region publish at different places. Returns
+    indices (B, ≤ count), −1 behind the last of a lane for which no more point is worth having.
     """
-    targets = points[: min(len(points), TARGETS)]
+    B, P, _ = points.shape
+    lanes = torch.arange(B, device=points.device)
+    targets = _targets(P)
     prior = kernels.diagonal(tree, theta, points)
-    residual = prior.clone()
-    F = kernels.matrix(tree, theta, targets, points)  # residual covariance of targets and candidates
-    factor = points.new_zeros(len(points), min(count, len(points)))
-    chosen: list[int] = []
-    for step in range(factor.shape[1]):
+    residual = prior * present
+    # F: covariance of targets and candidates. Point j would save S_j / r_jj with S_j = Σ_t F_tj² of what is left
+    # of F = F₀ − Σ_i a_i b_iᵀ, which is never formed: S and Fᵀa follow from F₀, a_i and b_i.
+    F = kernels.matrix(tree, theta, points[:, :targets], points) * present[:, :targets, None]
+    S = F.square().sum(-2)
+    a, b = points.new_zeros(B, targets, min(count, P)), points.new_zeros(B, P, min(count, P))
+    chosen = torch.full((B, b.shape[2]), -1, device=points.device)
+    for step in range(b.shape[2]):
         # A pivot far below the largest would leave K_ZZ badly conditioned, however much it saves.
-        usable = residual > torch.maximum(RESIDUAL_FLOOR * prior, SMALLEST_PIVOT * residual.max())
-        saving = torch.where(usable, F.square().sum(0) / residual, torch.zeros_like(prior))
-        pivot = first if not chosen and saving[first] > 0 else int(saving.argmax())
-        if not saving[pivot] > 0:
+        usable = residual > torch.maximum(RESIDUAL_FLOOR * prior, SMALLEST_PIVOT * residual.amax(-1, keepdim=True))
+        saving = torch.where(usable, S / residual, torch.zeros_like(prior))
+        pivot = saving.argmax(-1)
+        if step == 0:
+            pivot = torch.where(saving[lanes, first] > 0, first, pivot)
+        live = saving[lanes, pivot] > 0
+        if not bool(live.any()):
             break
-        chosen.append(pivot)
-        root = residual[pivot].sqrt()
-        column = _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
-        F -= torch.outer(F[:, pivot] / root, column)
+        chosen[:, step] = torch.where(live, pivot, -1)
+        scale = torch.where(live, residual[lanes, pivot].rsqrt(), torch.zeros_like(prior[:, 0]))[:, None]
+        done = b[lanes, pivot, :step, None]
+        column = kernels.matrix(tree, theta, points, points[lanes, pivot][:, None])[..., 0]
+        b[..., step] = scale * (column - (b[..., :step] @ done)[..., 0])
+        a[..., step] = scale * (F[lanes, :, pivot] - (a[..., :step] @ done)[..., 0])
+        new_a, new_b = a[..., step, None], b[..., step]
+        Fa = (F.mT @ new_a - b[..., :step] @ (a[..., :step].mT @ new_a))[..., 0]
+        S = (S - 2 * new_b * Fa + new_b.square() * new_a.square().sum(-2)).clamp_min(0)
+        residual = (residual - new_b.square()).clamp_min(0)
+        residual[lanes, pivot] = 0
     return chosen
+
+
+def _targets(candidates: int) -> int:
+    """Points whose variance is to be explained: half of the candidates are as good as all."""
+    return min(candidates, max(candidates // 2, 64), TARGETS)
 
 
 def _column(points: Tensor, pivot: int, tree: str, theta: Tensor) -> Tensor:

@@ -12,25 +12,26 @@ from torch import Tensor
 from .kernels import Kernel, Node, dump, has_amplitude, parameters, rebuild
 
 
-def reference(tree: str, x_scale: Tensor, y_scale: float) -> Tensor:
-    """θ of a kernel whose lengths and amplitudes are one standard deviation of the data.
+def reference(tree: str, x_scale: Tensor, y_scale: Tensor) -> Tensor:
+    """θ (…, p) of a kernel whose lengths (…, D) and amplitudes (…) are one standard deviation of the data.
 
     This is where inputs and outputs are standardised: θ − reference is what the optimiser and the
     priors see, so that neither knows in which units the user measured.
     """
-    log_x, log_y2 = x_scale.log(), 2 * math.log(y_scale)
+    log_x, log_y2 = x_scale.log(), 2 * y_scale.log()[..., None]
     pieces = []
     for p in parameters(tree):
-        columns = log_x if p.dims is None else log_x[list(p.dims)]
-        per_entry = columns if p.size == len(columns) else columns.mean().expand(p.size)
+        columns = log_x if p.dims is None else log_x[..., list(p.dims)]
+        width = columns.shape[-1]
+        per_entry = columns if p.size == width else columns.mean(-1, keepdim=True).expand(*columns.shape[:-1], p.size)
         if p.role == "variance":  # v·x·x' summed over columns has the units of y²
-            value = -2 * per_entry - math.log(len(columns))
+            value = -2 * per_entry - math.log(width)
         elif p.role == "period_length" or (p.role == "lengthscale" and p.kind != "periodic"):
             value = per_entry
         else:
-            value = torch.zeros(p.size, dtype=torch.float64, device=x_scale.device)
+            value = torch.zeros_like(per_entry)
         pieces.append(value + log_y2 if p.amplitude else value)
-    return torch.cat([piece.reshape(-1) for piece in pieces]).double()
+    return torch.cat(pieces, -1)
 
 
 def lengths(tree: str, theta: Tensor, dimension: int) -> Tensor:

@@ -1,14 +1,17 @@
-"""Hyperparameters of one local model: what is learned, from where, under which priors.
+"""Hyperparameters of local models: what is learned, from where, under which priors.
 
 The optimiser sees φ, the logarithms of all positive parameters measured in standard deviations of
 the data, and the prior mean likewise. Initial values, priors and bounds are stated in φ, so a fit to
 s·y + b in other input units is the same fit (no absolute floor anywhere).
+
+Everything has a leading axis of lanes: many models of one kind, learned side by side, each from its
+own data in its own units. One model is one lane.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,9 +19,11 @@ import torch
 from torch import Tensor
 
 from . import bounds, dual, kernel_units, kernels, least_squares
+from .inducing import Points
 from .least_squares import Rows
 from .likelihoods import Dual, family
-from .posterior import Basis, basis, features
+from .optimise import Objective
+from .posterior import Basis, features
 
 # Weakly informative priors: (mean, sd) of each log-parameter, in standard deviations of the data.
 PRIORS = {
@@ -37,36 +42,75 @@ STARTS = (0.03, 0.1, 0.3, 1.0, 3.0)  # lengthscales tried before the optimiser b
 PERIODS = tuple(2.0 ** (-j / 2) for j in range(-3, 9))
 
 
+class Samples(NamedTuple):
+    """Data of B models side by side, the shorter ones padded with rows of weight zero."""
+
+    X: Tensor  # (B, n, D)
+    y: Tensor  # (B, n)
+    w: Tensor  # (B, n)  1, or 0 for padding
+
+    def at(self, lanes: Tensor) -> Samples:
+        return Samples(self.X[lanes], self.y[lanes], self.w[lanes])
+
+
+def side_by_side(parts: Sequence[tuple[Tensor, Tensor]]) -> Samples:
+    """Padding repeats the first row: a valid input and target that nothing will notice."""
+    longest = max(len(y) for _, y in parts)
+
+    def padded(t: Tensor) -> Tensor:
+        missing = longest - len(t)
+        return t if not missing else torch.cat([t, t[:1].expand(missing, *t.shape[1:])])
+
+    rows = torch.tensor([len(y) for _, y in parts], device=parts[0][1].device)
+    w = torch.arange(longest, device=rows.device) < rows[:, None]
+    return Samples(
+        torch.stack([padded(X) for X, _ in parts]), torch.stack([padded(y) for _, y in parts]), w.to(parts[0][1].dtype)
+    )
+
+
 class Hyper(NamedTuple):
-    theta: Tensor  # kernel
-    log_p: Tensor  # likelihood
-    mean: Tensor  # constant prior mean of f
+    theta: Tensor  # (B, p) kernel
+    log_p: Tensor  # (B, q) likelihood
+    mean: Tensor  # (B,)  constant prior mean of f
 
 
-@dataclass(frozen=True)
-class Scales:
+class Scales(NamedTuple):
     """Location and scale of the data: the units of φ."""
 
-    x: Tensor  # (D,)
-    y: float
-    location: float
+    x: Tensor  # (B, D)
+    y: Tensor  # (B,)
+    location: Tensor  # (B,)
 
 
-def scales(X: Tensor, y: Tensor, likelihood: str) -> Scales:
-    x = X.std(0, correction=0)
-    x = torch.where(x > 1e-14 * X.abs().amax(0), x, torch.ones_like(x))  # a constant column has no scale
+def scales(data: Samples, likelihood: str) -> Scales:
+    X, y, w = data
+    n = w.sum(-1)
+
+    def mean(t: Tensor) -> Tensor:
+        return (w * t).sum(-1) / n
+
+    middle = (w[..., None] * X).sum(-2) / n[:, None]
+    x = ((w[..., None] * (X - middle[:, None]).square()).sum(-2) / n[:, None]).sqrt()
+    x = torch.where(x > 1e-14 * X.abs().amax(-2), x, torch.ones_like(x))  # a constant column has no scale
     if likelihood == "poisson":
-        return Scales(x, 1.0, math.log(max(float(y.mean()), 0.5 / len(y))))
+        return Scales(x, torch.ones_like(n), torch.maximum(mean(y), 0.5 / n).log())
     if not family(likelihood).has_noise:
-        return Scales(x, 2.0, 0.0)  # logits: classes separate at a few units
-    location = float(y.mean())
-    spread = float(y.std(correction=0))
+        return Scales(x, torch.full_like(n, 2.0), torch.zeros_like(n))  # logits: classes separate at a few units
+    location = mean(y)
+    spread = mean((y - location[:, None]).square()).sqrt()
     if likelihood == "student-t":  # outliers must not set the scale
-        location = float(y.quantile(0.5))  # torch's median takes the lower of two, as −y would not
-        spread = 1.4826 * float((y - location).abs().quantile(0.5)) or spread
-    if spread <= 1e-14 * float(y.abs().max()):  # constant y says nothing of its own scale
-        spread = abs(location) or 1.0
-    return Scales(x, spread, location)
+        # (torch's median takes the lower of two, as −y would not)
+        location = _quantile(y, w)
+        robust = 1.4826 * _quantile((y - location[:, None]).abs(), w)
+        spread = torch.where(robust > 0, robust, spread)
+    constant = spread <= 1e-14 * y.abs().amax(-1)  # constant y says nothing of its own scale
+    fallback = torch.where(location == 0, torch.ones_like(location), location.abs())
+    return Scales(x, torch.where(constant, fallback, spread), location)
+
+
+def _quantile(y: Tensor, w: Tensor) -> Tensor:
+    """The median of the real rows of each lane."""
+    return torch.where(w > 0, y, torch.nan).nanquantile(0.5, dim=-1)
 
 
 @dataclass(frozen=True)
@@ -75,21 +119,26 @@ class Space:
 
     tree: str
     size: int  # of θ
-    origin: Tensor  # parameters at φ = 0, logs except the last (mean)
-    unit: Tensor  # 1 for logs, the scale of y for the mean
-    centre: Tensor
-    sd: Tensor
-    fixed: Tensor  # values of φ where not free
-    free: Tensor  # bool
+    origin: Tensor  # (B, p)  parameters at φ = 0, logs except the last (mean)
+    unit: Tensor  # (B, p)  1 for logs, the scale of y for the mean
+    centre: Tensor  # (p,)
+    sd: Tensor  # (p,)
+    fixed: Tensor  # (B, p)  values of φ where not free
+    free: Tensor  # (p,) bool
 
-    def unpack(self, free: Tensor) -> Hyper:
-        phi = self.fixed.clone()
-        phi[self.free] = free
-        values = self.origin + self.unit * phi
-        return Hyper(values[: self.size], values[self.size : -1], values[-1])
+    def unpack(self, free: Tensor, lanes: Tensor) -> Hyper:
+        phi = self.fixed[lanes].clone()
+        phi[:, self.free] = free
+        values = self.origin[lanes] + self.unit[lanes] * phi
+        return Hyper(values[:, : self.size], values[:, self.size : -1], values[:, -1])
 
     def log_prior(self, free: Tensor) -> Tensor:
-        return -0.5 * ((free - self.centre[self.free]) / self.sd[self.free]).square().sum()
+        return -0.5 * ((free - self.centre[self.free]) / self.sd[self.free]).square().sum(-1)
+
+    @property
+    def given(self) -> Tensor:
+        """Where the search begins, or what is kept."""
+        return self.fixed[:, self.free]
 
     @property
     def lower(self) -> Tensor:
@@ -101,128 +150,132 @@ class Space:
 
 
 def space(
-    tree: str, likelihood: str, data: Scales, *, theta: Tensor | None, noise: float | None, mean: float | None
+    tree: str, likelihood: str, data: Scales, *, theta: Tensor | None, noise: Tensor | None, mean: float | None
 ) -> Space:
-    """`theta`, `noise` and `mean`, where given, are values in the user's units to begin at (or keep)."""
-    D = len(data.x)
+    """`theta` (p,), `noise` (B,) and `mean`, where given, are in the user's units: to begin at, or to keep."""
+    B, D = data.x.shape
     names = [r if (r, k) != ("lengthscale", "periodic") else "alpha" for r, k in kernel_units.roles(tree)]
     extra = list(family(likelihood).parameters)
-    device = data.x.device
-    prior = torch.tensor([PRIORS[n] for n in [*names, *extra, "mean"]], dtype=torch.float64, device=device)
+    prior = data.x.new_tensor([PRIORS[n] for n in [*names, *extra, "mean"]])
     centre, sd = prior[:, 0].clone(), prior[:, 1]
     for i, n in enumerate(names):
         if n == "lengthscale":
             centre[i] += 0.5 * math.log(D)  # distances grow with √D
-    log_y2 = 2 * math.log(data.y)
-    own = [log_y2 if n == "noise" else 0.0 for n in extra]
-    tail = torch.tensor([*own, data.location], dtype=torch.float64, device=device)
-    origin = torch.cat([kernel_units.reference(tree, data.x, data.y), tail])
+    log_y2 = 2 * data.y.log()
+    own = [log_y2 if n == "noise" else torch.zeros_like(log_y2) for n in extra]
+    tail = torch.stack([*own, data.location], dim=-1)
+    origin = torch.cat([kernel_units.reference(tree, data.x, data.y), tail], dim=-1)
     unit = torch.ones_like(origin)
-    unit[-1] = data.y
-    fixed = centre.clone()
+    unit[:, -1] = data.y
+    fixed = centre.expand(B, -1).clone()
     free = torch.ones_like(centre, dtype=torch.bool)
     if theta is not None:
-        fixed[: len(names)] = theta - origin[: len(names)]
+        fixed[:, : len(names)] = theta - origin[:, : len(names)]
     if noise is not None:
-        fixed[len(names)] = math.log(noise) - origin[len(names)]
+        fixed[:, len(names)] = noise.log() - origin[:, len(names)]
         free[len(names)] = False
     if mean is not None:
-        fixed[-1] = (mean - data.location) / data.y
+        fixed[:, -1] = (mean - data.location) / data.y
     return Space(tree, len(names), origin, unit, centre, sd, fixed, free)
 
 
-def starts(sp: Space, rows: int, columns: int) -> list[Tensor]:
-    """Where a search may begin, shortest lengthscale first: several of them and, where there is one, periods.
+def starts(sp: Space, rows: Tensor, columns: int) -> list[Tensor]:
+    """Where searches may begin, shortest lengthscale first: several of them and, where there is one, periods.
 
     Begun at a lengthscale that holds less than a dozen rows, small data sets are fitted down to their
-    noise (sunspots in segments of 50: the noise came out at half its value).
+    noise (sunspots in segments of 50: the noise came out at half its value). A lane for which a
+    lengthscale is too short tries its own shortest again instead.
     """
     # A column of standard deviation 1 is √12 wide if uniform; `rows` share a volume of √12 per column.
-    shortest = min(1.0, math.sqrt(12 / columns) * (12 / rows) ** (1 / columns))
-    roles = [r for r, k in kernel_units.roles(sp.tree)]
-    kinds = [k for r, k in kernel_units.roles(sp.tree)]
-    base = sp.fixed
+    shortest = (math.sqrt(12 / columns) * (12 / rows) ** (1 / columns)).clamp_max(1.0)
+    ladder = sp.fixed.new_tensor(STARTS)
+    allowed = ladder >= shortest[:, None]  # (B, S)
+    first = allowed.to(torch.uint8).argmax(-1)
+    roles = kernel_units.roles(sp.tree)
+    stretched = [i for i, (role, kind) in enumerate(roles) if role == "lengthscale" and kind != "periodic"]
+    turning = [i for i, (role, _) in enumerate(roles) if role == "period_length"]
     trials = []
-    for factor in (f for f in STARTS if f >= shortest):
-        for period in PERIODS if "period_length" in roles else (1.0,):
-            phi = base.clone()
-            for i, (role, kind) in enumerate(zip(roles, kinds, strict=True)):
-                if role == "lengthscale" and kind != "periodic":
-                    phi[i] += math.log(factor)
-                if role == "period_length":
-                    phi[i] += math.log(period)
-            trials.append(phi[sp.free])
+    for step in range(int(first.min()), len(STARTS)):
+        factor = ladder[torch.maximum(first, torch.full_like(first, step))]
+        for period in PERIODS if turning else (1.0,):
+            phi = sp.fixed.clone()
+            phi[:, stretched] += factor.log()[:, None]
+            phi[:, turning] += math.log(period)
+            trials.append(phi[:, sp.free])
     return trials
 
 
-# --- the three objectives ---------------------------------------------------------------------
+# --- the three objectives, each (φ (b, p), lanes (b,)) → values (b,) ------------------------------
 
 
-def exact_objective(sp: Space, X: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
-    def objective(phi: Tensor) -> Tensor:
-        h = sp.unpack(phi)
+def exact_objective(sp: Space, data: Samples) -> Objective:
+    def objective(phi: Tensor, lanes: Tensor) -> Tensor:
+        h, (X, y, w) = sp.unpack(phi, lanes), data.at(lanes)
         K = kernels.matrix(sp.tree, h.theta, X, X)
-        value = bounds.log_marginal(K, y, h.mean, h.log_p[0].exp())
-        return value + sp.log_prior(phi)
+        return bounds.log_marginal(K, y, h.mean, h.log_p[:, 0].exp(), w) + sp.log_prior(phi)
 
     return objective
 
 
-def gaussian_rows(base: Basis, X: Tensor, y: Tensor, noise: Tensor, *, marginal: bool) -> Rows:
+def gaussian_rows(base: Basis, X: Tensor, y: Tensor, noise: Tensor, *, marginal: bool, w: Tensor | None = None) -> Rows:
     """Gaussian data as rows about v: Rᵀ = I/σ, ρ = y/σ, one block (marginal) or each row alone."""
+    w = torch.ones_like(y) if w is None else w
     V = features(base, X)
-    sigma = noise.sqrt()
-    e = -0.5 * (2 * math.pi * noise).log()
+    root = w / noise.sqrt()[..., None]  # Rᵀ = diag(root)
+    H = root[..., None] * V.mT
+    e = -0.5 * w * (2 * math.pi * noise).log()[..., None]
     if marginal:
-        H = (V.mT / sigma)[None]
         K = kernels.matrix(base.tree, base.theta, X, X)
-        ones = (torch.ones_like(y) / sigma)[None]
-        return least_squares.gather(H, (K / noise)[None], (y / sigma)[None], ones, (len(y) * e)[None], marginal=True)
-    H = (V.mT / sigma)[:, None, :]
+        RKR = root[..., :, None] * K * root[..., None, :]
+        block = (t.unsqueeze(d) for t, d in ((H, -3), (RKR, -3), (root * y, -2), (root, -2), (e.sum(-1), -1)))
+        return least_squares.gather(*block, marginal=True)
     k = kernels.diagonal(base.tree, base.theta, X)
     # each row's residual variance enters the slack by itself: tr Q/2σ²
-    ones = (torch.ones_like(y) / sigma)[:, None]
-    return least_squares.gather(
-        H, (k / noise)[:, None, None], (y / sigma)[:, None], ones, e.expand(len(y)), marginal=False
-    )
+    RKR = (root.square() * k)[..., None, None]
+    return least_squares.gather(H[..., None, :], RKR, (root * y)[..., None], root[..., None], e, marginal=False)
 
 
 @torch.no_grad()
-def stream(base: Basis, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor | float) -> Rows:
+def stream(base: Basis, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor | float, w: Tensor | None = None) -> Rows:
     """Collapsed rows in bounded memory: each chunk of data is folded into one triangle."""
     folded: Rows | None = None
-    for X_, y_ in zip(X.split(CHUNK), y.split(CHUNK), strict=True):
-        rows = least_squares.centre(gaussian_rows(base, X_, y_, noise, marginal=False), mean)
+    w = torch.ones_like(y) if w is None else w
+    for X_, y_, w_ in zip(X.split(CHUNK, -2), y.split(CHUNK, -1), w.split(CHUNK, -1), strict=True):
+        rows = least_squares.centre(gaussian_rows(base, X_, y_, noise, marginal=False, w=w_), mean)
         folded = least_squares.compress(rows if folded is None else least_squares.stack([folded, rows]))
     assert folded is not None  # the door refuses zero rows
     return folded
 
 
-def collapsed_objective(sp: Space, Z: Tensor, X: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
-    def objective(phi: Tensor) -> Tensor:
-        h = sp.unpack(phi)
-        rows = gaussian_rows(basis(sp.tree, h.theta, Z), X, y, h.log_p[0].exp(), marginal=False)
-        return least_squares.solve(rows, h.mean).bound + sp.log_prior(phi)
+def collapsed_objective(sp: Space, points: Points, data: Samples) -> Objective:
+    def objective(phi: Tensor, lanes: Tensor) -> Tensor:
+        h, (X, y, w) = sp.unpack(phi, lanes), data.at(lanes)
+        base = points.at(lanes).basis(sp.tree, h.theta)
+        k = kernels.diagonal(sp.tree, h.theta, X)
+        return bounds.collapsed(features(base, X), k, y, h.mean, h.log_p[:, 0].exp(), w) + sp.log_prior(phi)
 
     return objective
 
 
-def dual_data(base: Basis, X: Tensor, y: Tensor, likelihood: str, log_p: Tensor, mean: Tensor) -> dual.Data:
+def dual_data(
+    base: Basis, X: Tensor, y: Tensor, likelihood: str, log_p: Tensor, mean: Tensor, w: Tensor | None = None
+) -> dual.Data:
     V = features(base, X)
-    spare = (kernels.diagonal(base.tree, base.theta, X) - V.square().sum(0)).clamp_min(0)
-    return dual.Data(V, spare, y, likelihood, log_p, mean)
+    spare = (kernels.diagonal(base.tree, base.theta, X) - V.square().sum(-2)).clamp_min(0)
+    return dual.Data(V, spare, y, torch.ones_like(y) if w is None else w, likelihood, log_p, mean)
 
 
-def dual_objective(sp: Space, Z: Tensor, X: Tensor, y: Tensor, likelihood: str) -> Callable[[Tensor], Tensor]:
-    """The bound at its own fixed point for each φ; the fixed point starts from the last one found."""
-    warm: list[Dual] = []
+def dual_objective(sp: Space, points: Points, data: Samples, likelihood: str) -> Objective:
+    """The bound at its own fixed point for each φ; a lane's fixed point starts from the last one it found."""
+    warm = Dual(torch.full_like(data.y, torch.nan), torch.full_like(data.y, torch.nan))
 
-    def objective(phi: Tensor) -> Tensor:
-        h = sp.unpack(phi)
-        data = dual_data(basis(sp.tree, h.theta, Z), X, y, likelihood, h.log_p, h.mean)
-        still = data._replace(V=data.V.detach(), spare=data.spare.detach(), mean=h.mean.detach())
-        state = dual.fixed_point(still, warm[0] if warm else None)
-        warm[:] = [state.sites]
-        return dual.evaluate(data, state.sites).bound + sp.log_prior(phi)
+    def objective(phi: Tensor, lanes: Tensor) -> Tensor:
+        h, (X, y, w) = sp.unpack(phi, lanes), data.at(lanes)
+        base = points.at(lanes).basis(sp.tree, h.theta)
+        seen = dual_data(base, X, y, likelihood, h.log_p, h.mean, w)
+        found = dual.fixed_points(seen.detach(), Dual(*(t[lanes] for t in warm))).sites
+        for kept, new in zip(warm, found, strict=True):
+            kept[lanes] = new
+        return dual.evaluate(seen, found) + sp.log_prior(phi)
 
     return objective

@@ -20,22 +20,25 @@ from . import linalg
 
 
 class Rows(NamedTuple):
-    """Pseudo-observations Hv + m·ones ≈ ρ with unit noise, and the constants of their likelihood."""
+    """Pseudo-observations Hv + m·ones ≈ ρ with unit noise, and the constants of their likelihood.
 
-    H: Tensor  # (r, M)
-    rho: Tensor  # (r,)
-    ones: Tensor  # (r,)  Rᵀ1: what a constant function would be observed as
+    Every tensor here may have leading axes: as many problems side by side, none aware of the others.
+    """
+
+    H: Tensor  # (…, r, M)
+    rho: Tensor  # (…, r)
+    ones: Tensor  # (…, r)  Rᵀ1: what a constant function would be observed as
     e: Tensor  # log-likelihood constant, summed over blocks
     slack: Tensor  # nats Z_* cannot express (zero where the residual was marginalised)
 
 
 def gather(H: Tensor, RKR: Tensor, rho: Tensor, ones: Tensor, e: Tensor, *, marginal: bool) -> Rows:
-    """Blocks H_k = R_kᵀV_kᵀ (K, r, M), RKR = R_kᵀK_kkR_k (K, r, r), ρ_k and R_kᵀ1 (K, r), e_k (K,).
+    """Blocks H_k = R_kᵀV_kᵀ (…, K, r, M), RKR = R_kᵀK_kkR_k (…, K, r, r), ρ_k and R_kᵀ1 (…, K, r), e_k (…, K).
 
     marginal=False keeps Jensen's slack (ensemble bound); marginal=True integrates each block's
     residual out (block-marginal evidence), with B_kB_kᵀ = I + R_kᵀQ_kR_k, Q_k = K_kk − V_kᵀV_k.
     """
-    slack = H.new_zeros(())
+    slack = torch.zeros_like(e[..., 0])
     if marginal:
         identity = torch.eye(RKR.shape[-1], dtype=H.dtype, device=H.device)
         B = linalg.cholesky(identity + RKR - H @ H.mT).L
@@ -45,24 +48,24 @@ def gather(H: Tensor, RKR: Tensor, rho: Tensor, ones: Tensor, e: Tensor, *, marg
         e = e - linalg.logdet(B)
     else:
         slack = jensen_slack(H, RKR)
-    return Rows(H.reshape(-1, H.shape[-1]), rho.reshape(-1), ones.reshape(-1), e.sum(), slack)
+    return Rows(H.flatten(-3, -2), rho.flatten(-2), ones.flatten(-2), e.sum(-1), slack)
 
 
 def jensen_slack(H: Tensor, RKR: Tensor) -> Tensor:
     """slack = ½ Σ_k tr(R_kᵀQ_kR_k) = ½ Σ_k (tr R_kᵀK_kkR_k − ‖H_k‖²); rounding may leave it a little negative."""
     lost = RKR.diagonal(dim1=-2, dim2=-1).sum(-1) - H.square().sum((-2, -1))
-    return 0.5 * lost.clamp_min(0).sum()
+    return 0.5 * lost.clamp_min(0).sum(-1)
 
 
 def stack(parts: Sequence[Rows]) -> Rows:
     """Several sources of evidence about one function: rows stack, constants add."""
     H, rho, ones, e, slack = zip(*parts, strict=True)
-    return Rows(torch.cat(H), torch.cat(rho), torch.cat(ones), sum(e), sum(slack))
+    return Rows(torch.cat(H, -2), torch.cat(rho, -1), torch.cat(ones, -1), sum(e), sum(slack))
 
 
 def centre(rows: Rows, mean: Tensor | float) -> Rows:
     """ρ̃ = ρ − m·Rᵀ1: observations of v alone, for a prior mean m that is no longer to be changed."""
-    return rows._replace(rho=rows.rho - mean * rows.ones, ones=torch.zeros_like(rows.ones))
+    return rows._replace(rho=rows.rho - _column(mean) * rows.ones, ones=torch.zeros_like(rows.ones))
 
 
 def compress(rows: Rows) -> Rows:
@@ -74,33 +77,40 @@ def compress(rows: Rows) -> Rows:
 class Solution(NamedTuple):
     """q(v) = N(v̂, (I+P)⁻¹) with CCᵀ = I + P, and the value of the bound there."""
 
-    v: Tensor  # (M,)
-    C: Tensor  # (M, M)
-    mean: Tensor  # the constant prior mean used, or found
-    bound: Tensor
+    v: Tensor  # (…, M)
+    C: Tensor  # (…, M, M)
+    mean: Tensor  # (…)  the constant prior mean used, or found
+    bound: Tensor  # (…)
 
 
 def solve(rows: Rows, mean: Tensor | float | None = None) -> Solution:
     """The maximiser over q(u_*) and the bound there; mean=None finds the best constant as well."""
     H = rows.H
-    M = H.shape[1]
-    identity = torch.eye(M, dtype=H.dtype, device=H.device)
+    identity = torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
     C = linalg.cholesky(identity + H.mT @ H).L  # CCᵀ = I + P
 
     def ridge(target: Tensor) -> Tensor:  # (I+P)⁻¹Hᵀ target
-        return torch.cholesky_solve((H.mT @ target)[:, None], C)[:, 0]
+        return torch.cholesky_solve(H.mT @ target[..., None], C)[..., 0]
+
+    def at(v: Tensor) -> Tensor:  # Hv
+        return (H @ v[..., None])[..., 0]
 
     if mean is None:
         # m̂: one more, unpenalised, column `ones` of the same regression
         best = ridge(rows.ones)
-        unexplained = rows.ones - H @ best
+        unexplained = rows.ones - at(best)
         # onesᵀ(ones − H best) = ‖ones − H best‖² + ‖best‖², without cancellation
-        information = unexplained.square().sum() + best.square().sum()
-        mean = (unexplained @ rows.rho) / information.clamp_min(1e-300)
-    target = rows.rho - mean * rows.ones
+        information = unexplained.square().sum(-1) + best.square().sum(-1)
+        mean = (unexplained * rows.rho).sum(-1) / information.clamp_min(1e-300)
+    target = rows.rho - _column(mean) * rows.ones
     v = ridge(target)
     # E, L_E = Σe_k − ½(‖Hv̂ − ρ̃‖² + ‖v̂‖²) − ½logdet(I+P) − slack
     # (the residual is evaluated as such, not as a difference of huge numbers)
-    misfit = (H @ v - target).square().sum() + v.square().sum()
+    misfit = (at(v) - target).square().sum(-1) + v.square().sum(-1)
     bound = rows.e - 0.5 * misfit - linalg.logdet(C) - rows.slack
     return Solution(v, C, torch.as_tensor(mean, dtype=H.dtype, device=H.device), bound)
+
+
+def _column(mean: Tensor | float) -> Tensor | float:
+    """A constant for each problem, to stand beside its rows."""
+    return mean[..., None] if isinstance(mean, Tensor) else mean

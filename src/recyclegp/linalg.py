@@ -17,34 +17,40 @@ LARGEST_JITTER = 1e-3  # a matrix that needs more is not a covariance with round
 class Factor(NamedTuple):
     """L Lᵀ = A + jitter·I, with the jitter in A's own units."""
 
-    L: Tensor
-    jitter: float
+    L: Tensor  # (…, n, n)
+    jitter: Tensor  # (…)
 
 
-def cholesky(A: Tensor, jitter: float = 0.0) -> Factor:
+def cholesky(A: Tensor, jitter: Tensor | float = 0.0) -> Factor:
     """Factor A (…, n, n), growing the jitter of those that fail tenfold until they succeed.
 
-    Says the largest jitter it added.
+    Of many matrices, one that no jitter mends comes back as NaN, so that its lane can stop alone;
+    where none is left it is an error.
     """
+    identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     scale = A.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
-    if not bool(((scale > 0) & (scale < math.inf)).all()):  # also catches NaN
+    hopeless = ~((scale > 0) & (scale < math.inf))  # also catches NaN
+    if A.numel() and bool(hopeless.all()):
         raise RecycleGPError(
             "a covariance matrix has a diagonal that is not positive and finite; check the inputs for huge "
             "values and the kernel for parameters that overflow"
         )
-    identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    added = torch.full_like(scale, jitter)
+    added = torch.zeros_like(scale) + jitter
     while True:
         L, info = torch.linalg.cholesky_ex(A + added[..., None, None] * identity if added.any() else A)
-        failed = info > 0
+        failed = (info > 0) & ~hopeless
         if not bool(failed.any()):
-            return Factor(L, float(added.max()) if added.numel() else jitter)
+            break
         added = torch.where(failed, torch.maximum(10 * added, RELATIVE_JITTER * scale), added)
-        if bool((added > LARGEST_JITTER * scale).any()):
+        hopeless = hopeless | (added > LARGEST_JITTER * scale)
+        if bool(hopeless.all()):
             raise RecycleGPError(
                 "a covariance matrix is not positive definite even with jitter; use fewer or more "
                 "distinct inducing points, a shorter lengthscale, or a larger noise"
             )
+    if bool(hopeless.any()):
+        L = torch.where(hopeless[..., None, None], torch.full_like(L, torch.nan), L)
+    return Factor(L, added)
 
 
 def solve_lower(L: Tensor, B: Tensor) -> Tensor:
@@ -78,7 +84,7 @@ class Triangle(NamedTuple):
 def compress(A: Tensor, b: Tensor) -> Triangle:
     """Thin QR of [A b]: the same least-squares problem in at most M rows."""
     M = A.shape[-1]
-    if A.shape[0] == 0:
-        return Triangle(A, b, b.new_zeros(()))
-    factor = torch.linalg.qr(torch.cat([A, b[:, None]], dim=1), mode="r").R
-    return Triangle(factor[:M, :M], factor[:M, M], factor[M:, M].square().sum())
+    if A.shape[-2] == 0:
+        return Triangle(A, b, b.sum(-1))
+    factor = torch.linalg.qr(torch.cat([A, b[..., None]], dim=-1), mode="r").R
+    return Triangle(factor[..., :M, :M], factor[..., :M, M], factor[..., M:, M].square().sum(-1))

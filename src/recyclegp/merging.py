@@ -174,7 +174,7 @@ def _named(kernel: str, active: Sequence[Member]) -> Kernel:
     x = torch.where(x > 0, x, torch.ones_like(x))
     variances = [float(kernels.diagonal(m.kernel.tree, m.kernel.tensor(), Z).mean()) for m in active]
     middle = pooling.weighted_median(variances, [m.rows * m.weight for m in active])
-    return spec.replace(kernel_units.reference(spec.tree, x, middle**0.5))
+    return spec.replace(kernel_units.reference(spec.tree, x, x.new_tensor(middle**0.5)))
 
 
 # --- kernel, mean and points ------------------------------------------------------------------

@@ -104,11 +104,13 @@ class Module(GP):
         chosen = arrays.count_or_points(points, "points", D, self.columns, "cpu")
         spec = self.kernel_spec
         if isinstance(chosen, int):
-            rng = inducing.generator(arrays.seed(seed), self._site.Z)
-            chosen = inducing.place(self._site.Z, chosen, spec.tree, spec.tensor(), rng)
+            rng = np.random.default_rng(inducing.entropy(arrays.seed(seed), self._site.Z))
+            scale = kernel_units.lengths(spec.tree, spec.tensor(), D)
+            crowd = inducing.crowd(self._site.Z, rng, chosen, scale)
+            chosen = inducing.place([crowd], chosen, spec.tree, spec.tensor()[None], [rng]).of(0)
         base = basis(spec.tree, spec.tensor(), chosen, self.jitter)
         rows = blocks.observe(base, self._site, self.mean, marginal=True)
-        return replace(self, _site=sites.from_rows(base.Z, base.L, rows, self.mean), jitter=base.jitter)
+        return replace(self, _site=sites.from_rows(base.Z, base.L, rows, self.mean), jitter=float(base.jitter))
 
     def rename(self, name: str) -> Module:
         return replace(self, name=name)
@@ -202,7 +204,7 @@ class Module(GP):
             _site=site._replace(e=evidence - bound),
             kernel_spec=spec,
             mean=prior_mean,
-            jitter=used,
+            jitter=float(used),
             likelihoods=(Likelihood(likelihood, parameters),),
             rows=M if rows is None else int(rows),
             columns=columns,

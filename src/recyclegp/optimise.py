@@ -42,15 +42,17 @@ def maximise(
     iterations: int = 200,
     tolerance: float = 1e-9,
     gradient: float = 1e-3,
+    width: int = 2**31,
 ) -> Optimum:
     """Climb from start (B, p) within the box (p,); a lane that is stuck or fails stops alone.
 
     Objectives are in nats. A lane converges when its gradient is small (nats per unit of x, off the
-    box), or when two steps running gain less than `tolerance` of |value|.
+    box), or when two steps running gain less than `tolerance` of |value|. At most `width` lanes are
+    evaluated at once: it bounds the memory of the derivative.
     """
     B, p = start.shape
     x = start.detach().clamp(lower, upper)
-    f, g = _evaluate(objective, x, torch.arange(B, device=x.device))
+    f, g = _evaluate(objective, x, torch.arange(B, device=x.device), width)
     count = torch.ones(B, dtype=torch.long, device=x.device)
     converged = torch.full_like(f, p == 0, dtype=torch.bool)
     if p == 0:  # nothing to learn
@@ -67,7 +69,7 @@ def maximise(
         if not len(active):
             break
         step = _direction(H[active], g[active], x[active], lower, upper)
-        new_x, new_f, new_g, tries, ok = _search(objective, active, x, f, g, step, lower, upper)
+        new_x, new_f, new_g, tries, ok = _search(objective, active, x, f, g, step, lower, upper, width)
         count[active] += tries
         # A lane whose line search failed restarts once from steepest descent, then stops.
         failed = active[~ok]
@@ -111,13 +113,18 @@ def maximise_one(objective: Callable[[Tensor], Tensor], starts: list[Tensor], lo
     return Single(found.x[0], float(found.value[0]), bool(found.converged[0]), int(found.evaluations[0]) + extra)
 
 
-def best_start(objective: Objective, starts: list[Tensor]) -> Tensor:
+def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -> Tensor:
     """Of several starts (B, p) the best for each lane, judged by the objective alone."""
     if len(starts) == 1:
         return starts[0]
     lanes = torch.arange(len(starts[0]), device=starts[0].device)
     with torch.no_grad():
-        values = torch.stack([_value(objective, s, lanes) for s in starts])
+        values = torch.stack(
+            [
+                torch.cat([_value(objective, x, i) for x, i in zip(s.split(width), lanes.split(width), strict=True)])
+                for s in starts
+            ]
+        )
     return torch.stack(starts)[values.argmin(0), lanes]
 
 
@@ -130,7 +137,14 @@ def _value(objective: Objective, x: Tensor, lanes: Tensor) -> Tensor:
     return torch.where(torch.isfinite(f), f, torch.full_like(f, torch.inf))
 
 
-def _evaluate(objective: Objective, x: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
+def _evaluate(objective: Objective, x: Tensor, lanes: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """−objective and its gradient, `width` lanes at a time."""
+    parts = [_derivative(objective, p, i) for p, i in zip(x.split(width), lanes.split(width), strict=True)]
+    f, g = zip(*parts, strict=True)
+    return torch.cat(f), torch.cat(g)
+
+
+def _derivative(objective: Objective, x: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         point = x.detach().requires_grad_()
         f = _value(objective, point, lanes)
@@ -172,6 +186,7 @@ def _search(
     step: Tensor,
     lower: Tensor,
     upper: Tensor,
+    width: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Backtracking to sufficient decrease, each lane with its own step length."""
     new_x, new_f, new_g = x[lanes].clone(), f[lanes].clone(), g[lanes].clone()
@@ -184,7 +199,7 @@ def _search(
         if not len(todo):
             break
         trial = (x[lanes[todo]] + length[todo, None] * step[todo]).clamp(lower, upper)
-        value, grad = _evaluate(objective, trial, lanes[todo])
+        value, grad = _evaluate(objective, trial, lanes[todo], width)
         tries[todo] += 1
         enough = value <= f[lanes[todo]] + ARMIJO * length[todo] * slope[todo]
         accepted = todo[enough]

@@ -16,13 +16,17 @@ from . import kernels, linalg
 
 
 class Basis(NamedTuple):
-    """The values of f ~ GP(m, k_θ) at Z_*, whitened: u_* = m1 + Lv with v ~ N(0, I)."""
+    """The values of f ~ GP(m, k_θ) at Z_*, whitened: u_* = m1 + Lv with v ~ N(0, I).
+
+    With leading axes, as many of them side by side; `real` then says which points are not padding.
+    """
 
     tree: str
     theta: Tensor
-    Z: Tensor  # (M, D)
-    L: Tensor  # (M, M)
-    jitter: float
+    Z: Tensor  # (…, M, D)
+    L: Tensor  # (…, M, M)
+    jitter: Tensor  # (…)
+    real: Tensor | None = None  # (…, M) bool
 
 
 class Posterior(NamedTuple):
@@ -34,13 +38,18 @@ class Posterior(NamedTuple):
     C: Tensor
 
 
-def basis(tree: str, theta: Tensor, Z: Tensor, jitter: float | None = None) -> Basis:
+def basis(
+    tree: str, theta: Tensor, Z: Tensor, jitter: Tensor | float | None = None, real: Tensor | None = None
+) -> Basis:
     """LLᵀ = K_** + εI; without a given jitter the smallest relative one that succeeds."""
     K = kernels.matrix(tree, theta, Z, Z)
     if jitter is None:
-        jitter = linalg.RELATIVE_JITTER * K.detach().diagonal().mean().item()
-    L, jitter = linalg.cholesky(K, jitter)
-    return Basis(tree, theta, Z, L, jitter)
+        jitter = linalg.RELATIVE_JITTER * K.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
+    if real is not None:  # a point of padding is worth nothing: independent of all others, and of f
+        identity = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+        K = torch.where(real[..., :, None] & real[..., None, :], K, identity)
+    L, added = linalg.cholesky(K, jitter)
+    return Basis(tree, theta, Z, L, added, real)
 
 
 class Same(NamedTuple):
@@ -59,10 +68,12 @@ def same_points(A: Tensor, B: Tensor) -> Same:
 
 
 def features(base: Basis, X: Tensor, same: Same | None = None) -> Tensor:
-    """V = L⁻¹K_*X (M, n): the values of the basis functions at X."""
+    """V = L⁻¹K_*X (…, M, n): the values of the basis functions at X."""
     K = kernels.matrix(base.tree, base.theta, base.Z, X)
-    if same is not None and base.jitter and len(same.i):
-        K = K.index_put((same.i, same.j), K.new_tensor(base.jitter), accumulate=True)
+    if same is not None and len(same.i):
+        K = K.index_put((same.i, same.j), base.jitter, accumulate=True)
+    if base.real is not None:
+        K = K.masked_fill(~base.real[..., None], 0.0)
     return linalg.solve_lower(base.L, K)
 
 
