@@ -1,0 +1,1 @@
+"""What merging is measured against. Nothing inside the library imports it."""
