@@ -30,7 +30,7 @@ from ..learn import Space
 from ..likelihoods import Likelihood
 from ..posterior import Basis, Posterior, basis, features
 from .hyper import begin, units_bytes
-from .rival import NUMBER, Part, Parts, Rival, Sent, checked
+from .rival import NUMBER, Part, Parts, Rival, Sent, checked, together
 
 CHUNK = 8192  # rows of a node whose features are held at once
 
@@ -171,10 +171,12 @@ def sums_bytes(points: int) -> int:
 
 
 def _objective(space: Space, Z: Tensor, data: Sequence[Part]) -> Callable[[Tensor], Tensor]:
+    everybody = together(data)  # one machine plays all the nodes: sums of sums are sums
+
     def objective(phi: Tensor) -> Tensor:
         h = space.unpack(phi)
         base = basis(space.tree, h.theta, Z)
-        total = add([_sums(base, part, h.mean) for part in data])
+        total = _sums(base, everybody, h.mean)
         return solve(total, h.log_p[0].exp()).bound + space.log_prior(phi)
 
     return objective
