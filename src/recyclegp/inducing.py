@@ -149,6 +149,12 @@ def place(
     return Points(points[torch.arange(len(points), device=theta.device)[:, None], chosen], real)
 
 
+def over(X: Tensor, count: int, tree: str, theta: Tensor, rng: np.random.Generator) -> Tensor:
+    """At most `count` points over the region of one X, none of them a row of it."""
+    lane = theta.detach()[None]
+    return place(crowds([X], count, tree, lane, [rng]), count, tree, lane, [rng]).of(0)
+
+
 @torch.no_grad()
 def spread(points: Tensor, present: Tensor, count: int, tree: str, theta: Tensor, first: Tensor) -> Tensor:
     """Greedy reduction of the variance left over all points (B, P, D), after a first one given at random.

@@ -105,9 +105,7 @@ class Module(GP):
         spec = self.kernel_spec
         if isinstance(chosen, int):
             rng = np.random.default_rng(inducing.entropy(arrays.seed(seed), self._site.Z))
-            theta = spec.tensor()[None]
-            crowds = inducing.crowds([self._site.Z], chosen, spec.tree, theta, [rng])
-            chosen = inducing.place(crowds, chosen, spec.tree, theta, [rng]).of(0)
+            chosen = inducing.over(self._site.Z, chosen, spec.tree, spec.tensor(), rng)
         base = basis(spec.tree, spec.tensor(), chosen, self.jitter)
         rows = blocks.observe(base, self._site, self.mean, marginal=True)
         return replace(self, _site=sites.from_rows(base.Z, base.L, rows, self.mean), jitter=float(base.jitter))
