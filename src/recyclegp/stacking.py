@@ -1,0 +1,71 @@
+"""The sites of a shelf on one basis: folded into a triangle of rows, and compared with one another."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import blocks, linalg
+from .least_squares import Rows, Solution, centre, compress, gather, stack
+from .posterior import Basis
+from .shelf import Shelf
+
+TALL = 8  # rows folded at once, in units of the triangle's own: fewer would be folded over and over
+
+
+class _Fold:
+    """Rows in passing: the same least-squares problem in at most M rows, whatever has come by."""
+
+    def __init__(self, start: Rows | None) -> None:
+        self.parts = [] if start is None else [start]
+
+    def add(self, rows: Rows) -> None:
+        self.parts.append(rows)
+        if sum(len(part.rho) for part in self.parts) > TALL * rows.H.shape[1]:
+            self.parts = [self.triangle()]
+
+    def triangle(self) -> Rows:
+        return compress(stack(self.parts))
+
+
+@torch.no_grad()
+def fold(base: Basis, shelf: Shelf, mean: float, start: Rows | None = None, *, marginal: bool) -> Rows:
+    """Centred rows of every site, under those of `start`: with their slack, or their residuals integrated out."""
+    fold = _Fold(start)
+    for block in shelf.blocks(len(base.Z)):
+        fold.add(centre(gather(*blocks.project(base, block), marginal=marginal), mean))
+    return fold.triangle()
+
+
+class Agreement(NamedTuple):
+    """How one site fits the rest: about 1 where it does, and the probability of more."""
+
+    surprise: float
+    agreement: float
+
+
+@torch.no_grad()
+def agreements(base: Basis, shelf: Shelf, mean: float, solution: Solution) -> dict[int, Agreement]:
+    """z_k² = r_kᵀ(I − S_k)⁻¹r_k with S_k = H_k(I+P)⁻¹H_kᵀ: leave-one-out without leaving one out."""
+    found: dict[int, Agreement] = {}
+    for block in shelf.blocks(len(base.Z)):
+        p = blocks.project(base, block)
+        K, r, M = p.H.shape
+        rows = centre(gather(*p, marginal=True), mean)
+        H, rho = rows.H.reshape(K, r, M), rows.rho.reshape(K, r)
+        misfit = rho - H @ solution.v
+        A = linalg.solve_lower(solution.C, rows.H.mT).mT.reshape(K, r, M)
+        rest = torch.eye(r, dtype=A.dtype) - A @ A.mT
+        z = linalg.solve_lower(linalg.cholesky(rest).L, misfit[..., None]).square().sum((-2, -1))
+        counts = torch.tensor(block.counts, dtype=z.dtype)
+        surprise = z / counts.clamp_min(1)
+        pairs = zip(surprise.tolist(), _upper_tail(z, counts).tolist(), strict=True)
+        found |= dict(zip(block.members, (Agreement(*pair) for pair in pairs), strict=True))
+    return found
+
+
+def _upper_tail(value: Tensor, count: Tensor) -> Tensor:
+    """P(χ²_count > value)."""
+    return torch.special.gammaincc(count / 2, value / 2)
