@@ -381,7 +381,8 @@ def test_batched_sites_are_the_sites_one_by_one():
     assert len(grouped) == 2
     assert len(chunked) > 2
     for groups in (grouped, chunked):
-        assert {i: n for g in groups for i, n in zip(g.members, g.counts, strict=True)} == dict(enumerate((4, 2, 5, 1, 3)))
+        counts = {i: n for g in groups for i, n in zip(g.members, g.counts, strict=True)}
+        assert counts == dict(enumerate((4, 2, 5, 1, 3)))
     alone = [blocks.block([s], [i]) for i, s in enumerate(several)]
     for marginal in (True, False):
         expected = solution(alone, marginal)

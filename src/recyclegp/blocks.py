@@ -30,17 +30,18 @@ class Block(NamedTuple):
 
 def block(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float] | None = None) -> Block:
     """Sites with equally many points as one block, each to the power of its weight."""
-    counts = tuple(len(s.rho) for s in sites)
+    counts = tuple(s.rho.shape[0] for s in sites)
     tallest = max(counts)
 
-    def tall(x: Tensor) -> Tensor:
-        missing = tallest - len(x)
-        return x if not missing else torch.cat([x, x.new_zeros((missing, *x.shape[1:]))])
+    def tall(x: Tensor, rows: int) -> Tensor:
+        return x if rows == tallest else torch.cat([x, x.new_zeros((tallest - rows, *x.shape[1:]))])
 
-    Z = torch.stack([s.Z for s in sites])
-    Rt = torch.stack([tall(s.Rt) for s in sites])
-    rho = torch.stack([tall(s.rho) for s in sites])
-    e = torch.stack([s.e for s in sites])
+    # joined end to end, then cut: thousands of small tensors, and stack would look at each once more
+    D, K = sites[0].Z.shape[1], len(sites)
+    Z = torch.cat([s.Z for s in sites]).reshape(K, -1, D)
+    Rt = torch.cat([tall(s.Rt, n) for s, n in zip(sites, counts, strict=True)]).reshape(K, tallest, -1)
+    rho = torch.cat([tall(s.rho, n) for s, n in zip(sites, counts, strict=True)]).reshape(K, tallest)
+    e = torch.cat([s.e.reshape(1) for s in sites])
     if weights is not None and any(w != 1 for w in weights):
         w = torch.tensor(weights, dtype=e.dtype, device=e.device)
         # tʷ: √w R, √w ρ, w e

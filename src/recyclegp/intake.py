@@ -12,6 +12,7 @@ from . import arrays, kernel_units
 from .ensemble import Ensemble, Member
 from .errors import RecycleGPError
 from .files import load
+from .kernels import Kernel
 from .module import Module
 from .shelf import Shelf
 
@@ -78,10 +79,10 @@ def _modules(source: Source) -> Iterator[tuple[Module, str]]:
     elif isinstance(source, (str, PathLike)):
         source = _files(Path(source))
     for item in source:
-        if isinstance(item, (str, PathLike)):
-            yield _loaded(Path(item))
-        elif isinstance(item, Module):
+        if isinstance(item, Module):
             yield item, f"module {item.name!r}"
+        elif isinstance(item, (str, PathLike)):
+            yield _loaded(Path(item))
         else:
             remedy = "; call its to_module(name) first" if isinstance(item, Ensemble) else ""
             raise TypeError(f"modules must hold Module objects or paths, not {type(item).__name__}{remedy}")
@@ -166,12 +167,12 @@ class _Shared:
     def __init__(self) -> None:
         self.known: dict[Any, Any] = {}
 
-    def one(self, value: Any) -> Any:
-        return self.known.setdefault(value, value)
+    def kernel(self, spec: Kernel) -> Kernel:
+        if spec not in self.known:
+            self.known[spec] = replace(spec, tree=self.known.setdefault(spec.tree, spec.tree))
+        return self.known[spec]
 
     def member(self, m: Module, weight: float, keep: bool) -> Member:
-        spec = m.kernel_spec
-        tree = self.one(spec.tree)
-        kernel = self.one(spec if tree is spec.tree else replace(spec, tree=tree))
+        likelihoods = self.known.setdefault(m.likelihoods, m.likelihoods)
         site = m._site if keep else None
-        return Member(m.name, site, m.rows, weight, self.one(m.likelihoods), kernel, m.mean)
+        return Member(m.name, site, m.rows, weight, likelihoods, self.kernel(m.kernel_spec), m.mean)

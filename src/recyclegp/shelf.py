@@ -64,15 +64,18 @@ class Shelf:
 
     def put(self, site: Site, weight: float, member: int) -> None:
         """One more site, to the power of its weight; `member` is how blocks will refer to it."""
-        size = len(site.Z)
-        group = self._open.setdefault(size, _Open([], [], []))
+        size, D = site.Z.shape
+        group = self._open.get(size)
+        if group is None:
+            group = self._open[size] = _Open([], [], [])
         group.sites.append(site)
         group.members.append(member)
         group.weights.append(weight)
         self.points += size
         self.largest = max(self.largest, size)
-        self._waiting += _numbers(site)
-        if len(group.sites) * _numbers(site) >= PACKET:
+        numbers = size * (size + D)
+        self._waiting += numbers
+        if len(group.sites) * numbers >= PACKET:
             self._pack(size)
         elif self._waiting >= 4 * PACKET:  # many sizes, none of them frequent: the largest makes room
             self._pack(max(self._open, key=lambda n: len(self._open[n].sites) * n * n))
@@ -88,12 +91,11 @@ class Shelf:
 
     def _pack(self, size: int) -> None:
         group = self._open.pop(size)
-        self._waiting -= sum(map(_numbers, group.sites))
         packed = block(group.sites, group.members, group.weights)
-        tensors = packed[:4]
-        size_in_bytes = sum(t.numel() * t.element_size() for t in tensors)
-        if self._held + size_in_bytes <= BUDGET:
-            self._held += size_in_bytes
+        self._waiting -= len(group.sites) * size * (size + packed.Z.shape[2])
+        needed = sum(t.numel() * t.element_size() for t in packed[:4])
+        if self._held + needed <= BUDGET:
+            self._held += needed
             self._packed.append(packed)
         else:
             self._packed.append(self._write(packed))
@@ -101,11 +103,10 @@ class Shelf:
     def _write(self, packed: Block) -> _Stored:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="recyclegp-")  # noqa: SIM115 (closed with the shelf)
-        tensors = packed[:4]
         offset = self._file.seek(0, 2)
-        for t in tensors:
-            self._file.write(t.detach().cpu().contiguous().numpy().tobytes())
-        return _Stored(offset, tuple(t.shape for t in tensors), packed.members, packed.counts)
+        for t in packed[:4]:
+            self._file.write(t.contiguous().numpy().data)
+        return _Stored(offset, tuple(t.shape for t in packed[:4]), packed.members, packed.counts)
 
     def _read(self, stored: _Stored) -> Block:
         assert self._file is not None
@@ -121,7 +122,3 @@ def candidates(shelf: Shelf) -> Iterator[tuple[Tensor, Tensor]]:
     """Every site's points (n, D) with their own precisions Λ_jj (n,), block by block."""
     for b in shelf.blocks(1):
         yield b.Z.flatten(0, 1), b.Rt.square().sum(1).flatten()
-
-
-def _numbers(site: Site) -> int:
-    return site.Z.numel() + site.Rt.numel()

@@ -15,28 +15,19 @@ from .shelf import Shelf
 TALL = 8  # rows folded at once, in units of the triangle's own: fewer would be folded over and over
 
 
-class _Fold:
-    """Rows in passing: the same least-squares problem in at most M rows, whatever has come by."""
-
-    def __init__(self, start: Rows | None) -> None:
-        self.parts = [] if start is None else [start]
-
-    def add(self, rows: Rows) -> None:
-        self.parts.append(rows)
-        if sum(len(part.rho) for part in self.parts) > TALL * rows.H.shape[1]:
-            self.parts = [self.triangle()]
-
-    def triangle(self) -> Rows:
-        return compress(stack(self.parts))
-
-
 @torch.no_grad()
 def fold(base: Basis, shelf: Shelf, mean: float, start: Rows | None = None, *, marginal: bool) -> Rows:
     """Centred rows of every site, under those of `start`: with their slack, or their residuals integrated out."""
-    fold = _Fold(start)
-    for block in shelf.blocks(len(base.Z)):
-        fold.add(centre(gather(*blocks.project(base, block), marginal=marginal), mean))
-    return fold.triangle()
+    M = len(base.Z)
+    parts, height = ([], 0) if start is None else ([start], len(start.rho))
+    for block in shelf.blocks(M):
+        rows = centre(gather(*blocks.project(base, block), marginal=marginal), mean)
+        if height + len(rows.rho) > TALL * M and height > M:
+            parts = [compress(stack(parts))]
+            height = len(parts[0].rho)
+        parts.append(rows)
+        height += len(rows.rho)
+    return compress(stack(parts))
 
 
 class Agreement(NamedTuple):
