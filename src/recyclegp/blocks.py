@@ -33,15 +33,13 @@ def block(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float
     counts = tuple(s.rho.shape[0] for s in sites)
     tallest = max(counts)
 
-    def tall(x: Tensor, rows: int) -> Tensor:
-        return x if rows == tallest else torch.cat([x, x.new_zeros((tallest - rows, *x.shape[1:]))])
+    def tall(parts: list[Tensor]) -> Tensor:
+        if min(counts) < tallest:
+            parts = [torch.cat([x, x.new_zeros((tallest - len(x), *x.shape[1:]))]) for x in parts]
+        return torch.stack(parts)
 
-    # joined end to end, then cut: thousands of small tensors, and stack would look at each once more
-    D, K = sites[0].Z.shape[1], len(sites)
-    Z = torch.cat([s.Z for s in sites]).reshape(K, -1, D)
-    Rt = torch.cat([tall(s.Rt, n) for s, n in zip(sites, counts, strict=True)]).reshape(K, tallest, -1)
-    rho = torch.cat([tall(s.rho, n) for s, n in zip(sites, counts, strict=True)]).reshape(K, tallest)
-    e = torch.cat([s.e.reshape(1) for s in sites])
+    Z, e = torch.stack([s.Z for s in sites]), torch.stack([s.e for s in sites])
+    Rt, rho = tall([s.Rt for s in sites]), tall([s.rho for s in sites])
     if weights is not None and any(w != 1 for w in weights):
         w = torch.tensor(weights, dtype=e.dtype, device=e.device)
         # tʷ: √w R, √w ρ, w e

@@ -168,9 +168,10 @@ class _Shared:
         self.known: dict[Any, Any] = {}
 
     def kernel(self, spec: Kernel) -> Kernel:
-        if spec not in self.known:
-            self.known[spec] = replace(spec, tree=self.known.setdefault(spec.tree, spec.tree))
-        return self.known[spec]
+        found: Kernel | None = self.known.get(spec)
+        if found is None:
+            found = self.known[spec] = replace(spec, tree=self.known.setdefault(spec.tree, spec.tree))
+        return found
 
     def member(self, m: Module, weight: float, keep: bool) -> Member:
         likelihoods = self.known.setdefault(m.likelihoods, m.likelihoods)

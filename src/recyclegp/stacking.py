@@ -12,22 +12,27 @@ from .least_squares import Rows, Solution, centre, compress, gather, stack
 from .posterior import Basis
 from .shelf import Shelf
 
-TALL = 8  # rows folded at once, in units of the triangle's own: fewer would be folded over and over
+TALL = 2**21  # numbers in rows folded at once: fewer, and triangles are folded over and over; more, and caches overflow
 
 
 @torch.no_grad()
 def fold(base: Basis, shelf: Shelf, mean: float, start: Rows | None = None, *, marginal: bool) -> Rows:
     """Centred rows of every site, under those of `start`: with their slack, or their residuals integrated out."""
     M = len(base.Z)
+    most = max(4 * M, TALL // M)  # rows
     parts, height = ([], 0) if start is None else ([start], len(start.rho))
     for block in shelf.blocks(M):
         rows = centre(gather(*blocks.project(base, block), marginal=marginal), mean)
-        if height + len(rows.rho) > TALL * M and height > M:
-            parts = [compress(stack(parts))]
+        if parts and height + len(rows.rho) > most:
+            parts = [_folded(parts)]
             height = len(parts[0].rho)
         parts.append(rows)
         height += len(rows.rho)
-    return compress(stack(parts))
+    return _folded(parts)
+
+
+def _folded(parts: list[Rows]) -> Rows:
+    return compress(parts[0] if len(parts) == 1 else stack(parts))
 
 
 class Agreement(NamedTuple):
