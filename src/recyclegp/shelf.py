@@ -21,6 +21,7 @@ from .sites import Site
 
 BUDGET = 2**28  # bytes of blocks kept in memory
 PACKET = 2**17  # numbers in a packed block, and four times as many in blocks still open
+CROWD = 4096  # sites in a packed block: small ones weigh more as objects than as numbers
 
 
 class _Stored(NamedTuple):
@@ -75,7 +76,7 @@ class Shelf:
         self.largest = max(self.largest, size)
         numbers = size * (size + D)
         self._waiting += numbers
-        if len(group.sites) * numbers >= PACKET:
+        if len(group.sites) * numbers >= PACKET or len(group.sites) >= CROWD:
             self._pack(size)
         elif self._waiting >= 4 * PACKET:  # many sizes, none of them frequent: the largest makes room
             self._pack(max(self._open, key=lambda n: len(self._open[n].sites) * n * n))
