@@ -50,7 +50,8 @@ def block(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float
 def split(whole: Block, inducing: int) -> Iterator[Block]:
     """The block in chunks whose features on `inducing` points fit."""
     K, size, _ = whole.Z.shape
-    step = max(1, CHUNK // (size * max(inducing, size)))
+    most = max(1, CHUNK // (size * max(inducing, size)))
+    step = -(-K // -(-K // most))  # as few chunks as fit, of one size: no crumb at the end
     for at in (slice(start, start + step) for start in range(0, K, step)):
         yield Block(whole.Z[at], whole.Rt[at], whole.rho[at], whole.e[at], whole.members[at], whole.counts[at])
 
