@@ -7,7 +7,7 @@ from the variance that is left.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -218,21 +218,12 @@ def _eliminate(factor: Tensor, residual: Tensor, pivot: int, step: int, column: 
 
 
 @torch.no_grad()
-def cover(
-    points: Tensor,
-    count: int,
-    tolerance: float,
-    tree: str,
-    theta: Tensor,
-    precision: Tensor,
-    slack: float,
-    explained: Callable[[Tensor], Tensor],
-) -> list[int]:
-    """Greedy Z_* among the modules' own points: pivot on Λ_jj·r_jj, stop when the slack is small.
+def cover(points: Tensor, count: int, tolerance: float, tree: str, theta: Tensor, precision: Tensor) -> list[int]:
+    """Greedy Z_* among the modules' own points, best first: pivot on Λ_jj·r_jj until their sum is small.
 
-    `precision` is Λ_jj at each point, `slack` the nats lost with no point at all, and
-    `explained(column)` = Σ_k ‖R_kᵀ column_k‖², twice what one more pivot saves. The cheap pivot costs
-    O(M) per point and step; the full saving Σ_k r_zkΛ_k r_kz / r_zz would need every pair of points.
+    `precision` is Λ_jj at each point. The cheap pivot costs O(M) per point and step; the full saving of
+    slack, Σ_k r_zkΛ_k r_kz / r_zz, would need every pair of points. As tr(Λ_kQ_k) ≤ M_k Σ_j Λ_jj·r_jj, the
+    sum that is left bounds the slack that is left.
     """
     prior = kernels.diagonal(tree, theta, points)
     residual = prior.clone()
@@ -241,9 +232,8 @@ def cover(
     for step in range(factor.shape[1]):
         score = torch.where(residual > COVER_FLOOR * prior, precision * residual, torch.zeros_like(residual))
         pivot = int(score.argmax())
-        if slack <= tolerance or not score[pivot] > 0:
+        if float(score.sum()) <= tolerance or not score[pivot] > 0:
             break
         chosen.append(pivot)
-        column = _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
-        slack = max(0.0, slack - 0.5 * float(explained(column)))
+        _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
     return chosen
