@@ -44,3 +44,17 @@ def test_same_answers_as_on_the_cpu(likelihood, options):
     assert e.update(at.detach(), torch.as_tensor(y[:50], device="cuda"), likelihood=likelihood).names[0] == "m"
     assert e.sample(at, 3).shape == (3, 50)
     assert e.log_density(at, torch.as_tensor(y[:50], device="cuda")).device.type == "cuda"
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_many_at_once_are_those_of_the_cpu(likelihood):
+    rng = np.random.default_rng(5)
+    data = []
+    for n in (60, 75, 70, 62):
+        X = rng.uniform(-2, 2, (n, 1))
+        f = np.sin(3 * X[:, 0]) + 0.2 * rng.normal(size=n)
+        data.append((X, f if likelihood == "gaussian" else (f > 0).astype(float)))
+    options = {"likelihood": likelihood, "inducing": 5}
+    here = rgp.fit_many(data, **options)
+    there = rgp.fit_many(data, device="cuda", **options)
+    np.testing.assert_allclose([m.evidence for m in there], [m.evidence for m in here], atol=1e-3)

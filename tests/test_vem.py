@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import recyclegp as rgp
 import reference as ref
 from cases import cases, close, fixed_case, gpytorch_kernel, merged, modules, natural_site, slow, theorem, with_jitter
-from recyclegp import blocks, kernels, least_squares, sites
+from recyclegp import kernels, least_squares
 from recyclegp.baselines import vem
+from recyclegp.ensemble import shelve
 
 EVERYTHING = ("q", "kernel", "points")
 OPTIMISERS = ("published", "adam", "lbfgs")
@@ -24,8 +25,8 @@ OPTIMISERS = ("published", "adam", "lbfgs")
 
 def problem_of(e):
     """What `vem` builds from the same modules."""
-    active = [sites.weighted(m.site, m.weight) for m in e._members]
-    return vem.Problem(e.kernel_spec.tree, e.mean, tuple(blocks.blocks(active, len(e._Z))))
+    with shelve(e._members) as shelf:
+        return vem.Problem(e.kernel_spec.tree, e.mean, tuple(shelf.blocks(len(e._Z))))
 
 
 def sites_of(e):

@@ -21,7 +21,7 @@ from .posterior import Basis, basis
 RESIDUAL_FLOOR = 1e-6  # of the prior variance: points closer than this add rounding, not knowledge
 COVER_FLOOR = 1e-8  # Z_* may be denser: its jitter is shared by all modules
 POOL = 4096  # data rows looked at
-CROWD, LEAST = 4, 128  # candidates per point wanted, and in all
+CROWD = 4  # candidates per point wanted, and ten times as many where that is few
 TARGETS = 512  # points whose variance is to be explained
 SMALLEST_PIVOT = 0.05  # of the largest variance left
 TOGETHER = 2**21  # covariances of candidates held at once
@@ -57,7 +57,7 @@ def crowds(
     Each lies part of the way from a row to one of its near neighbours; where all rows coincide
     there is no region, and points scatter about the one place within the kernel's lengthscales θ (B, p).
     """
-    count, D = max(CROWD * wanted, LEAST), parts[0].shape[1]
+    count, D = max(CROWD * wanted, min(10 * CROWD * wanted, 400)), parts[0].shape[1]
     device = parts[0].device
     pools = [_distinct(X[_tensor(rng.permutation(len(X))[:POOL], device)]) for X, rng in zip(parts, rngs, strict=True)]
     sizes = _tensor([len(rows) for rows in pools], device)
@@ -138,7 +138,7 @@ def place(
     first = torch.tensor([int(rng.integers(len(c))) for rng, c in zip(rngs, crowds, strict=True)], device=theta.device)
     points = torch.nn.utils.rnn.pad_sequence(list(crowds), batch_first=True)
     present = torch.arange(points.shape[1], device=theta.device) < sizes[:, None]
-    lanes = max(1, TOGETHER // (_targets(points.shape[1]) * points.shape[1]))
+    lanes = max(1, TOGETHER // (min(points.shape[1], TARGETS) * points.shape[1]))
     columns = (points, present, theta, first)
     chosen = torch.cat(
         [spread(p, a, count, tree, t, f) for p, a, t, f in zip(*(c.split(lanes) for c in columns), strict=True)]
@@ -164,7 +164,7 @@ def spread(points: Tensor, present: Tensor, count: int, tree: str, theta: Tensor
     """
     B, P, _ = points.shape
     lanes = torch.arange(B, device=points.device)
-    targets = _targets(P)
+    targets = min(P, TARGETS)
     prior = kernels.diagonal(tree, theta, points)
     residual = prior * present
     # F: covariance of targets and candidates. Point j would save S_j / r_jj with S_j = Σ_t F_tj² of what is left
@@ -195,11 +195,6 @@ def spread(points: Tensor, present: Tensor, count: int, tree: str, theta: Tensor
         residual = (residual - new_b.square()).clamp_min(0)
         residual[lanes, pivot] = 0
     return chosen
-
-
-def _targets(candidates: int) -> int:
-    """Points whose variance is to be explained: half of the candidates are as good as all."""
-    return min(candidates, max(candidates // 2, 64), TARGETS)
 
 
 def _column(points: Tensor, pivot: int, tree: str, theta: Tensor) -> Tensor:
