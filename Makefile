@@ -38,7 +38,7 @@ $(DOCS_READY): $(READY)
 setup: $(READY)
 
 test: $(READY)
-	$(BIN)/python -m pytest $(TEST_ARGS)
+	$(BIN)/python -m pytest -n auto $(TEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
