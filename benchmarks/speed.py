@@ -1,6 +1,7 @@
 """How fast, as ratios: each figure is ours beside something else, measured in the same run with the same threads.
 
     python benchmarks/speed.py [--quick] [--only SECTION …] [--json FILE] [--threads N] [--seed N] [--cap SECONDS]
+    python benchmarks/speed.py --show FILE
 
 Rows that lose stay in the table, and the exit code is 0 all the same: this measures, it does not judge.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from speed_rows import HEADER, Options, Row, line
+from speed_rows import HEADER, Options, Row, line, markdown
 
 SECTIONS = ("merge", "fit", "predict", "whole")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -64,6 +65,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes: a minute in all, and no figures to quote")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, metavar="SECTION", help=", ".join(SECTIONS))
     parser.add_argument("--json", type=Path, default=Path("results/speed.json"))
+    parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: an earlier --json as Markdown")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cap", type=float, default=600.0, help="seconds after which one end-to-end size is stopped")
@@ -72,6 +74,9 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> None:
     asked = parsed(arguments)
+    if asked.show:
+        print(markdown(Row.from_dict(said) for said in json.loads(asked.show.read_text())["rows"]))
+        return
     environment = fix_threads(asked.threads)
 
     import torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -49,6 +49,10 @@ class Row(NamedTuple):
             return "open"
         return "ok" if met else "LOST"
 
+    @staticmethod
+    def from_dict(said: Mapping[str, Any]) -> Row:
+        return Row(**{field: said[field] for field in Row._fields})
+
     def as_dict(self) -> dict[str, Any]:
         return {
             **self._asdict(),
@@ -64,14 +68,23 @@ HEADER = f"{'ours':46}{'time':>9}   {'against':34}{'time':>9}{'ratio':>11}{'targ
 
 
 def line(row: Row) -> str:
+    name, ours, against, other, ratio, target, verdict = cells(row)
+    text = f"{name:46}{ours:>9}   {against:34}{other:>9}{ratio:>11}{target:>9}  {verdict}"
+    return text.rstrip() + (f"\n    {row.note}" if row.note else "")
+
+
+def markdown(rows: Iterable[Row]) -> str:
+    """The table as docs/benchmarks.md has it."""
+    head = ("ours", "time", "against", "time", "ratio", "target", "")
+    lines = [head, ("---", "--:", "---", "--:", "--:", "--:", "---"), *map(cells, rows)]
+    return "\n".join("| " + " | ".join(each) + " |" for each in lines)
+
+
+def cells(row: Row) -> tuple[str, ...]:
     sign = "≤" if row.cost else "≥"
     target = "" if row.target is None else f"{sign} {row.target:g}"
-    ratio = "" if row.ratio is None else f"{'>' if row.bounded else ''}{row.ratio:.3g}×"
-    verdict = row.missing if row.missing else row.verdict
-    cells = (
-        f"{row.name:46}{shown(row.ours):>9}   {row.against:34}{shown(row.other):>9}{ratio:>11}{target:>9}  {verdict}"
-    )
-    return cells.rstrip() + (f"\n    {row.note}" if row.note else "")
+    ratio = "" if row.ratio is None else f"{'>' if row.bounded else ''}{digits(row.ratio)}×"
+    return row.name, shown(row.ours), row.against, shown(row.other), ratio, target, row.missing or row.verdict
 
 
 def shown(seconds: float | None) -> str:
@@ -79,9 +92,12 @@ def shown(seconds: float | None) -> str:
         return ""
     if seconds < 1e-3:
         return f"{1e6 * seconds:.0f} µs"
-    if seconds < 1:
-        return f"{1e3 * seconds:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
+    return f"{1e3 * seconds:.3g} ms" if seconds < 1 else f"{digits(seconds)} s"
+
+
+def digits(x: float) -> str:
+    """Three of them, and no exponent."""
+    return f"{x:.3g}" if x < 1000 else f"{float(f'{x:.3g}'):,.0f}"
 
 
 # --- the clock --------------------------------------------------------------------------------

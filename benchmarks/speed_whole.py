@@ -32,8 +32,8 @@ def rows(options: Options) -> Iterator[Row]:
     before: tuple[Size, dict[str, Any]] | None = None
     for size in QUICK if options.quick else FULL:
         name = f"fit, merge, predict: {size.rows:,} rows"
-        expected = 0.0 if before is None else before[1]["seconds"] * size.rows / before[0].rows
-        if expected > 2 * options.cap:  # twice: larger problems waste less
+        expected = 0.0 if before is None else extrapolated(size, *before)
+        if expected > options.cap:
             yield Row("whole", name, "", missing=f"left out: about {expected / 60:.0f} minutes; --cap {expected:.0f}")
             continue
         found = in_its_own_process(size, options)
@@ -50,6 +50,11 @@ def rows(options: Options) -> Iterator[Row]:
                 "whole", name, f"the same with {before[0].rows:,}", other=before[1]["seconds"], cost=True, **fields
             )
         before = size, found
+
+
+def extrapolated(size: Size, smaller: Size, found: dict[str, Any]) -> float:
+    """Seconds to expect: fitting grows with the rows, merging with the modules."""
+    return found["fit"] * size.rows / smaller.rows + found["merge"] * size.K / smaller.K
 
 
 def _note(size: Size, found: dict[str, Any]) -> str:

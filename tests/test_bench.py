@@ -19,7 +19,7 @@ import speed_merge  # noqa: E402
 import speed_whole  # noqa: E402
 from data import adjoining, intervals  # noqa: E402
 from speed_cases import merged, shelf  # noqa: E402
-from speed_rows import Options, Row, interleaved, line  # noqa: E402
+from speed_rows import Options, Row, interleaved, line, markdown  # noqa: E402
 
 
 def no_constant(text):
@@ -72,6 +72,13 @@ def test_verdicts():
     assert row._replace(target=None).verdict == ""
     assert "> " not in line(row)
     assert ">150×" in line(row._replace(bounded=True))
+
+
+def test_rows_survive_the_file(result):
+    said = json.loads(result[1])["rows"][0]
+    row = Row.from_dict(said)
+    assert row.as_dict() == said
+    assert f"| {row.name} | " in markdown([row])
 
 
 def test_contestants_take_turns():
