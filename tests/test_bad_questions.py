@@ -98,7 +98,8 @@ def test_predictions_before_the_noise_is_known():
 
 def test_merge(a, b, thin, e):
     check_refused("modules is empty; merge needs at least one module", rgp.merge, [])
-    check_refused("modules must hold Module objects, not str", rgp.merge, ["a.safetensors"], kind=TypeError)
+    check_refused("modules must hold Module objects or paths, not int", rgp.merge, [3], kind=TypeError)
+    check_refused("No such file.*absent.safetensors", rgp.merge, ["absent.safetensors"], kind=FileNotFoundError)
     check_refused(r"not Ensemble; call its to_module\(name\) first", rgp.merge, [a, e], kind=TypeError)
     check_refused("iterable", rgp.merge, None, kind=TypeError)
     check_refused("two modules are named 'a'; rename one", rgp.merge, [a, a])
@@ -141,7 +142,8 @@ def test_add_and_remove(a, b, thin, e):
     check_refused("two modules are named 'a'", e.add, a)
     check_refused("module 'thin' has 1 input columns", e.add, thin)
     check_refused("call its to_module", e.add, e, kind=TypeError)
-    check_refused("modules must hold Module objects", e.add, ["a"], kind=TypeError)
+    check_refused("modules must hold Module objects", e.add, [a.rename("c"), 3], kind=TypeError)
+    check_refused("No such file", e.add, ["absent"], kind=FileNotFoundError)
     check_refused("two modules are named 'c'", e.add, [a.rename("c"), b.rename("c")])
     check_refused("remove: no module is named z; there are a, b", e.remove, "z")
     check_refused("no module is named 3", e.remove, [3])

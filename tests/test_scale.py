@@ -58,3 +58,54 @@ def test_ten_thousand_modules_are_one_merge():
     np.testing.assert_allclose(e.predict(X)[1], twin.predict(X)[1], atol=1e-8)
     np.testing.assert_allclose(e.bound, twin.bound, rtol=1e-9)
     assert len(e.names) == 10_000
+
+
+PASSING = """
+import json, resource, sys
+from dataclasses import replace
+import numpy as np, torch
+torch.set_num_threads(1)
+import recyclegp as rgp
+from recyclegp import blocks, shelf
+from recyclegp.sites import Site
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+def stream(K, M, D):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (30, D))
+    first = rgp.fit(X, np.sin(6 * X[:, 0]), publish=3, learn=False, noise=0.01, name="first")
+    for i in range(K):
+        Z = rng.uniform(0, 1, (M, D))
+        Rt = 3 * np.eye(M) + 0.2 * rng.normal(size=(M, M))
+        rho = Rt @ (2 + np.sin(6 * Z[:, 0])) + rng.normal(size=M)
+        site = Site(*map(torch.as_tensor, (Z, Rt, rho, np.array(0.5))))
+        yield replace(first, name=f"module number {i}", _site=site)
+
+def merged(K, M, D, learn):
+    points = np.random.default_rng(1).uniform(0, 1, (24, D))
+    e = rgp.merge(stream(K, M, D), inducing=points, learn=learn, keep="names")
+    x = np.full((9, D), 0.5)
+    x[:, 0] = np.linspace(0.2, 0.8, 9)
+    return peak(), float(np.abs(e.predict(x)[0] - 2 - np.sin(6 * x[:, 0])).max()), len(e.names)
+
+shelf.BUDGET, blocks.CHUNK = 2**20, 2**17
+found = {"base": peak()}
+for part, (few, many), size, learn in (("large", (30, 1000), (64, 8), False), ("small", (200, 4000), (3, 1), True)):
+    before, _, _ = merged(few, *size, learn)
+    after, error, names = merged(many, *size, learn)
+    found[part] = {"grown": after - before, "error": error, "names": names}
+print(json.dumps(found))
+"""
+
+
+def test_modules_stream_through_bounded_memory():
+    """1,000 modules whose sites are 37 MiB, then 4,000 small ones whose rows learn the kernel together."""
+    done = subprocess.run([sys.executable, "-c", PASSING], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    large, small = found["large"], found["small"]
+    assert (large["names"], small["names"]) == (1000, 4000)
+    assert large["grown"] < 25
+    assert small["grown"] < 40
+    assert small["error"] < 0.05

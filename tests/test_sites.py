@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import reference as ref
-from recyclegp import blocks, bounds, dual, kernels, learn, least_squares, likelihoods, linalg, sites
+from recyclegp import blocks, bounds, dual, kernels, learn, least_squares, likelihoods, linalg, shelf, sites
 from recyclegp.posterior import basis
 
 many = settings(max_examples=20, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
@@ -368,20 +368,22 @@ def test_batched_sites_are_the_sites_one_by_one():
     problem = Problem(kernel, spread(rng, 6), SCALE * rng.uniform(0, 2, (3, 2)), rng.standard_normal(3), 0.4, 0.1)
 
     def solution(groups, marginal):
-        parts = [
-            least_squares.gather(*blocks.project(problem.base, g, blocks.meeting(problem.base.Z, g)), marginal=marginal)
-            for g in groups
-        ]
+        parts = [least_squares.gather(*blocks.project(problem.base, g), marginal=marginal) for g in groups]
         return least_squares.solve(least_squares.stack(parts), problem.mean)
 
-    grouped = list(blocks.blocks(several, 6))
-    assert sorted(i for g in grouped for i in g.members) == list(range(5))
+    with shelf.Shelf() as packed:
+        for i, site in enumerate(several):
+            packed.put(site, 1.0, i)
+        grouped = list(packed.blocks(6))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(blocks, "CHUNK", 48)
+            chunked = list(packed.blocks(6))
     assert len(grouped) == 2
-    alone = [next(blocks.blocks([s], 6)) for s in several]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "CHUNK", 48)
-        chunked = list(blocks.blocks(several, 6))
     assert len(chunked) > 2
+    for groups in (grouped, chunked):
+        counts = {i: n for g in groups for i, n in zip(g.members, g.counts, strict=True)}
+        assert counts == dict(enumerate((4, 2, 5, 1, 3)))
+    alone = [blocks.block([s], [i]) for i, s in enumerate(several)]
     for marginal in (True, False):
         expected = solution(alone, marginal)
         for groups in (grouped, chunked):

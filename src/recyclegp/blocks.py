@@ -1,19 +1,20 @@
-"""Many sites at once: equal sizes are batched, and each batch becomes rows about one basis."""
+"""Many sites at once: sites of one size are a block, and a block becomes rows about one basis."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from . import kernels
 from .least_squares import Rows, centre, gather
-from .posterior import Basis, Same, features, same_points
+from .posterior import Basis, Same, features
 from .sites import Site
 
-CHUNK = 2**24  # numbers in the features of one block: 128 MiB
+CHUNK = 2**21  # numbers in the features of one block: 16 MiB, a few times over under autograd
 
 
 class Block(NamedTuple):
@@ -24,38 +25,51 @@ class Block(NamedTuple):
     rho: Tensor  # (K, r)
     e: Tensor  # (K,)
     members: tuple[int, ...]  # positions of these sites in the list they came from
+    counts: tuple[int, ...]  # rows each has of its own
 
 
-def blocks(sites: Sequence[Site], inducing: int) -> Iterator[Block]:
-    """Sites grouped by their number of points, in chunks whose features on `inducing` points fit."""
-    by_size: dict[int, list[int]] = {}
-    for i, site in enumerate(sites):
-        by_size.setdefault(len(site.Z), []).append(i)
-    for size, members in by_size.items():
-        step = max(1, CHUNK // (size * max(inducing, size)))
-        for start in range(0, len(members), step):
-            yield _pad([sites[i] for i in members[start : start + step]], members[start : start + step])
+def block(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float] | None = None) -> Block:
+    """Sites with equally many points as one block, each to the power of its weight."""
+    counts = tuple(s.rho.shape[0] for s in sites)
+    tallest = max(counts)
+
+    def tall(parts: list[Tensor]) -> Tensor:
+        if min(counts) < tallest:
+            parts = [torch.cat([x, x.new_zeros((tallest - len(x), *x.shape[1:]))]) for x in parts]
+        return torch.stack(parts)
+
+    Z, e = torch.stack([s.Z for s in sites]), torch.stack([s.e for s in sites])
+    Rt, rho = tall([s.Rt for s in sites]), tall([s.rho for s in sites])
+    if weights is not None and any(w != 1 for w in weights):
+        w = torch.tensor(weights, dtype=e.dtype, device=e.device)
+        # tʷ: √w R, √w ρ, w e
+        Rt, rho, e = w.sqrt()[:, None, None] * Rt, w.sqrt()[:, None] * rho, w * e
+    return Block(Z, Rt, rho, e, tuple(members), counts)
 
 
-def _pad(sites: Sequence[Site], members: Sequence[int]) -> Block:
-    tallest = max(len(s.rho) for s in sites)
-
-    def tall(x: Tensor) -> Tensor:
-        missing = tallest - len(x)
-        return x if not missing else torch.cat([x, x.new_zeros((missing, *x.shape[1:]))])
-
-    return Block(
-        torch.stack([s.Z for s in sites]),
-        torch.stack([tall(s.Rt) for s in sites]),
-        torch.stack([tall(s.rho) for s in sites]),
-        torch.stack([s.e for s in sites]),
-        tuple(members),
-    )
+def split(whole: Block, inducing: int) -> Iterator[Block]:
+    """The block in chunks whose features on `inducing` points fit."""
+    K, size, _ = whole.Z.shape
+    most = max(1, CHUNK // (size * max(inducing, size)))
+    step = -(-K // -(-K // most))  # as few chunks as fit, of one size: no crumb at the end
+    for at in (slice(start, start + step) for start in range(0, K, step)):
+        yield Block(whole.Z[at], whole.Rt[at], whole.rho[at], whole.e[at], whole.members[at], whole.counts[at])
 
 
 def meeting(base_points: Tensor, block: Block) -> Same:
-    """Where the block's points are the basis' own: found once, used at every kernel."""
-    return same_points(base_points, block.Z.flatten(0, 1))
+    """Where the block's points are the basis' own: as bytes, which is how a copied point comes back."""
+    A, B = _keys(base_points), _keys(block.Z.flatten(0, 1))
+    order = np.argsort(A)
+    nearest = order[np.searchsorted(A[order], B).clip(max=len(A) - 1)]
+    j = np.flatnonzero(A[nearest] == B)
+    device = base_points.device
+    return Same(torch.as_tensor(nearest[j], device=device), torch.as_tensor(j, device=device))
+
+
+def _keys(X: Tensor) -> np.ndarray:
+    """Each row as one opaque value; adding zero makes −0 and 0 the same."""
+    rows = np.ascontiguousarray((X.detach() + 0.0).cpu().numpy())
+    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
 
 
 class Projection(NamedTuple):
@@ -68,10 +82,10 @@ class Projection(NamedTuple):
     e: Tensor
 
 
-def project(base: Basis, block: Block, same: Same) -> Projection:
+def project(base: Basis, block: Block) -> Projection:
     """Both products at the basis' kernel, from one evaluation of the features."""
     K, M_k, D = block.Z.shape
-    V = features(base, block.Z.reshape(-1, D), same)  # (M, K·M_k)
+    V = features(base, block.Z.reshape(-1, D), meeting(base.Z, block))  # (M, K·M_k)
     gram = kernels.matrix(base.tree, base.theta, block.Z, block.Z)
     gram = gram + base.jitter * torch.eye(M_k, dtype=gram.dtype, device=gram.device)
     return Projection(
@@ -85,6 +99,4 @@ def project(base: Basis, block: Block, same: Same) -> Projection:
 
 def observe(base: Basis, site: Site, mean: Tensor | float, *, marginal: bool) -> Rows:
     """One site as centred rows about another basis."""
-    block = _pad([site], [0])
-    rows = gather(*project(base, block, meeting(base.Z, block)), marginal=marginal)
-    return centre(rows, mean)
+    return centre(gather(*project(base, block([site], [0])), marginal=marginal), mean)

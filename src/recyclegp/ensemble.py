@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from . import arrays, blocks, dual, kernel_units, learn, least_squares, linalg, sites
+from . import arrays, dual, kernel_units, learn, least_squares, sites, stacking
 from .errors import RecycleGPError, RecycleGPWarning
 from .gp import GP, fresh, only, pick
 from .kernels import Kernel
@@ -22,7 +22,11 @@ from .likelihoods import Likelihood, family
 from .module import DEFAULT_DF, Convergence, Module, check_finite, check_name, check_units
 from .pooling import pool_likelihoods
 from .posterior import Basis, Posterior, basis
+from .shelf import Shelf
 from .sites import Site
+
+if TYPE_CHECKING:
+    from .intake import Source
 
 
 class Member(NamedTuple):
@@ -55,13 +59,16 @@ class Ensemble(GP):
     choice: int | str | None  # how Z_* was chosen: "auto", a number, or None for points that were given
     _Z: Tensor
     _members: tuple[Member, ...]
-    _evidence_of: Rows  # compressed block-marginal rows: evidence
     _bound_of: Rows  # compressed rows with their slack: the bound, and every prediction
+    _marginal: Rows | None  # compressed block-marginal rows, or None where the sites are here to ask
 
     def __post_init__(self) -> None:
-        check_finite("ensemble", *self._evidence_of, *self._bound_of, self._Z)
-        for part in ("_evidence_of", "_bound_of"):
-            object.__setattr__(self, part, Rows(*map(arrays.own, getattr(self, part))))
+        for part in ("_bound_of", "_marginal"):
+            rows = getattr(self, part)
+            if rows is not None:
+                check_finite("ensemble", *rows)
+                object.__setattr__(self, part, Rows(*map(arrays.own, rows)))
+        check_finite("ensemble", self._Z)
         object.__setattr__(self, "_Z", arrays.own(self._Z))
 
     def __repr__(self) -> str:
@@ -113,6 +120,17 @@ class Ensemble(GP):
 
     @cached_property
     @fresh
+    def _evidence_of(self) -> Rows:
+        """Block-marginal rows. Nothing but the evidence and the report asks for them, so they may wait."""
+        if self._marginal is not None:
+            return self._marginal
+        with shelve(self._members) as shelf:
+            rows = stacking.fold(self.basis, shelf, self.mean, marginal=True)
+        check_finite("ensemble", *rows)
+        return Rows(*map(arrays.own, rows))
+
+    @cached_property
+    @fresh
     def _marginal_solution(self) -> Solution:
         return least_squares.solve(self._evidence_of, 0.0)
 
@@ -129,7 +147,8 @@ class Ensemble(GP):
         others predict for them, per pseudo-observation: about 1 where they agree. `agreement` is the
         probability of a larger one, if the model is right.
         """
-        surprises = self._surprises()
+        with shelve(self._members) as shelf:
+            members = self._compared(shelf)
         return [
             {
                 "name": m.name,
@@ -137,42 +156,27 @@ class Ensemble(GP):
                 "points": None if m.site is None else len(m.site.Z),
                 "weight": m.weight,
                 "likelihood": "+".join(p.name for p in m.likelihoods),
-                "surprise": s,
-                "agreement": a,
+                "surprise": m.surprise,
+                "agreement": m.agreement,
             }
-            for m, (s, a) in zip(self._members, surprises, strict=True)
+            for m in members
         ]
-
-    @torch.no_grad()
-    def _surprises(self) -> list[tuple[float, float]]:
-        """z_k² = r_kᵀ(I − S_k)⁻¹r_k with S_k = H_k(I+P)⁻¹H_kᵀ: leave-one-out without leaving one out."""
-        result = [(m.surprise, m.agreement) for m in self._members]
-        kept = [i for i, m in enumerate(self._members) if m.site is not None and m.weight > 0]
-        solution = self._marginal_solution
-        for block in blocks.blocks([_weighted(self._members[i]) for i in kept], len(self._Z)):
-            p = blocks.project(self.basis, block, blocks.meeting(self._Z, block))
-            K, r, M = p.H.shape
-            rows = least_squares.centre(least_squares.gather(*p, marginal=True), self.mean)
-            H, rho = rows.H.reshape(K, r, M), rows.rho.reshape(K, r)
-            misfit = rho - H @ solution.v
-            A = linalg.solve_lower(solution.C, H.reshape(K * r, M).mT).mT.reshape(K, r, M)
-            rest = torch.eye(r, dtype=A.dtype) - A @ A.mT
-            z = linalg.solve_lower(linalg.cholesky(rest).L, misfit[..., None]).square().sum((-2, -1))
-            for position, value in zip(block.members, z.tolist(), strict=True):
-                site = self._members[kept[position]].site
-                count = 0 if site is None else len(site.rho)
-                result[kept[position]] = (value / max(count, 1), _upper_tail(value, count))
-        return result
 
     # --- operations: each returns a new ensemble ---
 
-    def add(self, modules: Module | Iterable[Module], *, relearn: bool = False) -> Ensemble:
-        """With more modules, at the same kernel, points, mean and noise unless `relearn`."""
-        from .merging import check_unique, conform
+    def add(self, modules: Source, *, relearn: bool = False) -> Ensemble:
+        """With more modules, at the same kernel, points, mean and noise unless `relearn`.
 
-        new = conform([modules] if isinstance(modules, GP) else list(modules), self.dimension, self.columns)
-        check_unique(self.names + [m.name for m in new])
-        return self._with([Member.of(m, 1.0) for m in new], relearn)
+        They may come as for `merge`: one or many, from an iterator, files or a directory.
+        """
+        from .intake import Frame, take
+
+        if relearn:
+            self._need_sites("relearn=True")
+        frame = Frame(self.dimension, self.columns, "(ensemble)")
+        with Shelf() as shelf:
+            new = take(modules, shelf, keep=self._keeps_sites, names=self.names, frame=frame).members
+            return self._with(new, shelf, relearn)
 
     def remove(self, names: str | Iterable[str], *, relearn: bool = False) -> Ensemble:
         """Without the named modules: the rest is stacked anew, so nothing of them is left behind."""
@@ -226,7 +230,9 @@ class Ensemble(GP):
                 warnings.warn(f"update {label!r}: the posterior had not settled", RecycleGPWarning, stacklevel=3)
             rows = dual.rows(data, state)
         site = sites.from_rows(self._Z, self.basis.L, rows, mean)
-        return self._with([Member(label, site, len(y), 1.0, (chosen,), self.kernel_spec, self.mean)], relearn)
+        new = (Member(label, site, len(y), 1.0, (chosen,), self.kernel_spec, self.mean),)
+        with shelve(new) as shelf:
+            return self._with(new, shelf, relearn)
 
     def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Ensemble:
         """The ensemble of the function s·f(x − shift) + b."""
@@ -254,8 +260,8 @@ class Ensemble(GP):
             jitter=output_scale**2 * self.jitter,
             likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
             _members=tuple(member(m) for m in self._members),
-            _evidence_of=whitened(self._evidence_of),
             _bound_of=whitened(self._bound_of),
+            _marginal=None if self._marginal is None else whitened(self._marginal),
         )
 
     def to_module(self, name: str) -> Module:
@@ -275,9 +281,8 @@ class Ensemble(GP):
 
     def forget_sites(self) -> Ensemble:
         """Keep only the modules' names: small, but nothing can be removed afterwards."""
-        known = zip(self._members, self._surprises(), strict=True)
-        members = tuple(m._replace(site=None, surprise=s, agreement=a) for m, (s, a) in known)
-        return replace(self, _members=members)
+        with shelve(self._members) as shelf:
+            return self._without_sites(shelf)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to a safetensors file, all or nothing."""
@@ -287,22 +292,35 @@ class Ensemble(GP):
 
     # --- behind them ---
 
-    def _with(self, new: Sequence[Member], relearn: bool) -> Ensemble:
-        """Stack new members under what is already there."""
+    def _with(self, new: tuple[Member, ...], shelf: Shelf, relearn: bool) -> Ensemble:
+        """New members' rows, from their shelf, under what is already there."""
         members = (*self._members, *new)
         if relearn:
             self._need_sites("relearn=True")
             return self._rebuild(members, relearn=True)
-        evidence, bound = stack_members(self.basis, new, self.mean, (self._evidence_of, self._bound_of))
+        bound = stacking.fold(self.basis, shelf, self.mean, self._bound_of, marginal=False)
+        known: Rows | None = vars(self).get("_evidence_of", self._marginal)  # asked for, or given
+        marginal = None if known is None else stacking.fold(self.basis, shelf, self.mean, known, marginal=True)
         have = {p.name for p in self.likelihoods}
         extra = tuple(p for p in pool_likelihoods(members) if p.name not in have)
-        return replace(
-            self,
-            _members=members,
-            _evidence_of=evidence,
-            _bound_of=bound,
-            likelihoods=self.likelihoods + extra,
+        more = replace(
+            self, _members=members, _bound_of=bound, _marginal=marginal, likelihoods=self.likelihoods + extra
         )
+        return more if self._keeps_sites else more._without_sites(shelf, first=len(self._members))
+
+    def _without_sites(self, shelf: Shelf, first: int = 0) -> Ensemble:
+        """Names only; how well those in the shelf agree with the rest is written down while it is known."""
+        members = self._compared(shelf, first)
+        forgotten = tuple(m._replace(site=None) for m in members[first:])
+        return replace(self, _members=members[:first] + forgotten, _marginal=self._evidence_of)
+
+    def _compared(self, shelf: Shelf, first: int = 0) -> tuple[Member, ...]:
+        """Members with their agreement with the rest: as it is for those in the shelf, which counts from `first`."""
+        if not shelf.points:
+            return self._members
+        found = stacking.agreements(self.basis, shelf, self.mean, self._marginal_solution)
+        kept = ((m, found.get(i - first)) for i, m in enumerate(self._members))
+        return tuple(m if a is None else m._replace(surprise=a.surprise, agreement=a.agreement) for m, a in kept)
 
     def _rebuild(self, members: tuple[Member, ...], relearn: bool) -> Ensemble:
         if relearn:
@@ -312,7 +330,15 @@ class Ensemble(GP):
         left = {p.name for m in members if m.weight > 0 for p in m.likelihoods}
         likelihoods = tuple(p for p in self.likelihoods if p.name in left)
         base = basis(self.kernel_spec.tree, self.kernel_spec.tensor(), self._Z, self.jitter)
-        return assemble(base, self.kernel_spec, self.mean, members, likelihoods, self.columns, self.choice)
+        with shelve(members) as shelf:
+            bound = stacking.fold(base, shelf, self.mean, marginal=False)
+        return replace(
+            self, jitter=float(base.jitter), likelihoods=likelihoods, _members=members, _bound_of=bound, _marginal=None
+        )
+
+    @property
+    def _keeps_sites(self) -> bool:
+        return all(m.site is not None for m in self._members)
 
     def _need_names(self, what: str, wanted: set[str]) -> None:
         unknown = wanted - set(self.names)
@@ -322,7 +348,7 @@ class Ensemble(GP):
             )
 
     def _need_sites(self, what: str) -> None:
-        if any(m.site is None for m in self._members):
+        if not self._keeps_sites:
             raise RecycleGPError(
                 f"{what} needs the modules' sites, and this ensemble keeps only names; merge the module files "
                 "again without the ones to leave out, or merge with keep='sites'"
@@ -345,49 +371,13 @@ class Ensemble(GP):
         return Likelihood(wanted, (noise, *rest))
 
 
-@torch.no_grad()
-def assemble(
-    base: Basis,
-    kernel: Kernel,
-    mean: float,
-    members: tuple[Member, ...],
-    likelihoods: tuple[Likelihood, ...],
-    columns: arrays.Columns,
-    choice: int | str | None,
-) -> Ensemble:
-    """Every member's rows on one basis, stacked and compressed."""
-    evidence, bound = stack_members(base, members, mean, None)
-    return Ensemble(kernel, mean, float(base.jitter), likelihoods, columns, choice, base.Z, members, evidence, bound)
-
-
-@torch.no_grad()
-def stack_members(
-    base: Basis, members: Sequence[Member], mean: float, start: tuple[Rows, Rows] | None
-) -> tuple[Rows, Rows]:
-    """(block-marginal, bound) rows of the members, folded into one triangle each, chunk by chunk."""
-    active = [_weighted(m) for m in members if m.weight > 0]
-    folded: list[Rows | None] = [None, None] if start is None else list(start)
-    for block in blocks.blocks(active, len(base.Z)):
-        p = blocks.project(base, block, blocks.meeting(base.Z, block))
-        for i, marginal in enumerate((True, False)):
-            rows = least_squares.centre(least_squares.gather(*p, marginal=marginal), mean)
-            before = folded[i]
-            folded[i] = least_squares.compress(rows if before is None else least_squares.stack([before, rows]))
-    evidence, bound = folded
-    if evidence is None or bound is None:
-        raise RecycleGPError("an ensemble needs at least one module with a positive weight")
-    return evidence, bound
-
-
-def _weighted(member: Member) -> Site:
-    assert member.site is not None
-    return sites.weighted(member.site, member.weight)
-
-
-def _upper_tail(value: float, count: int) -> float:
-    """P(χ²_count > value)."""
-    half = torch.tensor([count / 2, value / 2], dtype=torch.float64)
-    return float(torch.special.gammaincc(half[0], half[1]))
+def shelve(members: Sequence[Member]) -> Shelf:
+    """The sites that members have kept, weighted, by their positions."""
+    shelf = Shelf()
+    for i, m in enumerate(members):
+        if m.site is not None and m.weight > 0:
+            shelf.put(m.site, m.weight, i)
+    return shelf
 
 
 def _fresh(stem: str, names: Sequence[str]) -> str:

@@ -264,8 +264,8 @@ def _ensemble_in(r: _Reader) -> Ensemble:
         likelihoods=_likelihoods_in(r.header["likelihoods"]),
         _members=_members_in(r, D),
         columns=r.columns(D),
-        _evidence_of=rows("evidence"),
         _bound_of=rows("bound"),
+        _marginal=rows("evidence"),
         choice=_choice_in(r.header["choice"]),
     )
 

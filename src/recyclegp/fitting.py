@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import gpytorch
-import torch
 from torch import Tensor
 
 from . import arrays, kernels, local
@@ -247,9 +246,11 @@ def _check(
         )
 
     named = isinstance(kernel, str)
-    # a linear kernel is centred on the data, but never written down as being centred on a row
-    centre = X.mean(0) if bool((X[0] != X).any()) else torch.zeros_like(X[0])
-    spec = kernels.parse(kernel, D, centre.tolist()) if named else kernels.from_gpytorch(kernel, D)
+    centre = (0.0,) * D
+    if named and "linear" in kernel and bool((X[0] != X).any()):
+        # a linear kernel is centred on the data, but never written down as being centred on a row
+        centre = tuple(X.mean(0).tolist())
+    spec = kernels.parse(kernel, D, centre) if named else kernels.from_gpytorch(kernel, D)
     if not learn and noise is None and fam.has_noise and not named:
         # A plan must not depend on anybody's data: the default noise comes from the kernel alone.
         where = points if isinstance(points, Tensor) else X

@@ -7,14 +7,14 @@ from the variance that is left.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from . import kernels
+from . import kernel_units, kernels
 from .errors import RecycleGPError
 from .posterior import Basis, basis
 
@@ -49,32 +49,64 @@ def entropy(seed: int, X: Tensor) -> list[int]:
     return [seed, *np.frombuffer(digest[:16], dtype=np.uint32).tolist()]
 
 
-def crowd(X: Tensor, rng: np.random.Generator, wanted: int, lengths: Tensor) -> Tensor:
-    """Candidates for `wanted` points: they cover the region of X, and none of them is a row of X.
+def crowds(
+    parts: Sequence[Tensor], wanted: int, tree: str, theta: Tensor, rngs: Sequence[np.random.Generator]
+) -> list[Tensor]:
+    """Candidates for `wanted` points of each X (n, D): they cover its region, and none of them is a row of it.
 
     Each lies part of the way from a row to one of its near neighbours; where all rows coincide
-    there is no region, and points scatter about the one place within the kernel's lengthscales.
+    there is no region, and points scatter about the one place within the kernel's lengthscales θ (B, p).
     """
-    count = max(CROWD * wanted, LEAST)
-    rows = _distinct(X[torch.as_tensor(rng.permutation(len(X))[:POOL], device=X.device)])
-    n, D = rows.shape
+    count, D = max(CROWD * wanted, LEAST), parts[0].shape[1]
+    device = parts[0].device
+    pools = [_distinct(X[_tensor(rng.permutation(len(X))[:POOL], device)]) for X, rng in zip(parts, rngs, strict=True)]
+    sizes = _tensor([len(rows) for rows in pools], device)
+    most = [min(len(rows) - 1, max(2, D + 1)) for rows in pools]  # neighbours it may lean towards
+    picks = _tensor(
+        [np.resize(rng.permutation(len(rows)), count) for rows, rng in zip(pools, rngs, strict=True)], device
+    )
+    which = _tensor([rng.integers(max(k, 1), size=count) for k, rng in zip(most, rngs, strict=True)], device)
+    steps = _tensor([rng.uniform(0.2, 0.5, size=(count, 1)) for rng in rngs], device)
+    rows = torch.nn.utils.rnn.pad_sequence(pools, batch_first=True)
+    neighbours = _neighbours(rows, sizes, picks, which, max(most))
+    lane = torch.arange(len(rows), device=device)[:, None]
+    found = rows[lane, picks] + steps * (rows[lane, neighbours] - rows[lane, picks])
+    alone = [i for i, k in enumerate(most) if k == 0]
+    for i in alone:
+        scatter = _tensor(rngs[i].standard_normal((count, D)), device)
+        found[i] = rows[i, 0] + 0.1 * kernel_units.lengths(tree, theta[i], D) * scatter
+    return [_new(points, X) for points, X in zip(found, parts, strict=True)]
+
+
+def _tensor(values: object, device: torch.device) -> Tensor:
+    return torch.as_tensor(np.asarray(values), device=device)
+
+
+def _neighbours(rows: Tensor, sizes: Tensor, picks: Tensor, which: Tensor, most: int) -> Tensor:
+    """For each picked row (B, c) the index of its `which`-th nearest other row, among rows (B, n, D)."""
+    B, n, _ = rows.shape
     if n == 1:
-        steps = torch.as_tensor(rng.standard_normal((count, D)), device=X.device)
-        return rows + 0.1 * lengths * steps
-    sd = rows.std(0)
+        return torch.zeros_like(picks)
+    present = (torch.arange(n, device=rows.device) < sizes[:, None])[..., None]
+    middle = (rows * present).sum(1, keepdim=True) / sizes[:, None, None]
+    sd = ((rows - middle).square() * present).sum(1, keepdim=True).div((sizes[:, None, None] - 1).clamp_min(1)).sqrt()
     scaled = rows / torch.where(sd > 0, sd.clamp_min(1e-300), torch.ones_like(sd))
-    picks = torch.as_tensor(np.resize(rng.permutation(n), count), device=X.device)
-    near = min(n - 1, max(2, D + 1))
     parts = []
-    for chunk in picks.split(512):
-        distance = torch.cdist(scaled[chunk], scaled)
-        distance[torch.arange(len(chunk)), chunk] = torch.inf
-        neighbours = distance.topk(near, largest=False).indices
-        choice = torch.as_tensor(rng.integers(near, size=len(chunk)), device=X.device)
-        other = rows[neighbours[torch.arange(len(chunk)), choice]]
-        step = torch.as_tensor(rng.uniform(0.2, 0.5, size=(len(chunk), 1)), device=X.device)
-        parts.append(rows[chunk] + step * (other - rows[chunk]))
-    points = _distinct(torch.cat(parts))
+    for lanes in torch.arange(B, device=rows.device).split(max(1, TOGETHER // (512 * n))):
+        lane = lanes[:, None]
+        columns = []
+        for some, ranks in zip(picks[lanes].split(512, 1), which[lanes].split(512, 1), strict=True):
+            distance = torch.cdist(scaled[lane, some], scaled[lanes])
+            distance = distance.masked_fill(~present[lanes].mT, torch.inf).scatter(2, some[..., None], torch.inf)
+            nearest = distance.topk(most, largest=False).indices
+            columns.append(nearest.gather(2, ranks[..., None])[..., 0])
+        parts.append(torch.cat(columns, 1))
+    return torch.cat(parts)
+
+
+def _new(points: Tensor, X: Tensor) -> Tensor:
+    """Those that are no row of X, without repetitions."""
+    points = _distinct(points)
     points = points[~_is_row(points, X)]
     if not len(points):
         raise RecycleGPError("X: its rows are as close together as floats can be; subtract an offset from X first")
@@ -115,6 +147,12 @@ def place(
     kept = int(real.sum(-1).max())
     chosen, real = chosen[:, :kept].clamp_min(0), real[:, :kept]
     return Points(points[torch.arange(len(points), device=theta.device)[:, None], chosen], real)
+
+
+def over(X: Tensor, count: int, tree: str, theta: Tensor, rng: np.random.Generator) -> Tensor:
+    """At most `count` points over the region of one X, none of them a row of it."""
+    lane = theta.detach()[None]
+    return place(crowds([X], count, tree, lane, [rng]), count, tree, lane, [rng]).of(0)
 
 
 @torch.no_grad()
@@ -180,21 +218,12 @@ def _eliminate(factor: Tensor, residual: Tensor, pivot: int, step: int, column: 
 
 
 @torch.no_grad()
-def cover(
-    points: Tensor,
-    count: int,
-    tolerance: float,
-    tree: str,
-    theta: Tensor,
-    precision: Tensor,
-    slack: float,
-    explained: Callable[[Tensor], Tensor],
-) -> list[int]:
-    """Greedy Z_* among the modules' own points: pivot on Λ_jj·r_jj, stop when the slack is small.
+def cover(points: Tensor, count: int, tolerance: float, tree: str, theta: Tensor, precision: Tensor) -> list[int]:
+    """Greedy Z_* among the modules' own points, best first: pivot on Λ_jj·r_jj until their sum is small.
 
-    `precision` is Λ_jj at each point, `slack` the nats lost with no point at all, and
-    `explained(column)` = Σ_k ‖R_kᵀ column_k‖², twice what one more pivot saves. The cheap pivot costs
-    O(M) per point and step; the full saving Σ_k r_zkΛ_k r_kz / r_zz would need every pair of points.
+    `precision` is Λ_jj at each point. The cheap pivot costs O(M) per point and step; the full saving of
+    slack, Σ_k r_zkΛ_k r_kz / r_zz, would need every pair of points. As tr(Λ_kQ_k) ≤ M_k Σ_j Λ_jj·r_jj, the
+    sum that is left bounds the slack that is left.
     """
     prior = kernels.diagonal(tree, theta, points)
     residual = prior.clone()
@@ -203,9 +232,8 @@ def cover(
     for step in range(factor.shape[1]):
         score = torch.where(residual > COVER_FLOOR * prior, precision * residual, torch.zeros_like(residual))
         pivot = int(score.argmax())
-        if slack <= tolerance or not score[pivot] > 0:
+        if float(score.sum()) <= tolerance or not score[pivot] > 0:
             break
         chosen.append(pivot)
-        column = _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
-        slack = max(0.0, slack - 0.5 * float(explained(column)))
+        _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
     return chosen

@@ -111,13 +111,18 @@ class Parameter(NamedTuple):
 
 def parse(expression: str, dimension: int, centre: Sequence[float]) -> Kernel:
     """ "rbf", "rbf + linear", "(rbf + linear) * periodic" … with ARD where there are several inputs."""
+    return _parsed(expression, dimension, tuple(float(c) for c in centre))
+
+
+@lru_cache(maxsize=512)
+def _parsed(expression: str, dimension: int, centre: tuple[float, ...]) -> Kernel:
     try:
         if len(expression) > 1000:
             raise SyntaxError("too long")
         body = ast.parse(expression.strip(), mode="eval").body
     except SyntaxError:
         raise RecycleGPError(f"kernel={expression!r} cannot be read; {_CHOICES}") from None
-    tree = dump(_compose(body, expression, dimension, [float(c) for c in centre], amplitude=True))
+    tree = dump(_compose(body, expression, dimension, list(centre), amplitude=True))
     return Kernel(tree, (0.0,) * sum(p.size for p in parameters(tree)))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import arrays, blocks, dual, kernel_units, learn, least_squares, optimise, sites
+from . import arrays, blocks, dual, learn, least_squares, optimise, sites
 from . import inducing as placement
 from .inducing import Points
 from .kernels import Kernel
@@ -111,9 +111,7 @@ def _crowds(jobs: Sequence[Job], rngs: Sequence[np.random.Generator], theta: Ten
         return []
     # published at as many points as there are means published at those very points
     wanted = counts[0] if isinstance(one.inducing, int) and one.inducing else counts[-1]
-    D = one.X.shape[1]
-    scales = [kernel_units.lengths(one.kernel.tree, t, D) for t in theta]
-    return [placement.crowd(job.X, rng, wanted, s) for job, rng, s in zip(jobs, rngs, scales, strict=True)]
+    return placement.crowds([job.X for job in jobs], wanted, one.kernel.tree, theta, rngs)
 
 
 def _inducing(batch: Batch, theta: Tensor) -> Points:
@@ -213,23 +211,35 @@ def _modules(batch: Batch, hyper: Hyper, points: Points, ends: list[Convergence]
     lanes = torch.arange(len(ends), device=hyper.mean.device)
     for some in lanes.split(batch.width(points.Z.shape[1])):  # so that only their features are held
         summary = _summarise(batch, points.at(some), Hyper(*(h[some] for h in hyper)), some)
+        sound = _finite(summary)
         for i, lane in enumerate(some.tolist()):
+            if not sound[i]:
+                made.append(None)
+                continue
             one = Hyper(*(h[lane] for h in hyper))
             aim = None if target is None else target.of(lane)
             made.append(_module(batch.jobs[lane], ends[lane], one, points.of(lane), summary, i, aim))
     return made
 
 
+def _finite(summary: Summary) -> list[bool]:
+    """Is there a number everywhere, lane by lane?"""
+    tensors = (summary.base.L, *summary.rows)
+    return (
+        torch.stack([torch.isfinite(t).flatten(1).all(1) if t.ndim > 1 else torch.isfinite(t) for t in tensors])
+        .all(0)
+        .tolist()
+    )
+
+
 def _module(
     job: Job, end: Convergence, hyper: Hyper, Z: Tensor, summary: Summary, i: int, target: Tensor | None
-) -> Module | None:
+) -> Module:
     """Lane i of a summary as a module, published at `target` where that is smaller."""
     (_, _, _, Ls, jitters, _), rows, settled = summary
     M = len(Z)  # what follows is padding
     L, jitter = Ls[i, :M, :M], jitters[i]
     mine = Rows(rows.H[i, :, :M], rows.rho[i], rows.ones[i], rows.e[i], rows.slack[i])
-    if not all(bool(torch.isfinite(t).all()) for t in (*hyper, *mine, L)):
-        return None
     site = sites.from_rows(Z, L, mine, hyper.mean)
     if target is not None and (isinstance(job.publish, Tensor) or len(target) < M):
         base = basis(job.kernel.tree, hyper.theta, target, jitter)

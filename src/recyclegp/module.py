@@ -105,9 +105,7 @@ class Module(GP):
         spec = self.kernel_spec
         if isinstance(chosen, int):
             rng = np.random.default_rng(inducing.entropy(arrays.seed(seed), self._site.Z))
-            scale = kernel_units.lengths(spec.tree, spec.tensor(), D)
-            crowd = inducing.crowd(self._site.Z, rng, chosen, scale)
-            chosen = inducing.place([crowd], chosen, spec.tree, spec.tensor()[None], [rng]).of(0)
+            chosen = inducing.over(self._site.Z, chosen, spec.tree, spec.tensor(), rng)
         base = basis(spec.tree, spec.tensor(), chosen, self.jitter)
         rows = blocks.observe(base, self._site, self.mean, marginal=True)
         return replace(self, _site=sites.from_rows(base.Z, base.L, rows, self.mean), jitter=float(base.jitter))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 
 def skeleton(kernel: Kernel) -> str:
     """The structure without centres: what two kernels must share for their parameters to be pooled."""
+    return _skeleton(kernel.tree)
 
+
+@lru_cache(maxsize=1024)  # many modules, few structures
+def _skeleton(tree: str) -> str:
     def strip(node: Node) -> Node:
         return rebuild({**node, "centre": []} if node["kind"] == "centred" else node, strip)
 
-    return dump(strip(json.loads(kernel.tree)))
+    return dump(strip(json.loads(tree)))
 
 
 def pool_kernels(kernels: Sequence[Kernel]) -> Kernel:
@@ -32,6 +37,8 @@ def pool_kernels(kernels: Sequence[Kernel]) -> Kernel:
     A mean would be wrecked by degenerate modules, whose lengthscales range from 1e-8 to 1e5.
     """
     theta = _median([list(k.theta) for k in kernels])
+    if len({k.tree for k in kernels}) == 1:
+        return Kernel(kernels[0].tree, tuple(theta))
 
     def merge(nodes: list[Node]) -> Node:
         first = dict(nodes[0])

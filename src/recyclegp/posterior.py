@@ -59,14 +59,6 @@ class Same(NamedTuple):
     j: Tensor
 
 
-def same_points(A: Tensor, B: Tensor) -> Same:
-    _, label = torch.unique(torch.cat([A, B]), dim=0, return_inverse=True)
-    where = {int(point): i for i, point in enumerate(label[: len(A)].tolist())}
-    pairs = [(where[p], j) for j, p in enumerate(label[len(A) :].tolist()) if p in where]
-    index = torch.tensor(pairs, dtype=torch.long, device=A.device).reshape(-1, 2)
-    return Same(index[:, 0], index[:, 1])
-
-
 def features(base: Basis, X: Tensor, same: Same | None = None) -> Tensor:
     """V = L⁻¹K_*X (…, M, n): the values of the basis functions at X."""
     K = kernels.matrix(base.tree, base.theta, base.Z, X)

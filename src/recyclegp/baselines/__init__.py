@@ -1,1 +1,1 @@
-"""What merging is measured against. Nothing inside the library imports it."""
+"""What merging is compared with: the paper's own algorithm, committees of experts, central models."""

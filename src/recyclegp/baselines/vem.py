@@ -33,8 +33,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays, blocks, kernels, least_squares, linalg, merging, sites
+from .. import arrays, blocks, kernels, least_squares, linalg, merging
 from ..blocks import Block
+from ..ensemble import shelve
 from ..errors import RecycleGPError
 from ..gp import GP, fresh
 from ..kernels import Kernel
@@ -114,8 +115,7 @@ def sites_at(problem: Problem, theta: Tensor, Z: Tensor) -> Sites:
     base = basis(problem.tree, theta, Z)
     parts = []
     for block in problem.sites:
-        projection = blocks.project(base, block, blocks.meeting(Z.detach(), block))
-        parts.append(least_squares.gather(*projection, marginal=False))
+        parts.append(least_squares.gather(*blocks.project(base, block), marginal=False))
     return Sites(least_squares.centre(least_squares.stack(parts), problem.mean), base.L)
 
 
@@ -378,9 +378,9 @@ def vem(
         raise RecycleGPError(f"learn={tuple(learn)!r}; name 'q', and 'kernel' and 'points' where they should move")
     # the same door, pooled kernel and mean as merge; its closed form is not used
     begin = merging.merge(modules, inducing=Z, kernel=kernel, weights=weights, learn=False)
-    active = [sites.weighted(m.site, m.weight) for m in begin._members if m.site is not None and m.weight > 0]
     M = len(begin._Z)
-    problem = Problem(begin.kernel_spec.tree, begin.mean, tuple(blocks.blocks(active, M)))
+    with shelve(begin._members) as shelf:
+        problem = Problem(begin.kernel_spec.tree, begin.mean, tuple(shelf.blocks(M)))
     noise = torch.as_tensor(np.random.default_rng(arrays.seed(seed)).standard_normal(M))
     start = Place(begin.mean + noise, torch.eye(M, dtype=torch.float64), begin.kernel_spec.tensor(), begin._Z)
     limits = Limits(

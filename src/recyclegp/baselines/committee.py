@@ -1,0 +1,224 @@
+"""Experts that answer together: exact GPs on each owner's rows, or modules that were already fitted.
+
+Hyperparameters are each expert's own (it maximises its own evidence, exactly as `fit` does) or shared
+(one θ maximises the sum of the evidences: Deisenroth & Ng 2015). What leaves a data owner:
+
+    modules   the module, once; whoever holds them all then answers alone
+    exact     16 bytes per test point (a mean and a variance), since the posterior needs every row;
+              own hyperparameters: besides, its kernel, mean and noise once (for the prior and for y)
+              shared ones: besides, its data's location and scale, then for each trial θ an evidence and gradient
+              GRBCM: besides, the owner's rows that fell into the communication subset
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import arrays, kernels, linalg
+from ..ensemble import Member
+from ..errors import RecycleGPError, RecycleGPWarning
+from ..fitting import fit
+from ..kernels import Kernel
+from ..likelihoods import Likelihood
+from ..local import SUBSET
+from ..module import Module
+from ..pooling import pool_likelihoods
+from .experts import Predictions, combine
+from .hyper import shared_prior, units_bytes
+from .rival import NUMBER, Part, Parts, Rival, Sent, checked, module_bytes, together
+
+CHUNK = 2**23  # numbers in the features of one expert's answer
+
+Expert = Callable[[Tensor], Predictions]
+
+
+class Prior(NamedTuple):
+    """GP(mean, kernel) for f, and the noise variance of y."""
+
+    kernel: Kernel
+    mean: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class ExactGP:
+    """The posterior of f given rows, under a prior with fixed hyperparameters."""
+
+    prior: Prior
+    X: Tensor
+    L: Tensor  # LLᵀ = K_XX + σ²I
+    z: Tensor  # L⁻¹(y − m)
+
+    @torch.no_grad()
+    def __call__(self, points: Tensor) -> Predictions:
+        tree, theta = self.prior.kernel.tree, self.prior.kernel.tensor(points)
+        means, variances, priors = [], [], []
+        for chunk in points.split(max(1, CHUNK // max(1, len(self.X)))):
+            prior = kernels.diagonal(tree, theta, chunk)
+            V = linalg.solve_lower(self.L, kernels.matrix(tree, theta, self.X, chunk))
+            # mean = m + K_xX(K+σ²I)⁻¹(y−m),  var = k(x,x) − K_xX(K+σ²I)⁻¹K_Xx
+            means.append(self.prior.mean + V.mT @ self.z)
+            variances.append((prior - V.square().sum(0)).clamp_min(0))
+            priors.append(prior)
+        mean = torch.cat(means)
+        return Predictions(mean, torch.cat(variances), torch.full_like(mean, self.prior.mean), torch.cat(priors))
+
+
+@torch.no_grad()
+def condition(prior: Prior, X: Tensor, y: Tensor) -> ExactGP:
+    K = kernels.matrix(prior.kernel.tree, prior.kernel.tensor(X), X, X)
+    K.diagonal().add_(prior.noise)
+    L = linalg.cholesky(K).L
+    return ExactGP(prior, X, L, linalg.solve_lower(L, (y - prior.mean)[:, None])[:, 0])
+
+
+@dataclass(frozen=True)
+class Answering:
+    """A module as an expert."""
+
+    module: Module
+
+    @torch.no_grad()
+    def __call__(self, points: Tensor) -> Predictions:
+        mean, variance = self.module.predict(points)
+        spec = self.module.kernel_spec
+        prior = kernels.diagonal(spec.tree, spec.tensor(points), points)
+        return Predictions(mean, variance, torch.full_like(mean, self.module.mean), prior)
+
+
+@dataclass(frozen=True)
+class Committee:
+    """Fitted experts; `rival(rule)` is what they predict together. Fitting is done once for all rules."""
+
+    name: str
+    experts: tuple[Expert, ...]
+    likelihoods: tuple[Likelihood, ...]
+    sent: Sent
+    dimension: int
+    rounds: int
+    communication: Expert | None = None  # GRBCM: what all other experts have seen as well
+
+    def rival(self, rule: str) -> Rival:
+        if (rule == "grbcm") != (self.communication is not None):
+            raise RecycleGPError("rule 'grbcm' needs communication_experts, and they need rule 'grbcm'")
+
+        def latent(points: Tensor) -> tuple[Tensor, Tensor]:
+            mean, variance, failed = combine(rule, self.answers(points))
+            if bool(failed.any()):
+                warnings.warn(
+                    f"{rule}: the combined precision is not positive at {int(failed.sum())} of {len(points)} points; "
+                    "the prior is returned there",
+                    RecycleGPWarning,
+                    stacklevel=4,
+                )
+            return mean, variance
+
+        return Rival(f"{rule} ({self.name})", latent, self.likelihoods, self.sent, self.dimension, self.rounds)
+
+    def answers(self, points: Tensor) -> Predictions:
+        """(K, n); where there is a communication expert, its prediction is everybody's prior."""
+        each = Predictions(*(torch.stack(t) for t in zip(*(e(points) for e in self.experts), strict=True)))
+        if self.communication is None:
+            return each
+        common = self.communication(points)
+        return each._replace(prior_mean=common.mean[None], prior_variance=common.variance[None])
+
+
+# --- making them ------------------------------------------------------------------------------
+
+
+def module_experts(modules: Sequence[Module]) -> Committee:
+    """Modules as they are, each answering with its own posterior and its own prior."""
+    pooled = pool_likelihoods([Member.of(m, 1.0) for m in modules])
+    sent = Sent(sum(module_bytes(m) for m in modules) / len(modules))
+    experts = tuple(Answering(m) for m in modules)
+    return Committee("modules", experts, pooled, sent, modules[0].dimension, 1)
+
+
+def exact_experts(
+    parts: Parts, *, hyperparameters: str = "own", kernel: Any = "rbf", rows: int = SUBSET["exact"], seed: int = 0
+) -> Committee:
+    """An exact GP on each owner's rows; hyperparameters are learned on at most `rows` of each owner's."""
+    data = checked(parts, "gaussian")
+    priors, pooled, fitted, rounds = _priors(data, hyperparameters, kernel, rows, seed)
+    experts = tuple(condition(prior, *part) for prior, part in zip(priors, data, strict=True))
+    return Committee(
+        f"exact, {hyperparameters} θ", experts, pooled, Sent(fitted, 2 * NUMBER), data[0].X.shape[1], rounds
+    )
+
+
+def communication_experts(
+    parts: Parts,
+    *,
+    size: int | None = None,
+    hyperparameters: str = "shared",
+    kernel: Any = "rbf",
+    rows: int = SUBSET["exact"],
+    seed: int = 0,
+) -> Committee:
+    """GRBCM's experts: a random subset D_c of all rows, and each owner's other rows together with D_c.
+
+    D_c has as many rows as the average owner unless `size` says otherwise. It leaves the owners.
+    """
+    data = checked(parts, "gaussian")
+    X, y = together(data)
+    size = max(1, round(len(y) / len(data))) if size is None else min(int(arrays.number(size, "size")), len(y))
+    chosen = np.zeros(len(y), dtype=bool)
+    chosen[np.random.default_rng(arrays.seed(seed)).permutation(len(y))[:size]] = True
+    shared = torch.as_tensor(chosen)
+    common = Part(X[shared], y[shared])
+    rest = [Part(p.X[~mask], p.y[~mask]) for p, mask in zip(data, shared.split([len(p.y) for p in data]), strict=True)]
+    # the evidence factorises over disjoint sets, so shared θ is learned on them, and own θ on what one expert sees
+    augmented = [together([common, part]) for part in rest]
+    learned = [p for p in rest if len(p.y)] if hyperparameters == "shared" else augmented
+    priors, pooled, fitted, rounds = _priors([common, *learned], hyperparameters, kernel, rows, seed)
+    if hyperparameters == "shared":
+        priors = [priors[0]] * (1 + len(augmented))
+    experts = tuple(condition(prior, *part) for prior, part in zip(priors[1:], augmented, strict=True))
+    moved = NUMBER * (common.X.numel() + common.y.numel()) / len(data)
+    return Committee(
+        f"exact, {hyperparameters} θ",
+        experts,
+        pooled,
+        Sent(fitted + moved, 2 * NUMBER),
+        X.shape[1],
+        rounds + 1,
+        communication=condition(priors[0], *common),
+    )
+
+
+def _priors(
+    data: Sequence[Part], hyperparameters: str, kernel: Any, rows: int, seed: int
+) -> tuple[list[Prior], tuple[Likelihood, ...], float, int]:
+    """Each part's prior, the likelihood for y, bytes sent to find them, and rounds of messages."""
+    few = [_subset(part, rows, seed) for part in data]
+    if hyperparameters == "shared":
+        found = shared_prior(few, kernel)
+        gradient = len(found.kernel.theta) + 2  # kernel, noise, mean
+        prior = Prior(found.kernel, found.mean, found.noise)
+        sent = units_bytes(data[0]) + NUMBER * (1 + gradient) * found.evaluations
+        return [prior] * len(data), (Likelihood("gaussian", (found.noise,)),), sent, 1 + found.evaluations
+    if hyperparameters != "own":
+        raise RecycleGPError(f"hyperparameters={hyperparameters!r}; use 'own' or 'shared'")
+    # the very hyperparameters a module of these rows would have; where it is published does not matter
+    local = [
+        replace(fit(*part, method="exact", kernel=kernel, publish=1, seed=seed), rows=len(whole.y))
+        for part, whole in zip(few, data, strict=True)
+    ]
+    priors = [Prior(m.kernel_spec, m.mean, m.likelihoods[0].parameters[0]) for m in local]
+    sent = NUMBER * (len(local[0].kernel_spec.theta) + 2)
+    return priors, pool_likelihoods([Member.of(m, 1.0) for m in local]), sent, 1
+
+
+def _subset(part: Part, rows: int, seed: int) -> Part:
+    if len(part.y) <= rows:
+        return part
+    keep = torch.as_tensor(np.random.default_rng(arrays.seed(seed)).permutation(len(part.y))[:rows])
+    return Part(part.X[keep], part.y[keep])

@@ -1,0 +1,205 @@
+"""Distributed inference in sparse GP regression: Gal, van der Wilk & Rasmussen 2014.
+
+Everybody holds the same plan (Z, θ, m, σ²). In each round a node sends sums over its rows, the reducer
+adds them up and forms Titsias' bound, and sends its derivatives back for the nodes' share of the
+gradient. With a plan that is fixed beforehand one round is enough, and it is the merge of collapsed
+modules; learning the plan is what costs rounds, with every owner present in all of them.
+
+The paper's sums are of k_i k_iᵀ and k_i y_i with k_i = K_Zi. Nodes know Z and θ, so they can send
+those of v_i = L⁻¹k_i instead: as many numbers, and whitening the sums afterwards would lose what K_ZZ
+loses in conditioning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from .. import arrays, kernels, linalg, optimise, posterior
+from .. import inducing as placement
+from ..errors import RecycleGPError
+from ..kernels import Kernel
+from ..learn import Space
+from ..likelihoods import Likelihood
+from ..posterior import Basis, Posterior, basis, features
+from .hyper import begin, units_bytes, unpack
+from .rival import NUMBER, Part, Parts, Rival, Sent, checked, together
+
+CHUNK = 8192  # rows of a node whose features are held at once
+
+
+class Statistics(NamedTuple):
+    """What a node sends: sums over its rows, r = y − m. They add."""
+
+    n: Tensor
+    VV: Tensor  # (M, M)  Σ v_i v_iᵀ
+    Vr: Tensor  # (M,)  Σ v_i r_i
+    rr: Tensor  # Σ r_i²
+    k: Tensor  # Σ k(x_i, x_i)
+
+
+class Reduced(NamedTuple):
+    """The optimal q(v) = N(v, (CCᵀ)⁻¹) and the bound there."""
+
+    v: Tensor
+    C: Tensor
+    bound: Tensor
+
+
+class Plan(NamedTuple):
+    """What everybody agrees on."""
+
+    kernel: Kernel
+    Z: Tensor
+    mean: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class Model:
+    plan: Plan
+    bound: float
+    posterior: Posterior
+
+    def latent(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        parts = [posterior.predict(self.posterior, chunk) for chunk in points.split(CHUNK)]
+        return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+
+
+def statistics(base: Basis, X: Tensor, y: Tensor, mean: Tensor | float) -> Statistics:
+    """The map: one node's sums."""
+    V, r = features(base, X), y - mean
+    k = kernels.diagonal(base.tree, base.theta, X).sum()
+    return Statistics(r.new_tensor(float(len(y))), V @ V.mT, V @ r, r @ r, k)
+
+
+def add(parts: Sequence[Statistics]) -> Statistics:
+    """The reduce."""
+    return Statistics(*(torch.stack(t).sum(0) for t in zip(*parts, strict=True)))
+
+
+def solve(total: Statistics, noise: Tensor) -> Reduced:
+    """Titsias' bound (2009), from the sums alone."""
+    identity = torch.eye(len(total.Vr), dtype=total.Vr.dtype, device=total.Vr.device)
+    C = linalg.cholesky(identity + total.VV / noise).L  # CCᵀ = I + σ⁻²Σvvᵀ
+    c = linalg.solve_lower(C, (total.Vr / noise)[:, None])
+    # log N(y; m1, VᵀV + σ²I) = −½(n log 2πσ² + log det CCᵀ + σ⁻²‖r‖² − ‖c‖²)
+    fit = -0.5 * (total.n * (2 * math.pi * noise).log() + total.rr / noise - c.square().sum()) - linalg.logdet(C)
+    trace = 0.5 * (total.k - total.VV.diagonal().sum()) / noise  # tr(K − Q)/2σ²
+    return Reduced(linalg.solve_upper(C, c)[:, 0], C, fit - trace)
+
+
+# --- fitting ----------------------------------------------------------------------------------
+
+
+def mapreduce(
+    parts: Parts,
+    *,
+    inducing: Any,
+    kernel: Any = "rbf",
+    learn: bool = True,
+    noise: float | None = None,
+    mean: float = 0.0,
+    seed: int = 0,
+) -> Rival:
+    """Sparse GP regression on everybody's rows, which stay where they are.
+
+    inducing   the points Z, or their number: each owner then proposes some from its region.
+    learn      True maximises the bound over kernel, noise and mean, two messages for each trial; False
+               takes Z, the kernel object, `noise` and `mean` as they are, and one message is enough.
+    """
+    data = checked(parts, "gaussian")
+    D = data[0].X.shape[1]
+    Z = arrays.count_or_points(inducing, "inducing", D, None, "cpu")
+    if learn:
+        plan, sent, rounds = learn_plan(data, Z, kernel, noise, seed)
+    elif isinstance(kernel, str) or noise is None or isinstance(Z, int):
+        raise RecycleGPError("learn=False needs a plan: pass points, a GPyTorch kernel with its parameters, and noise=")
+    else:
+        noise = arrays.number(noise, "noise", positive=True)
+        plan = Plan(kernels.from_gpytorch(kernel, D), Z, arrays.number(mean, "mean"), noise)
+        sent, rounds = 0.0, 0
+    model = one_round(plan, data)
+    likelihood = Likelihood("gaussian", (plan.noise,))
+    sent += sums_bytes(len(plan.Z))
+    return Rival("SGPR by map-reduce", model.latent, (likelihood,), Sent(sent), D, rounds + 1)
+
+
+@torch.no_grad()
+def one_round(plan: Plan, data: Sequence[Part]) -> Model:
+    base = basis(plan.kernel.tree, plan.kernel.tensor(), plan.Z)
+    mean, noise = (torch.tensor(t, dtype=torch.float64) for t in (plan.mean, plan.noise))
+    found = solve(add([_sums(base, part, mean) for part in data]), noise)
+    return Model(plan, float(found.bound), Posterior(base, mean, found.v, found.C))
+
+
+def learn_plan(
+    data: Sequence[Part], points: int | Tensor, kernel: Any, noise: float | None, seed: int
+) -> tuple[Plan, float, int]:
+    """The plan that maximises the bound, the bytes it took from an owner, and rounds of messages."""
+    spec, space, starts = begin(data, kernel, noise)
+    sent, rounds = float(units_bytes(data[0])), 1
+    theta = unpack(space, starts[0]).theta
+    proposals = points if isinstance(points, Tensor) else _propose(data, points, spec.tree, theta, seed)
+    if isinstance(points, int):
+        sent, rounds = sent + NUMBER * proposals.numel() / len(data), rounds + 1
+    Z = _choose(proposals, points, spec.tree, theta)
+    # Points depend on the kernel, which is learned with them: choose, learn, choose, learn, as `fit` does.
+    for last in (False, True):
+        best = optimise.maximise_one(_objective(space, Z, data), starts, space.lower, space.upper)
+        gradient = NUMBER * len(best.x)
+        # each trial: the sums, and then the node's share of the gradient
+        sent += best.evaluations * (sums_bytes(len(Z)) + gradient)
+        rounds += 2 * best.evaluations
+        h, starts = unpack(space, best.x), [best.x]
+        if last or isinstance(points, Tensor):
+            break
+        Z = _choose(proposals, points, spec.tree, h.theta)
+    return Plan(spec.replace(h.theta), Z, float(h.mean), float(h.log_p[0].exp())), sent, rounds
+
+
+def sums_bytes(points: int) -> int:
+    """A symmetric matrix, a vector and three numbers."""
+    return NUMBER * (points * (points + 1) // 2 + points + 3)
+
+
+def _objective(space: Space, Z: Tensor, data: Sequence[Part]) -> Callable[[Tensor], Tensor]:
+    everybody = together(data)  # one machine plays all the nodes: sums of sums are sums
+
+    def objective(phi: Tensor) -> Tensor:
+        h = unpack(space, phi)
+        base = basis(space.tree, h.theta, Z)
+        total = _sums(base, everybody, h.mean)
+        return solve(total, h.log_p[0].exp()).bound + space.log_prior(phi)
+
+    return objective
+
+
+def _sums(base: Basis, part: Part, mean: Tensor) -> Statistics:
+    """A node's sums, in bounded memory. They are computed again for the gradient: a trial's second message."""
+    pieces = zip(part.X.split(CHUNK), part.y.split(CHUNK), strict=True)
+    return add([Statistics(*checkpoint(statistics, base, X, y, mean, use_reentrant=False)) for X, y in pieces])
+
+
+def _propose(data: Sequence[Part], count: int, tree: str, theta: Tensor, seed: int) -> Tensor:
+    """Each owner's share of candidates for Z: points over its region, none of them a row of its data."""
+    share = math.ceil(placement.CROWD * count / len(data))
+    rngs = [np.random.default_rng(placement.entropy(arrays.seed(seed), X)) for X, _ in data]
+    crowds = placement.crowds([X for X, _ in data], share, tree, theta.expand(len(data), -1), rngs)
+    return torch.unique(torch.cat([crowd[:share] for crowd in crowds]), dim=0)
+
+
+def _choose(proposals: Tensor, points: int | Tensor, tree: str, theta: Tensor) -> Tensor:
+    """Z among the proposals, by the variance each leaves; `spread` looks at the first few hundred: shuffled."""
+    if isinstance(points, Tensor):
+        return points
+    rng = np.random.default_rng(0)
+    mixed = proposals[torch.as_tensor(rng.permutation(len(proposals)))]
+    return placement.place([mixed], points, tree, theta.detach()[None], [rng]).of(0)

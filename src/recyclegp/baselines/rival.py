@@ -1,0 +1,106 @@
+"""What every rival can be asked, and what it costs the data owners.
+
+A rival is fitted from `parts`, one (X, y) per data owner, and answers with the latent moments of f;
+everything about y follows from those and its likelihood, exactly as for modules and ensembles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import arrays
+from ..errors import RecycleGPError
+from ..gp import pick
+from ..likelihoods import Likelihood, family, log_density
+from ..module import Module
+
+NUMBER = 8  # bytes of a float64: all traffic is counted in these, without headers or compression
+
+Parts = Sequence[tuple[Any, Any]]
+
+
+class Sent(NamedTuple):
+    """Bytes that leave a data owner, the mean over owners; what an owner receives is not counted."""
+
+    fit: float  # once, while fitting
+    each: float = 0.0  # for every test point, where owners must answer
+
+    def total(self, points: int) -> float:
+        return self.fit + self.each * points
+
+
+class Part(NamedTuple):
+    X: Tensor  # (n, D)
+    y: Tensor  # (n,)
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A fitted rival. `latent` maps points (n, D) to the mean and variance of f there."""
+
+    name: str
+    latent: Callable[[Tensor], tuple[Tensor, Tensor]]
+    likelihoods: tuple[Likelihood, ...]
+    sent: Sent
+    dimension: int
+    rounds: int = 1  # of messages from the owners, while fitting
+
+    @torch.no_grad()
+    def predict(self, X: Any) -> tuple[Any, Any]:
+        """Mean and variance of the latent f at each row of X."""
+        mean, variance = self.latent(arrays.aligned(X, self.dimension, None))
+        return arrays.like(X, mean), arrays.like(X, variance)
+
+    @torch.no_grad()
+    def predict_y(self, X: Any, likelihood: str | None = None) -> tuple[Any, Any]:
+        """Mean and variance of a new observation y at each row of X."""
+        chosen = pick(self.likelihoods, likelihood)
+        mean, variance = self.latent(arrays.aligned(X, self.dimension, None))
+        result = family(chosen.name).moments(mean, variance, chosen.log_parameters(mean))
+        return arrays.like(X, result[0]), arrays.like(X, result[1])
+
+    @torch.no_grad()
+    def log_density(self, X: Any, y: Any, likelihood: str | None = None) -> Any:
+        """log p(y_t) of each observation, on y."""
+        chosen = pick(self.likelihoods, likelihood)
+        points = arrays.aligned(X, self.dimension, None)
+        y = family(chosen.name).check(arrays.targets(y, len(points), device=points.device))
+        mean, variance = self.latent(points)
+        return arrays.like(X, log_density(chosen.name, y, mean, variance, chosen.log_parameters(mean)))
+
+    def bytes_sent(self, points: int = 0) -> float:
+        """Bytes that leave a data owner to fit, and then to answer so many test points."""
+        return self.sent.total(points)
+
+
+def checked(parts: Parts, likelihood: str) -> list[Part]:
+    """Every owner's data as tensors of one dimension, none of them empty."""
+    found = [arrays.inputs(X, f"parts[{k}]").X.detach() for k, (X, _) in enumerate(parts)]
+    if not found or len({X.shape[1] for X in found}) > 1 or not all(len(X) for X in found):
+        shapes = ", ".join(str(tuple(X.shape)) for X in found[:5])
+        raise RecycleGPError(f"parts must hold (X, y) pairs with rows and the same columns, got shapes {shapes}")
+    check = family(likelihood).check
+    return [
+        Part(X, check(arrays.targets(y, len(X), f"parts[{k}]", device=X.device).detach()))
+        for k, (X, (_, y)) in enumerate(zip(found, parts, strict=True))
+    ]
+
+
+def together(parts: Sequence[Part]) -> Part:
+    return Part(torch.cat([p.X for p in parts]), torch.cat([p.y for p in parts]))
+
+
+def rows_bytes(parts: Sequence[Part]) -> float:
+    """What an owner sends who hands over all rows, inputs and targets."""
+    return NUMBER * sum(p.X.numel() + p.y.numel() for p in parts) / len(parts)
+
+
+def module_bytes(module: Module) -> int:
+    """What an owner sends who publishes a module: its points, site, kernel, mean, noise and jitter."""
+    likelihood = sum(len(p.parameters) for p in module.likelihoods)
+    return NUMBER * (sum(t.numel() for t in module.site) + len(module.kernel_spec.theta) + likelihood + 2)

@@ -1,0 +1,92 @@
+"""The streamed evidence has the value, the mean and the gradient of the unstreamed formula."""
+
+import numpy as np
+import pytest
+import torch
+
+from recyclegp import blocks, evidence, kernels, least_squares, shelf
+from recyclegp.posterior import basis
+from recyclegp.sites import Site
+
+CENTRE = [0.3, -1.0]
+
+
+def price(slack):
+    return 30.0 * torch.log1p(slack / 30.0)
+
+
+def problem(kind, seed=3, level=0.7, precision=1.5):
+    """Sites of three sizes, some short of rows, about a function with a mean; weights of all kinds."""
+    rng = np.random.default_rng(seed)
+    sites, weights = [], []
+    for i in range(23):
+        M = (2, 5, 7)[i % 3]
+        r = M if i % 4 else M - 1
+        Z = np.array(CENTRE) + rng.uniform(-1, 2, (M, 2)) * [1.0, 4.0]
+        Rt = precision * rng.standard_normal((r, M))
+        rho = Rt @ (level + np.sin(2 * Z[:, 0]) + 0.3 * Z[:, 1]) + rng.standard_normal(r)
+        sites.append(Site(*(torch.tensor(t) for t in (Z, Rt, rho, rng.standard_normal()))))
+        weights.append(float(rng.uniform(0.2, 3.0)) if i % 5 else 1.0)
+    # some points are the modules' own, so that the jitter meets itself
+    Z = torch.cat([sites[0].Z, sites[1].Z, torch.tensor(CENTRE) + torch.tensor(rng.uniform(-1, 2, (6, 2))) * 3])
+    spec = kernels.parse(kind, 2, CENTRE)
+    theta = torch.tensor(rng.uniform(-0.4, 0.6, len(spec.theta)))
+    packed = shelf.Shelf()
+    for i, (site, weight) in enumerate(zip(sites, weights, strict=True)):
+        packed.put(site, weight, i)
+    return spec.tree, theta, Z, packed
+
+
+def plain(tree, theta, Z, packed):
+    """All rows at once, one autograd graph: (E − price, m̂)."""
+    base = basis(tree, theta, Z)
+    parts = [blocks.project(base, b) for b in packed.blocks(1)]
+    rows = least_squares.stack([least_squares.gather(*p, marginal=True) for p in parts])
+    slack = torch.stack([least_squares.jensen_slack(p.H, p.RKR) for p in parts]).sum()
+    solution = least_squares.solve(rows)
+    return solution.bound - price(slack), float(solution.mean.detach())
+
+
+@pytest.mark.parametrize("kind", ["rbf", "matern32", "rbf + linear", "rq * periodic"])
+@pytest.mark.parametrize("about", [0.0, 0.9])
+def test_value_mean_and_gradient_are_those_of_the_whole(kind, about, monkeypatch):
+    tree, theta, Z, packed = problem(kind)
+    theta.requires_grad_()
+    expected, mean = plain(tree, theta, Z, packed)
+    (gradient,) = torch.autograd.grad(expected, theta)
+    assert len(list(packed.blocks(len(Z)))) == 3
+    for chunk in (2**21, 300):
+        monkeypatch.setattr(blocks, "CHUNK", chunk)
+        value = evidence.evidence(tree, theta, Z, packed, price, about)
+        assert float(value.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
+        (found,) = torch.autograd.grad(value, theta)
+        torch.testing.assert_close(found, gradient, rtol=1e-8, atol=1e-8)
+        assert evidence.profiled_mean(tree, theta.detach(), Z, packed, about) == pytest.approx(mean, rel=1e-10)
+    assert len(list(packed.blocks(len(Z)))) == 6
+
+
+def test_gradient_is_the_slope():
+    tree, theta, Z, packed = problem("matern52")
+    value = evidence.evidence(tree, theta.requires_grad_(), Z, packed, price, 0.0)
+    (gradient,) = torch.autograd.grad(value, theta)
+    for i, step in enumerate(1e-5 * torch.eye(len(theta), dtype=torch.float64)):
+        up, down = (
+            float(evidence.evidence(tree, theta.detach() + s * step, Z, packed, price, 0.0)) for s in (1.0, -1.0)
+        )
+        assert float(gradient[i]) == pytest.approx((up - down) / 2e-5, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(("level", "precision"), [(1e6, 1.0), (0.7, 1e4), (1e4, 1e4)])
+def test_large_means_and_certain_sites_keep_their_digits(level, precision):
+    """What a constant can explain is not found as the difference of two large numbers."""
+    tree, theta, Z, packed = problem("rbf", level=level, precision=precision)
+    theta = theta + torch.tensor([2.0, 1.0, 2.0])  # a wide kernel, which expresses constants well
+    expected, mean = plain(tree, theta.requires_grad_(), Z, packed)
+    (gradient,) = torch.autograd.grad(expected, theta)
+    value = evidence.evidence(tree, theta, Z, packed, price, level)
+    (found,) = torch.autograd.grad(value, theta)
+    # E at any v and m lies below E: of two inaccurate maxima the larger is the better
+    exact = float(expected.detach())
+    assert exact * (1 + 1e-9) <= float(value.detach()) <= exact + 1e-3
+    assert evidence.profiled_mean(tree, theta.detach(), Z, packed, level) == pytest.approx(mean, rel=1e-5)
+    torch.testing.assert_close(found, gradient, rtol=0, atol=1e-5 * float(gradient.abs().max()))

@@ -1,0 +1,142 @@
+"""Metrics against NumPy and SciPy, computed another way."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import recyclegp as rgp
+import reference as ref
+from recyclegp import metrics
+from recyclegp.likelihoods import Likelihood
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A predictive with given moments of f."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    likelihoods: tuple
+
+    def predict(self, X):
+        return self.mean, self.variance
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+def model(rng, n, *likelihood, scale=1.0):
+    return Fixed(scale * rng.normal(0.4, 1, n), rng.uniform(0.05, 0.9, n), (Likelihood(*likelihood),))
+
+
+def interval_of_samples(draws):
+    return np.quantile(draws, [0.025, 0.975], axis=0, method="inverted_cdf")
+
+
+def test_gaussian(rng):
+    m = model(rng, 300, "gaussian", (0.7,))
+    sd = np.sqrt(m.variance + 0.7)
+    f = rng.normal(m.mean, np.sqrt(m.variance))
+    y = f + rng.normal(0, 1.3, 300)
+    s = metrics.score(m, np.zeros((300, 1)), y)
+    assert s.nlpd == pytest.approx(-stats.norm.logpdf(y, m.mean, sd).mean(), rel=1e-12)
+    assert s.rmse == pytest.approx(math.sqrt(((y - m.mean) ** 2).mean()))
+    assert s.mae == pytest.approx(abs(y - m.mean).mean())
+    low, high = stats.norm.interval(0.95, m.mean, sd)
+    assert s.coverage == np.mean((low <= y) & (y <= high))
+    assert 0.7 < s.coverage < 0.95
+    assert s.on == "y"
+    assert math.isnan(s.error)
+    known = metrics.score(m, np.zeros((300, 1)), y[:, None], f=f)
+    assert known.on == "f"
+    assert known.rmse == pytest.approx(math.sqrt(((f - m.mean) ** 2).mean()))
+    assert known.mae == pytest.approx(abs(f - m.mean).mean())
+    assert (known.nlpd, known.coverage) == (s.nlpd, s.coverage)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "bernoulli-probit"])
+@pytest.mark.parametrize("labels", [(0, 1), (-1, 1)])
+def test_classes(rng, name, labels):
+    m = model(rng, 25, name)
+    y = rng.integers(2, size=25)
+    p = np.exp([ref.log_predictive(name, 1, a, b) for a, b in zip(m.mean, m.variance, strict=True)])
+    s = metrics.score(m, np.zeros((25, 1)), np.array(labels)[y])
+    assert s.nlpd == pytest.approx(-np.log(np.where(y == 1, p, 1 - p)).mean(), rel=1e-8)
+    assert s.error == np.mean((p > 0.5) != (y == 1))
+    assert s.rmse == pytest.approx(math.sqrt(((y - p) ** 2).mean()), rel=1e-8)
+    assert math.isnan(s.coverage)
+
+
+def test_poisson(rng):
+    m = model(rng, 100, "poisson", scale=1.5)
+    m.variance[:3], m.mean[:3] = 1e-14, [-3.0, 0.5, 4.0]
+    y = rng.poisson(np.exp(rng.normal(m.mean, 1.3 * np.sqrt(m.variance))))
+    s = metrics.score(m, np.zeros((100, 1)), y)
+    density = [ref.log_predictive("poisson", *row) for row in zip(y, m.mean, m.variance, strict=True)]
+    assert s.nlpd == pytest.approx(-np.mean(density), rel=1e-6)
+    predicted = np.exp(m.mean + m.variance / 2)
+    assert s.mae == pytest.approx(abs(y - predicted).mean())
+    # the distribution function, by summing the densities of the counts up to y
+    few = slice(0, 5)
+    rows = list(zip(y[few], m.mean[few], m.variance[few], strict=True))
+    each = [[np.exp(ref.log_predictive("poisson", j, a, b)) for j in range(k + 1)] for k, a, b in rows]
+    found = metrics.distribution("poisson", *tensors(y[few], m.mean[few], m.variance[few]), tensors([])[0])
+    np.testing.assert_allclose(found[0], [sum(p[:-1]) for p in each], atol=1e-6)
+    np.testing.assert_allclose(found[1], [sum(p) for p in each], atol=1e-6)
+    draws = rng.poisson(np.exp(rng.normal(m.mean, np.sqrt(m.variance), (40_000, 100))))
+    low, high = interval_of_samples(draws)
+    assert abs(s.coverage - np.mean((low <= y) & (y <= high))) <= 0.021  # two borderline counts
+
+
+@pytest.mark.parametrize("df", [1.3, 4.0, 60.0])
+def test_student(rng, df):
+    m = model(rng, 50, "student-t", (0.5, df))
+    y = m.mean + 2 * rng.standard_t(3, 50)
+    s = metrics.score(m, np.zeros((50, 1)), y)
+    f = stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)  # many equally likely standard deviations
+    at = [a + math.sqrt(b) * f for a, b in zip(m.mean, m.variance, strict=True)]
+    density = [ref.log_predictive("student-t", *row, (0.5, df)) for row in zip(y, m.mean, m.variance, strict=True)]
+    assert s.nlpd == pytest.approx(-np.mean(density), rel=1e-6)
+    below = np.array([stats.t.cdf(t, df, g, math.sqrt(0.5)).mean() for t, g in zip(y, at, strict=True)])
+    found = metrics.distribution("student-t", *tensors(y, m.mean, m.variance), tensors(np.log([0.5, df]))[0])
+    np.testing.assert_allclose(found[0], below, atol=2e-6)
+    assert s.coverage == np.mean((below >= 0.025) & (below <= 0.975))
+
+
+def test_a_fitted_model_scores_as_it_answers(rng):
+    X = rng.uniform(0, 3, (60, 1))
+    y = np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=60)
+    m = rgp.fit(X, y, publish=8)
+    s = metrics.score(m, X, y)
+    assert s.nlpd == pytest.approx(-m.log_density(X, y).mean(), rel=1e-12)
+    mean, variance = m.predict_y(X)
+    assert s.rmse == pytest.approx(math.sqrt(((y - mean) ** 2).mean()))
+    assert s.coverage == np.mean(abs(y - mean) <= stats.norm.ppf(0.975) * np.sqrt(variance))
+
+
+def test_error_rate_and_its_ties():
+    p = np.array([0.9, 0.2, 0.5, 0.7])
+    assert metrics.error_rate(p, [1, 1, 1, 0]) == 2.5 / 4
+    assert metrics.error_rate(np.stack([1 - p, p], 1), [1, 1, 1, -1]) == 2.5 / 4
+
+
+def test_coverage_counts_the_ends_of_the_interval():
+    assert metrics.coverage([0.0, 0.026, 0.5, 0.98], [0.024, 0.026, 0.5, 1.0]) == 0.5
+    assert metrics.coverage([0.0, 0.96], [0.04, 0.99]) == 1.0  # a discrete y straddling an end lies within
+
+
+def test_shapes_that_would_broadcast_are_refused():
+    with pytest.raises(rgp.RecycleGPError, match="shape"):
+        metrics.rmse(np.zeros(3), np.zeros((3, 1)))
+    with pytest.raises(rgp.RecycleGPError, match="error rate"):
+        metrics.distribution("bernoulli", *tensors([1.0], [0.0], [1.0]), tensors([])[0])
+
+
+def tensors(*values):
+    return [torch.as_tensor(np.asarray(v, dtype=float)) for v in values]
