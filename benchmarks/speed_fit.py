@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,14 +40,19 @@ def rows(options: Options) -> Iterator[Row]:
     sizes = QUICK if options.quick else FULL
     parts = adjoining(sizes.K, sizes.n, np.random.default_rng(options.seed))
     rgp.fit_many(parts[:2], progress=False, **COLLAPSED)  # what is computed once for all
-    half = spread(parts, sizes.by_fit)
-    times = [timed(lambda p=p: rgp.fit(*p, **COLLAPSED))[0] for p in half[::2]]  # half before and half after
-    ours, modules = timed(lambda: rgp.fit_many(iter(parts), progress=False, **COLLAPSED))
-    times += [timed(lambda p=p: rgp.fit(*p, **COLLAPSED))[0] for p in half[1::2]]
-    yield against_fit(sizes, ours, times)
+
+    def together() -> tuple[float, list[rgp.Module]]:
+        return timed(lambda: rgp.fit_many(iter(parts), progress=False, **COLLAPSED))
+
+    # Too long to take turns: ours before and after the others, so that a machine that slows down slows down both.
+    before, modules = together()
+    alone = [timed(lambda p=p: rgp.fit(*p, **COLLAPSED))[0] for p in spread(parts, sizes.by_fit)]
     sample = spread(list(zip(parts, modules, strict=True)), sizes.by_svgp)
-    for rate in sizes.rates:
-        yield against_svgp(sizes, ours, sample, rate, options.seed)
+    trained = {rate: train(sizes, sample, rate, options.seed) for rate in sizes.rates}
+    ours = [before, together()[0]]
+    yield against_fit(sizes, ours, alone)
+    for rate, found in trained.items():
+        yield against_svgp(sizes, ours, rate, found)
     yield from against_sklearn(sizes, ours, parts, options.threads)
 
 
@@ -56,59 +61,69 @@ def spread(things: Sequence[Any], count: int) -> list[Any]:
     return [things[i] for i in np.linspace(0, len(things) - 1, count).round().astype(int)]
 
 
-def against_fit(sizes: Sizes, ours: float, times: list[float]) -> Row:
+def against_fit(sizes: Sizes, ours: list[float], times: list[float]) -> Row:
     return Row(
         "fit",
         f"fit_many, {sizes.K:,} × {sizes.n} rows, collapsed",
         "fit, one by one",
-        ours=ours,
-        other=sizes.K * float(np.mean(times)),
+        ours=mean(ours),
+        other=sizes.K * mean(times),
         target=20.0,
         note=f"same options; fit extrapolated from {len(times)} models",
         sizes=sizes._asdict(),
-        raw={"ours": [ours], "other_each": times, "sample": len(times)},
+        raw={"ours": ours, "other_each": times, "sample": len(times)},
     )
 
 
-def against_svgp(sizes: Sizes, ours: float, sample: list[tuple[Part, rgp.Module]], rate: float, seed: int) -> Row:
+class Peer(NamedTuple):
+    seconds: float
+    end: peer_gpytorch.Trained
+    evidence: float  # ours, of the same rows
+
+
+def train(sizes: Sizes, sample: list[tuple[Part, rgp.Module]], rate: float, seed: int) -> list[Peer]:
     """Each model may stop as soon as it is as good as ours, which nobody could know who fits it alone."""
-    times, ends = [], []
-    for (X, y), module in sample:
+    found = []
+    for data, module in sample:
         options = {"points": 3, "rate": rate, "most_steps": sizes.svgp_steps, "seed": seed}
         options["target"] = module.evidence - NEAR
-        seconds, end = timed(lambda data=(X, y), options=options: peer_gpytorch.train(*data, **options))
-        times.append(seconds)
-        ends.append(end)
+        seconds, end = timed(lambda data=data, options=options: peer_gpytorch.train(*data, **options))
+        found.append(Peer(seconds, end, module.evidence))
+    return found
+
+
+def against_svgp(sizes: Sizes, ours: list[float], rate: float, found: list[Peer]) -> Row:
+    times, ends = [peer.seconds for peer in found], [peer.end for peer in found]
     reached = sum(end.reached for end in ends)
     return Row(
         "fit",
         f"fit_many, {sizes.K:,} × {sizes.n} rows, collapsed",
         f"GPyTorch SVGP, Adam at {rate}",
-        ours=ours,
-        other=sizes.K * float(np.mean(times)),
+        ours=mean(ours),
+        other=sizes.K * mean(times),
         target=100.0,
         bounded=reached < len(ends),
         note=f"one by one, extrapolated from {len(times)} models; each until {NEAR} nats below our evidence: "
         f"{reached} came there, in {median(end.steps for end in ends):.0f} steps (at most {sizes.svgp_steps})",
         sizes=sizes._asdict(),
         raw={
-            "ours": [ours],
+            "ours": ours,
             "other_each": times,
             "sample": len(times),
             "steps": [end.steps for end in ends],
             "reached": reached,
-            "nats_below": [m.evidence - end.elbo for (_, m), end in zip(sample, ends, strict=True)],
+            "nats_below": [peer.evidence - peer.end.elbo for peer in found],
         },
     )
 
 
-def against_sklearn(sizes: Sizes, ours: float, parts: list[Part], processes: int) -> Iterator[Row]:
+def against_sklearn(sizes: Sizes, ours: list[float], parts: list[Part], processes: int) -> Iterator[Row]:
     collapsed, exact = (f"fit_many, {sizes.K:,} × {sizes.n} rows, {how}" for how in ("collapsed", "exact"))
     name = f"scikit-learn exact GP, {processes} processes"
     try:
         crowd = peer_sklearn.Crowd(processes)
     except ImportError:
-        yield Row("fit", collapsed, name, ours=ours, missing=f"not installed: {PEERS}")
+        yield Row("fit", collapsed, name, ours=mean(ours), missing=f"not installed: {PEERS}")
         yield Row("fit", exact, name, missing=f"not installed: {PEERS}")
         return
     sample = spread(parts, sizes.by_sklearn)
@@ -120,7 +135,7 @@ def against_sklearn(sizes: Sizes, ours: float, parts: list[Part], processes: int
     common: dict[str, Any] = {"other": each * (first + second) / 2, "sizes": sizes._asdict()}
     raw = {"other_sample": [first, second], "sample": len(sample)}
     said = f"scikit-learn extrapolated from {len(sample)} models"
-    yield Row("fit", collapsed, name, ours=ours, note=said, raw={"ours": [ours], **raw}, **common)
+    yield Row("fit", collapsed, name, ours=mean(ours), note=said, raw={"ours": ours, **raw}, **common)
     gain = [m.evidence - other for m, other in zip(modules, theirs, strict=True)]
     yield Row(
         "fit",

@@ -90,7 +90,7 @@ def test_contestants_take_turns():
 
 def test_a_missing_peer_is_a_row(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    rows = list(speed_fit.against_sklearn(speed_fit.QUICK, 1.0, adjoining(2, 20, np.random.default_rng(0)), 2))
+    rows = list(speed_fit.against_sklearn(speed_fit.QUICK, [1.0], adjoining(2, 20, np.random.default_rng(0)), 2))
     assert len(rows) == 2
     for row in rows:
         assert "not installed: pip install 'recyclegp[bench]'" in line(row)
