@@ -10,10 +10,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
+BENCH_READY := $(VENV)/.bench-ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo bench docs dist clean
+.PHONY: help setup test lint format demo bench bench-accuracy docs dist clean
 
 help:
 	@echo "make setup    virtual environment in $(VENV), installed for development"
@@ -21,7 +22,8 @@ help:
 	@echo "make lint     ruff check, ruff format --check, mypy"
 	@echo "make format   let ruff put the layout and imports right"
 	@echo "make demo     the demonstration; writes demo-output/"
-	@echo "make bench    benchmarks/accuracy.py         (BENCH_ARGS for it)"
+	@echo "make bench    how fast: benchmarks/speed.py  (BENCH_ARGS for it, as --quick)"
+	@echo "make bench-accuracy   how good: benchmarks/accuracy.py   (BENCH_ARGS for it)"
 	@echo "make docs     the documentation, in site/"
 	@echo "make dist     wheel and sdist, in dist/"
 	@echo "make clean    remove $(VENV) and everything built"
@@ -33,6 +35,10 @@ $(READY): pyproject.toml constraints.txt
 
 $(DOCS_READY): $(READY)
 	$(PIP) install -c constraints.txt -e ".[dev,docs]"
+	touch $@
+
+$(BENCH_READY): $(READY)
+	$(PIP) install -c constraints.txt -e ".[dev,bench]"
 	touch $@
 
 setup: $(READY)
@@ -52,7 +58,10 @@ format: $(READY)
 demo: $(READY)
 	$(BIN)/recyclegp demo
 
-bench: $(READY)
+bench: $(BENCH_READY)
+	$(BIN)/python benchmarks/speed.py $(BENCH_ARGS)
+
+bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy.py $(BENCH_ARGS)
 
 docs: $(DOCS_READY)

@@ -1,9 +1,10 @@
-"""The data of the accuracy benchmark: generated, from --data-dir, or from PyPI packages ([experiments])."""
+"""The data of the benchmarks: generated, from --data-dir, or from PyPI packages ([experiments])."""
 
 from __future__ import annotations
 
 import csv
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,15 @@ def adjoining(K: int, n: int, rng: np.random.Generator) -> list[tuple[np.ndarray
     edges = np.linspace(0, 5.5, K + 1)
     parts = [np.sort(rng.uniform(a, b, n)) for a, b in itertools.pairwise(edges)]
     return [(x[:, None], noisy(x, rng)) for x in parts]
+
+
+def intervals(K: int, n: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """`adjoining`, each part made when it is asked for: any number of rows in little memory."""
+    edges = np.linspace(0, 5.5, K + 1)
+    for k in range(K):
+        rng = np.random.default_rng([seed, k])
+        x = np.sort(rng.uniform(edges[k], edges[k + 1], n))
+        yield x[:, None], noisy(x, rng)
 
 
 def overlapping(K: int, n: int, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:

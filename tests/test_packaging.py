@@ -76,10 +76,10 @@ def test_sdist(source):
 
 
 def test_constraints_cover_every_direct_dependency():
-    """Each requirement of the package and of [dev] and [docs] has one tested version."""
+    """Each requirement of the package and of [dev], [bench] and [docs] has one tested version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["dev"], *extras["docs"]]
+    wanted = [*project["dependencies"], *extras["dev"], *extras["bench"], *extras["docs"]]
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     tested = {line.partition("==")[0] for line in lines if "==" in line}
     assert {requirement.partition(">=")[0] for requirement in wanted} <= tested
