@@ -25,6 +25,7 @@ from .module import Convergence, Module
 from .posterior import Basis, basis
 
 SUBSET = {"exact": 1000, "collapsed": 4000, "dual": 2000}  # rows on which hyperparameters are learned
+ROUGHLY = 0.1  # gradient, in nats, to which the kernel is learned that only decides where points go
 TOGETHER = 2**20  # numbers in the features of the lanes that are evaluated at once
 
 
@@ -140,16 +141,19 @@ def _learned(batch: Batch, starts: list[Tensor], points: Points) -> tuple[Hyper,
     lanes = torch.arange(len(batch.jobs), device=sp.fixed.device)
     evaluations = torch.zeros(len(lanes), dtype=torch.long, device=lanes.device)
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
-    for last in (False, True):
+    single = one.method == "exact" or isinstance(one.inducing, Tensor)
+    metric = None
+    for last in (True,) if single else (False, True):
         objective = _objective(batch, points, subset)
         width = batch.width(points.Z.shape[1])
         start = optimise.best_start(objective, starts, width)
-        best = optimise.maximise(objective, start, sp.lower, sp.upper, width=width)
+        best = optimise.maximise(
+            objective, start, sp.lower, sp.upper, width=width, gradient=1e-3 if last else ROUGHLY, metric=metric
+        )
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
         hyper = sp.unpack(best.x, lanes)
-        if last or one.method == "exact" or isinstance(one.inducing, Tensor):
-            break
-        points, starts = _inducing(batch, hyper.theta), [best.x]
+        if not last:
+            points, starts, metric = _inducing(batch, hyper.theta), [best.x], best.metric
     good = zip(best.converged.tolist(), torch.isfinite(best.value).tolist(), evaluations.tolist(), strict=True)
     return hyper, points, [_end(*lane) for lane in good]
 

@@ -28,6 +28,7 @@ class Optimum(NamedTuple):
     value: Tensor  # (B,)
     converged: Tensor  # (B,) bool
     evaluations: Tensor  # (B,) int
+    metric: Tensor  # (B, p, p) inverse curvature, as far as it was learned on the way
 
 
 Objective = Callable[[Tensor, Tensor], Tensor]  # (x (b, p), lanes (b,)) → values (b,), to be maximised
@@ -43,24 +44,25 @@ def maximise(
     tolerance: float = 1e-9,
     gradient: float = 1e-3,
     width: int = 2**31,
+    metric: Tensor | None = None,
 ) -> Optimum:
     """Climb from start (B, p) within the box (p,); a lane that is stuck or fails stops alone.
 
     Objectives are in nats. A lane converges when its gradient is small (nats per unit of x, off the
     box), or when two steps running gain less than `tolerance` of |value|. At most `width` lanes are
-    evaluated at once: it bounds the memory of the derivative.
+    evaluated at once: it bounds the memory of the derivative. `metric` is that of a similar problem.
     """
     B, p = start.shape
     x = start.detach().clamp(lower, upper)
     f, g = _evaluate(objective, x, torch.arange(B, device=x.device), width)
     count = torch.ones(B, dtype=torch.long, device=x.device)
     converged = torch.full_like(f, p == 0, dtype=torch.bool)
-    if p == 0:  # nothing to learn
-        return Optimum(x, -f, converged, count)
     identity = torch.eye(p, dtype=x.dtype, device=x.device)
-    H = _first_metric(g, identity)
+    H = _first_metric(g, identity) if metric is None else metric.clone()
+    if p == 0:  # nothing to learn
+        return Optimum(x, -f, converged, count, H)
     stalled = torch.zeros(B, dtype=torch.long, device=x.device)
-    fresh = torch.ones(B, dtype=torch.bool, device=x.device)
+    fresh = torch.full((B,), metric is None, device=x.device)
     active = torch.isfinite(f).nonzero()[:, 0]
     for _ in range(iterations):
         done = _flat(x[active], g[active], lower, upper) <= gradient
@@ -91,7 +93,7 @@ def maximise(
         stop[stuck] = True
         stop[finished] = True
         active = active[~stop[active]]
-    return Optimum(x, -f, converged, count)
+    return Optimum(x, -f, converged, count, H)
 
 
 class Single(NamedTuple):

@@ -21,7 +21,7 @@ from .sites import Site
 
 BUDGET = 2**28  # bytes of blocks kept in memory
 PACKET = 2**17  # numbers in a packed block, and four times as many in blocks still open
-CROWD = 4096  # sites in a packed block: small ones weigh more as objects than as numbers
+CROWD = 1024  # sites in a packed block: small ones weigh more as objects than as numbers
 
 
 class _Stored(NamedTuple):
@@ -89,6 +89,20 @@ class Shelf:
             raise RecycleGPError("an ensemble needs at least one module with a positive weight")
         for packed in self._packed:
             yield from split(self._read(packed) if isinstance(packed, _Stored) else packed, inducing)
+
+    def thinned(self, points: int) -> Shelf:
+        """Every so many-th of its sites, about so many points in all."""
+        step = max(1, -(-self.points // points))
+        few, count = Shelf(), 0
+        for b in self.blocks(1):
+            at = slice(-count % step, None, step)
+            count += len(b.members)
+            if b.members[at]:
+                some = Block(b.Z[at], b.Rt[at], b.rho[at], b.e[at], b.members[at], b.counts[at])
+                few._packed.append(some)
+                few.points += some.Z.shape[0] * some.Z.shape[1]
+                few.largest = max(few.largest, some.Z.shape[1])
+        return few
 
     def _pack(self, size: int) -> None:
         group = self._open.pop(size)

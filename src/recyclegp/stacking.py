@@ -12,14 +12,14 @@ from .least_squares import Rows, Solution, centre, compress, gather, stack
 from .posterior import Basis
 from .shelf import Shelf
 
-TALL = 2**21  # numbers in rows folded at once: fewer, and triangles are folded over and over; more, and caches overflow
+TALL = 2**17  # numbers in rows folded at once, unless that is few rows: more overflow the caches
 
 
 @torch.no_grad()
 def fold(base: Basis, shelf: Shelf, mean: float, start: Rows | None = None, *, marginal: bool) -> Rows:
     """Centred rows of every site, under those of `start`: with their slack, or their residuals integrated out."""
     M = len(base.Z)
-    most = max(4 * M, TALL // M)  # rows
+    most = max(8 * M, TALL // M)  # rows
     parts, height = ([], 0) if start is None else ([start], len(start.rho))
     for block in shelf.blocks(M):
         rows = centre(gather(*blocks.project(base, block), marginal=marginal), mean)
