@@ -142,7 +142,7 @@ def _learned(batch: Batch, starts: list[Tensor], points: Points) -> tuple[Hyper,
     evaluations = torch.zeros(len(lanes), dtype=torch.long, device=lanes.device)
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
     single = one.method == "exact" or isinstance(one.inducing, Tensor)
-    metric = None
+    metric = sp.metric(subset.w.sum(-1))
     for last in (True,) if single else (False, True):
         objective = _objective(batch, points, subset)
         width = batch.width(points.Z.shape[1])
