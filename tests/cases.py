@@ -178,18 +178,18 @@ def whitened(e, v, C):
     return ref.Moments(e.mean + L @ v.detach().numpy(), half @ half.T)
 
 
-def close(actual, expected, tolerance=1e-8):
+def check_close(actual, expected, tolerance=1e-8):
     expected = np.asarray(expected)
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * max(1.0, np.abs(expected).max()))
 
 
 def same_predictions(model, expected, Xt, tolerance=1e-8):
     mean, variance = model.predict(Xt)
-    close(mean, expected.mean, tolerance)
-    close(variance, np.diag(expected.cov), tolerance)
+    check_close(mean, expected.mean, tolerance)
+    check_close(variance, np.diag(expected.cov), tolerance)
 
 
 def same_models(a, b, Xt, tolerance=1e-8):
     for one, other in zip(a.predict(Xt), b.predict(Xt), strict=True):
-        close(one, other, tolerance)
-    close([a.bound, a.evidence, a.slack], [b.bound, b.evidence, b.slack], tolerance)
+        check_close(one, other, tolerance)
+    check_close([a.bound, a.evidence, a.slack], [b.bound, b.evidence, b.slack], tolerance)

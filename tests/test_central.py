@@ -9,7 +9,7 @@ import torch
 
 import recyclegp as rgp
 import reference as ref
-from cases import close, fixed_case, gpytorch_kernel, with_jitter
+from cases import check_close, fixed_case, gpytorch_kernel, with_jitter
 from recyclegp.baselines import central
 from recyclegp.baselines.rival import Part, checked
 from recyclegp.baselines.svgp import SVGP, Training, bound, train
@@ -30,8 +30,8 @@ def test_exact():
     k, noise = learned(m.kernel_spec.theta, m.noise)
     truth = ref.exact_gp(k, CASE.inputs, CASE.y, m.mean, noise, CASE.Xt)
     mean, variance = rival.predict(CASE.Xt)
-    close(mean, truth.mean, 1e-3)  # the same hyperparameters, but for the order of the rows
-    close(variance, np.diag(truth.cov), 1e-3)
+    check_close(mean, truth.mean, 1e-3)  # the same hyperparameters, but for the order of the rows
+    check_close(variance, np.diag(truth.cov), 1e-3)
     assert rival.bytes_sent(1000) == ROWS
     with pytest.raises(rgp.RecycleGPError, match="does not fit"):
         central.exact([(np.zeros((12_001, 1)), np.zeros(12_001))])
@@ -44,8 +44,8 @@ def test_sparse_is_sgpr():
     k = with_jitter(CASE.kernel, jitter)
     truth = ref.sgpr(k, CASE.Z, CASE.inputs, CASE.y, 0.0, np.full(32, 0.13), CASE.Xt)
     mean, variance = rival.predict_y(CASE.Xt)
-    close(mean, truth.mean)
-    close(variance, np.diag(truth.cov) + 0.13)
+    check_close(mean, truth.mean)
+    check_close(variance, np.diag(truth.cov) + 0.13)
     assert rival.bytes_sent() == ROWS
 
 
@@ -54,7 +54,7 @@ def test_sparse_classes():
     parts = [(p.X, t) for p, t in zip(CASE.parts, y, strict=True)]
     rival = central.sparse(parts, inducing=CASE.Z, likelihood="bernoulli")
     m = rgp.fit(CASE.inputs, np.concatenate(y), inducing=CASE.Z, likelihood="bernoulli")
-    close(rival.log_density(CASE.Xt, np.ones(7)), m.log_density(CASE.Xt, np.ones(7)), 1e-12)
+    check_close(rival.log_density(CASE.Xt, np.ones(7)), m.log_density(CASE.Xt, np.ones(7)), 1e-12)
     assert rival.name == "SVGP (dual)"
 
 
@@ -99,8 +99,8 @@ def test_svgp_finds_the_best_q():
     mean = model.mean_module.constant.item()
     truth = ref.sgpr(k, Z, CASE.inputs, CASE.y, mean, np.full(32, noise), CASE.Xt)
     found = trained.latent(torch.tensor(CASE.Xt))
-    close(found[0], truth.mean, 1e-5)
-    close(found[1], np.diag(truth.cov), 1e-5)
+    check_close(found[0], truth.mean, 1e-5)
+    check_close(found[1], np.diag(truth.cov), 1e-5)
 
 
 def test_svgp_does_not_know_the_units():
@@ -109,9 +109,9 @@ def test_svgp_does_not_know_the_units():
     a = central.svgp(PARTS, inducing=6, training=how)
     b = central.svgp([(3 * X + 1, 1000 * y - 5) for X, y in PARTS], inducing=6, training=how)
     mean, variance = b.predict_y(3 * CASE.Xt + 1)
-    close((mean + 5) / 1000, a.predict_y(CASE.Xt)[0], 1e-4)
-    close(variance / 1000**2, a.predict_y(CASE.Xt)[1], 1e-4)
-    close(variance - b.predict(3 * CASE.Xt + 1)[1], np.full(7, b.likelihoods[0].parameters[0]), 1e-6)
+    check_close((mean + 5) / 1000, a.predict_y(CASE.Xt)[0], 1e-4)
+    check_close(variance / 1000**2, a.predict_y(CASE.Xt)[1], 1e-4)
+    check_close(variance - b.predict(3 * CASE.Xt + 1)[1], np.full(7, b.likelihoods[0].parameters[0]), 1e-6)
     assert a.sent.fit == ROWS
     assert torch.equal(torch.random.get_rng_state(), state)  # which belongs to the user
 

@@ -8,7 +8,7 @@ import torch
 
 import recyclegp as rgp
 import reference as ref
-from cases import close, fixed_case, gpytorch_kernel, modules, spec
+from cases import check_close, fixed_case, gpytorch_kernel, modules, spec
 from cases_experts import product_of_experts
 from recyclegp.baselines.committee import (
     Committee,
@@ -28,10 +28,10 @@ def test_exact_expert_is_the_exact_gp():
     Xt = fixed_case().Xt
     found = expert(torch.tensor(Xt))
     exact = ref.exact_gp(p.kernel, p.X, p.y, p.mean, p.noises, Xt)
-    close(found.mean, exact.mean)
-    close(found.variance, np.diag(exact.cov))
-    close(found.prior_mean, np.full(len(Xt), p.mean))
-    close(found.prior_variance, np.full(len(Xt), p.kernel.variance))
+    check_close(found.mean, exact.mean)
+    check_close(found.variance, np.diag(exact.cov))
+    check_close(found.prior_mean, np.full(len(Xt), p.mean))
+    check_close(found.prior_variance, np.full(len(Xt), p.kernel.variance))
 
 
 def test_own_hyperparameters_are_those_of_the_modules():
@@ -81,13 +81,13 @@ def test_modules_as_experts():
     values += [np.repeat([[p[i]] for p in priors], len(case.Xt), 1) for i in (0, 1)]
     mean, variance = product_of_experts("rbcm", *values)
     found = rival.predict(case.Xt)
-    close(found[0], mean, 1e-9)
-    close(found[1], variance, 1e-9)
+    check_close(found[0], mean, 1e-9)
+    check_close(found[1], variance, 1e-9)
     noise = rival.likelihoods[0].parameters[0]
-    close(rival.predict_y(case.Xt)[1], variance + noise, 1e-9)
+    check_close(rival.predict_y(case.Xt)[1], variance + noise, 1e-9)
     y = mean + 0.3
     expected = -0.5 * np.log(2 * math.pi * (variance + noise)) - 0.5 * 0.09 / (variance + noise)
-    close(rival.log_density(case.Xt, y), expected, 1e-9)
+    check_close(rival.log_density(case.Xt, y), expected, 1e-9)
     numbers = [len(m.inducing) * 2 + m.site.Rt.numel() + len(m.site.rho) + 1 + 3 + 1 + 2 for m in locals_]
     assert rival.bytes_sent(1000) == 8 * np.mean(numbers)
 
@@ -99,8 +99,8 @@ def test_classes_combine_before_the_likelihood():
     Xt = np.linspace(-2, 2, 5)[:, None]
     p = rival.predict_y(Xt)[0]
     expected = [math.exp(ref.log_predictive("bernoulli", 1, m, v)) for m, v in zip(*rival.predict(Xt), strict=True)]
-    close(p, expected, 1e-6)
-    close(np.exp(rival.log_density(Xt, np.ones(5))), expected, 1e-6)
+    check_close(p, expected, 1e-6)
+    check_close(np.exp(rival.log_density(Xt, np.ones(5))), expected, 1e-6)
 
 
 # --- GRBCM ------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ def test_grbcm(hyperparameters):
         precision = (beta / v).sum(0) + (1 - beta.sum(0)) / s
         expected = ((beta * mu / v).sum(0) + (1 - beta.sum(0)) * m / s) / precision, 1 / precision
     found = group.rival("grbcm").predict(case.Xt)
-    close(found[0], expected[0], 1e-7)
-    close(found[1], expected[1], 1e-7)
+    check_close(found[0], expected[0], 1e-7)
+    check_close(found[1], expected[1], 1e-7)
     assert group.sent.each == 16
     if hyperparameters == "own":
         assert group.sent.fit == 8 * 5 + 8 * 7 * 3 / 3
@@ -163,7 +163,7 @@ def test_bcm_of_experts_at_one_place_is_the_exact_gp():
     mean, variance = group.rival("bcm").predict(x)
     y = np.concatenate(ys)
     exact = ref.exact_gp(case.kernel, np.repeat(x, len(y), 0), y, 0.6, np.full(len(y), 0.3), x)
-    close([mean[0], variance[0]], [exact.mean[0], exact.cov[0, 0]], 1e-9)
+    check_close([mean[0], variance[0]], [exact.mean[0], exact.cov[0, 0]], 1e-9)
 
 
 def test_bad_requests():

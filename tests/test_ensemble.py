@@ -50,7 +50,7 @@ def gaussian(modules):
 X = np.random.default_rng(77).uniform(-2, 3, (25, 2))
 
 
-def close(a, b, rtol=1e-7):
+def check_close(a, b, rtol=1e-7):
     for p, q in zip(a.predict(X), b.predict(X), strict=True):
         np.testing.assert_allclose(p, q, rtol=rtol, atol=1e-9)
 
@@ -71,7 +71,7 @@ def test_add_then_remove_is_never_added(modules, likelihood):
     assert e.names == [a.name, b.name]  # the old one is as it was
     assert different(e, more)
     back = more.remove(c.name)
-    close(back, e)
+    check_close(back, e)
     assert back.names == e.names
     assert back.bound == pytest.approx(e.bound, rel=1e-9)
     assert back.evidence == pytest.approx(e.evidence, rel=1e-9)
@@ -91,10 +91,10 @@ def test_adding_is_merging_at_the_same_choices(modules, likelihood):
     assert one.mean == pytest.approx(a.mean)
     step = one.add([b, c])
     turn = one.add(c).add(b)
-    close(step, turn)
+    check_close(step, turn)
     assert step.bound == pytest.approx(turn.bound, rel=1e-9)
     if at_once.mean == one.mean:
-        close(step, at_once)
+        check_close(step, at_once)
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
@@ -108,7 +108,7 @@ def test_update(modules, likelihood):
     assert more.rows == e.rows + 30
     assert more.predict(new)[1].mean() < e.predict(new)[1].mean()
     assert more.log_density(new, y).mean() > e.log_density(new, y).mean()
-    close(more.remove("update-1"), e)
+    check_close(more.remove("update-1"), e)
     again = more.update(new[:3], y[:3])
     assert again.names[-1] == "update-2"
     assert e.update(new, y, name="today").names[-1] == "today"
@@ -119,7 +119,7 @@ def test_gaussian_updates_in_any_portions(gaussian):
     new = rng.uniform(-1, 2, (20, 2))
     y = observe("gaussian", new, rng)
     whole, parts = gaussian.update(new, y), gaussian.update(new[12:], y[12:]).update(new[:12], y[:12])
-    close(whole, parts)
+    check_close(whole, parts)
     assert whole.bound == pytest.approx(parts.bound, rel=1e-9)
     surer = gaussian.update(new, y, noise=1e-3)
     assert surer.predict(new)[1].sum() < whole.predict(new)[1].sum()
@@ -140,7 +140,7 @@ def test_removing_several(gaussian, modules):
     a, b, c = modules["gaussian"]
     left = gaussian.remove([a.name, c.name])
     assert left.names == [b.name]
-    close(left, gaussian.remove(a.name).remove(c.name))
+    check_close(left, gaussian.remove(a.name).remove(c.name))
     assert left.rows == b.rows
 
 
@@ -235,7 +235,7 @@ def test_transform(gaussian, s):
         assert change == pytest.approx(-gaussian.rows * math.log(abs(s)), rel=1e-8)
     assert moved.slack == pytest.approx(gaussian.slack, rel=1e-6, abs=1e-9)
     back = moved.transform(output_shift=-b).transform(input_shift=-shift, output_scale=1 / s)
-    close(back, gaussian)
+    check_close(back, gaussian)
     assert [r["surprise"] for r in moved.report()] == pytest.approx(
         [r["surprise"] for r in gaussian.report()], rel=1e-5
     )
@@ -246,9 +246,11 @@ def test_transforming_then_merging_is_merging_then_transforming(modules, gaussia
     first = [m.transform(**units) for m in modules["gaussian"]]
     Z = gaussian.inducing + np.array(units["input_shift"])
     e = rgp.merge(first, inducing=Z, learn=False)
-    close(e, gaussian.transform(**units), rtol=1e-6)
+    check_close(e, gaussian.transform(**units), rtol=1e-6)
     # a module that has changed units can still be removed
-    close(gaussian.transform(**units).remove("gaussian 0"), gaussian.remove("gaussian 0").transform(**units), rtol=1e-6)
+    check_close(
+        gaussian.transform(**units).remove("gaussian 0"), gaussian.remove("gaussian 0").transform(**units), rtol=1e-6
+    )
 
 
 def test_transform_without_sites(gaussian):
@@ -262,10 +264,10 @@ def test_to_module(modules, likelihood):
     m = e.to_module("all")
     assert isinstance(m, rgp.Module)
     assert (m.name, m.rows, m.columns) == ("all", e.rows, e.columns)
-    close(m, e)
+    check_close(m, e)
     assert m.evidence == pytest.approx(e.bound, rel=1e-9)
     assert m.noise == e.noise
-    close(rgp.merge([m], inducing=e.inducing, kernel=e.kernel, learn=False), e, rtol=1e-5)
+    check_close(rgp.merge([m], inducing=e.inducing, kernel=e.kernel, learn=False), e, rtol=1e-5)
 
 
 def test_pyramids(modules):
@@ -281,7 +283,7 @@ def test_pyramids(modules):
     top = rgp.merge([halves[0]], inducing=Z, kernel=kernel, learn=False)
     assert top.mean == seed.mean
     tower = top.add(halves[1])
-    close(tower, flat, rtol=1e-6)
+    check_close(tower, flat, rtol=1e-6)
     assert tower.bound == pytest.approx(flat.bound, rel=1e-7)
     assert tower.rows == flat.rows
 
@@ -291,7 +293,7 @@ def test_pyramids(modules):
 
 def test_keep_names(modules, gaussian):
     small = rgp.merge(modules["gaussian"], learn=False, keep="names")
-    close(small, gaussian)
+    check_close(small, gaussian)
     assert (small.names, small.rows, small.bound) == (gaussian.names, gaussian.rows, gaussian.bound)
     assert all(m.site is None for m in small._members)
     for call in (
@@ -303,10 +305,10 @@ def test_keep_names(modules, gaussian):
             call()
     more = small.add(modules["poisson"][0]).update(X, truth(X), likelihood="gaussian")
     assert more.names == [*gaussian.names, "poisson 0", "update-1"]
-    close(more, gaussian.add(modules["poisson"][0]).update(X, truth(X), likelihood="gaussian"))
+    check_close(more, gaussian.add(modules["poisson"][0]).update(X, truth(X), likelihood="gaussian"))
     surprise = [(r["name"], r["surprise"]) for r in gaussian.report()]
     assert [(r["name"], r["surprise"]) for r in small.report()] == surprise
-    close(small.to_module("m"), gaussian)
+    check_close(small.to_module("m"), gaussian)
 
 
 def test_report(mixed):
@@ -335,15 +337,15 @@ def test_weights(modules, gaussian):
     Z, options = gaussian.inducing, {"kernel": gaussian.kernel, "learn": False}
     by_name = rgp.merge([a, b, c], weights={"gaussian 1": 0.3}, inducing=Z, **options)
     in_order = rgp.merge([a, b, c], weights=[1, 0.3, 1], inducing=Z, **options)
-    close(by_name, in_order)
+    check_close(by_name, in_order)
     assert [r["weight"] for r in by_name.report()] == [1.0, 0.3, 1.0]
-    close(gaussian.reweight({"gaussian 1": 0.0}), gaussian.remove("gaussian 1"))
-    close(gaussian.reweight({"gaussian 1": 2.0}), gaussian.add(b.rename("again")))
-    close(gaussian.reweight({"gaussian 1": 0.5}).reweight({"gaussian 1": 1.0}), gaussian)
+    check_close(gaussian.reweight({"gaussian 1": 0.0}), gaussian.remove("gaussian 1"))
+    check_close(gaussian.reweight({"gaussian 1": 2.0}), gaussian.add(b.rename("again")))
+    check_close(gaussian.reweight({"gaussian 1": 0.5}).reweight({"gaussian 1": 1.0}), gaussian)
     assert gaussian.reweight({"gaussian 1": 0.0}).rows == a.rows + c.rows
     none = rgp.merge([a, b, c], weights={"gaussian 1": 0}, inducing=Z, **options)
     assert none.names == gaussian.names
-    close(none, rgp.merge([a, c], inducing=Z, **options))
+    check_close(none, rgp.merge([a, c], inducing=Z, **options))
 
 
 # --- samples ----------------------------------------------------------------------------------

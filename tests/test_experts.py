@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import recyclegp as rgp
-from cases import close
+from cases import check_close
 from cases_experts import product_of_experts
 from recyclegp.baselines.committee import Committee
 from recyclegp.baselines.experts import RULES, Predictions, combine
@@ -33,8 +33,8 @@ def test_rules_are_their_products_of_densities(rule, shared):
     values = generic(shared=shared)
     found = combine(rule, predictions(values))
     mean, variance = product_of_experts(rule, *values)
-    close(found.mean, mean, 1e-11)
-    close(found.variance, variance, 1e-11)
+    check_close(found.mean, mean, 1e-11)
+    check_close(found.variance, variance, 1e-11)
     assert not found.failed.any()
 
 
@@ -46,8 +46,8 @@ def test_published_formulas_with_one_prior():
     for rule, beta in (("bcm", np.ones_like(v)), ("rbcm", H), ("grbcm", np.vstack([np.ones_like(s), H[1:]]))):
         precision = (beta / v).sum(0) + (1 - beta.sum(0)) / s[0]
         found = combine(rule, predictions([mu, v, zero, s]))
-        close(found.variance, 1 / precision, 1e-11)
-        close(found.mean, (beta * mu / v).sum(0) / precision, 1e-11)
+        check_close(found.variance, 1 / precision, 1e-11)
+        check_close(found.mean, (beta * mu / v).sum(0) / precision, 1e-11)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -57,10 +57,10 @@ def test_one_expert(rule):
     found = combine(rule, predictions([mu, v, m, s]))
     if rule == "rbcm":
         beta = 0.5 * np.log(s[0] / v[0])
-        close(1 / found.variance, beta / v[0] + (1 - beta) / s[0], 1e-11)
+        check_close(1 / found.variance, beta / v[0] + (1 - beta) / s[0], 1e-11)
     else:
-        close(found.mean, mu[0], 1e-12)
-        close(found.variance, v[0], 1e-12)
+        check_close(found.mean, mu[0], 1e-12)
+        check_close(found.variance, v[0], 1e-12)
 
 
 @pytest.mark.parametrize("rule", [r for r in RULES if r != "poe"])
@@ -69,9 +69,9 @@ def test_far_from_all_data_there_is_the_prior(rule):
     _, _, m, s = generic(shared=True)
     nothing = predictions([np.repeat(m, 5, 0), np.repeat(s, 5, 0), m, s])
     found = combine(rule, nothing)
-    close(found.mean, m[0], 1e-12)
-    close(found.variance, s[0], 1e-12)
-    close(combine("poe", nothing).variance, s[0] / 5, 1e-12)
+    check_close(found.mean, m[0], 1e-12)
+    check_close(found.variance, s[0], 1e-12)
+    check_close(combine("poe", nothing).variance, s[0] / 5, 1e-12)
 
 
 def test_bcm_is_exact_where_experts_are_independent_given_f():
@@ -85,7 +85,7 @@ def test_bcm_is_exact_where_experts_are_independent_given_f():
     found = combine("bcm", predictions([mu[:, None], v[:, None], np.full((1, 1), m), np.full((1, 1), s)]))
     precision = 1 / s + (counts / noises).sum()
     expected = (m / s + sum(d.sum() / w for d, w in zip(data, noises, strict=True))) / precision
-    close([found.mean.item(), found.variance.item()], [expected, 1 / precision], 1e-12)
+    check_close([found.mean.item(), found.variance.item()], [expected, 1 / precision], 1e-12)
 
 
 def test_a_precision_that_is_not_positive_is_reported_and_is_the_prior():
@@ -93,7 +93,7 @@ def test_a_precision_that_is_not_positive_is_reported_and_is_the_prior():
     values = predictions([np.ones((3, 2)), np.array([[2.0, 0.1]] * 3), np.full((1, 2), 0.5), np.ones((1, 2))])
     found = combine("bcm", values)
     assert found.failed.tolist() == [True, False]
-    close([found.mean[0], found.variance[0]], [0.5, 1.0])
+    check_close([found.mean[0], found.variance[0]], [0.5, 1.0])
     group = Committee("", (lambda X: Predictions(*(t[0] for t in values)),) * 3, (), Sent(0), 1, 1)
     with pytest.warns(rgp.RecycleGPWarning, match="1 of 2 points"):
         group.rival("bcm").predict(np.zeros((2, 1)))
@@ -106,7 +106,7 @@ def test_a_sure_expert_leaves_numbers_finite():
         found = combine(rule, predictions([mu, v, m, s]))
         assert torch.isfinite(torch.stack(found[:2])).all()
         if rule != "gpoe":
-            close(found.mean[2], mu[1, 2], 1e-6)
+            check_close(found.mean[2], mu[1, 2], 1e-6)
 
 
 def test_bad_requests():

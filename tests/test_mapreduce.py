@@ -11,7 +11,7 @@ from hypothesis import given
 
 import recyclegp as rgp
 import reference as ref
-from cases import cases, close, fixed_case, gpytorch_kernel, merged, modules, spec, theorem, with_jitter
+from cases import cases, check_close, fixed_case, gpytorch_kernel, merged, modules, spec, theorem, with_jitter
 from recyclegp.baselines.mapreduce import Plan, mapreduce, one_round, sums_bytes
 from recyclegp.baselines.rival import checked
 
@@ -35,13 +35,13 @@ def test_with_a_plan_it_is_the_merge_and_the_central_sgpr(case):
     e = merged(case, modules(case, "collapsed"))
     found = rival.predict(case.Xt)
     for mine, theirs in zip(found, e.predict(case.Xt), strict=True):
-        close(mine, theirs)
-    close(model.bound, e.bound)
+        check_close(mine, theirs)
+    check_close(model.bound, e.bound)
     data = (with_jitter(case.kernel, e), case.Z, case.inputs, case.y, mean, case.noises)
     central = ref.sgpr(*data, case.Xt)
-    close(found[0], central.mean)
-    close(found[1], np.diag(central.cov))
-    close(model.bound, ref.sgpr_bound(*data))
+    check_close(found[0], central.mean)
+    check_close(found[1], np.diag(central.cov))
+    check_close(model.bound, ref.sgpr_bound(*data))
     M = len(case.Z)
     assert rival.bytes_sent(10_000) == sums_bytes(M) == 8 * ((M * M + M) // 2 + M + 3)
     assert rival.rounds == 1
@@ -54,7 +54,7 @@ def test_a_learned_plan_is_the_central_one():
     rival = mapreduce(parts, inducing=case.Z)
     central = rgp.fit(case.inputs, case.y, method="collapsed", inducing=case.Z)
     for mine, theirs in zip(rival.predict_y(case.Xt), central.predict_y(case.Xt), strict=True):
-        close(mine, theirs, 1e-4)
+        check_close(mine, theirs, 1e-4)
     evaluations, rest = divmod(rival.rounds - 2, 2)
     assert rest == 0
     assert rival.sent.fit == 8 * 7 + evaluations * (sums_bytes(9) + 8 * 5) + sums_bytes(9)

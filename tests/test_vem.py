@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 
 import recyclegp as rgp
 import reference as ref
-from cases import cases, close, fixed_case, gpytorch_kernel, merged, modules, natural_site, slow, theorem, with_jitter
+from cases import (
+    cases,
+    check_close,
+    fixed_case,
+    gpytorch_kernel,
+    merged,
+    modules,
+    natural_site,
+    slow,
+    theorem,
+    with_jitter,
+)
 from recyclegp import kernels, least_squares
 from recyclegp.baselines import vem
 from recyclegp.ensemble import shelve
@@ -67,8 +78,8 @@ def test_the_objective_is_equation_ensemble(case, seed):
     q = ref.Moments(mu.numpy(), (root @ root.mT).numpy())
     expected = ref.ensemble_bound(q, natural, with_jitter(case.kernel, e), e.mean, case.Z)
     rows, L = sites_of(e)
-    close(float(vem.ensemble(rows, L, e.mean, mu, root)), expected, 1e-9)
-    close(float(vem.ensemble(least_squares.compress(rows), L, e.mean, mu, root)), expected, 1e-9)
+    check_close(float(vem.ensemble(rows, L, e.mean, mu, root)), expected, 1e-9)
+    check_close(float(vem.ensemble(least_squares.compress(rows), L, e.mean, mu, root)), expected, 1e-9)
 
 
 @pytest.mark.parametrize("method", ["exact", "collapsed"])
@@ -80,7 +91,7 @@ def test_the_closed_form_is_its_stationary_point(method, case):
     rows, L = sites_of(e)
     mu, root = (t.requires_grad_() for t in best_q(e))
     value = vem.ensemble(rows, L, e.mean, mu, root.tril())
-    close(float(value.detach()), e.bound, 1e-8)
+    check_close(float(value.detach()), e.bound, 1e-8)
     for slope in torch.autograd.grad(value, [mu, root]):
         assert float((L.mT @ slope).abs().max()) < 1e-8  # nats per prior deviation of u_*
 
@@ -117,7 +128,7 @@ def test_lbfgs_reaches_the_closed_form(case, seed):
     assert settled.stopped == "converged"
     assert e.bound - 1e-4 <= settled.bound <= e.bound + 1e-9 * abs(e.bound)
     for one, other in zip(settled.predict(case.Xt), e.predict(case.Xt), strict=True):
-        close(one, other, 1e-2)
+        check_close(one, other, 1e-2)
 
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
@@ -159,8 +170,8 @@ def test_5_vem_stays_below_the_closed_form_at_its_own_kernel_and_points(optimise
     assert found.bound > found.trace[0].bound
     assert not torch.equal(kept[0].theta, kept[-1].theta)
     assert not torch.equal(kept[0].Z, kept[-1].Z)
-    close(found.kernel_spec.theta, kept[-1].theta)
-    close(found.inducing, kept[-1].Z)
+    check_close(found.kernel_spec.theta, kept[-1].theta)
+    check_close(found.inducing, kept[-1].Z)
 
 
 @slow
@@ -232,12 +243,12 @@ def test_published_steps_are_gradients_with_momentum():
         return torch.autograd.grad(vem.ensemble(rows, L, problem.mean, mu, root.tril()), leaves)
 
     g0, g1, g2 = (gradient(p) for p in places[:3])
-    close(places[0].mu - problem.mean, np.random.default_rng(5).standard_normal(len(case.Z)))
+    check_close(places[0].mu - problem.mean, np.random.default_rng(5).standard_normal(len(case.Z)))
     assert torch.equal(places[0].root, torch.eye(len(case.Z), dtype=torch.float64))
-    close(places[1].mu, places[0].mu + 1e-3 * g0[0], 1e-12)
-    close(places[2].mu, places[1].mu + 1e-3 * (g1[0] + 0.9 * g0[0]), 1e-12)
-    close(places[2].root, places[1].root + 1e-6 * (g1[1] + 0.9 * g0[1]), 1e-12)
-    close(places[3].theta.exp(), places[2].theta.exp() + 1e-8 * g2[2], 1e-14)
+    check_close(places[1].mu, places[0].mu + 1e-3 * g0[0], 1e-12)
+    check_close(places[2].mu, places[1].mu + 1e-3 * (g1[0] + 0.9 * g0[0]), 1e-12)
+    check_close(places[2].root, places[1].root + 1e-6 * (g1[1] + 0.9 * g0[1]), 1e-12)
+    check_close(places[3].theta.exp(), places[2].theta.exp() + 1e-8 * g2[2], 1e-14)
 
 
 # --- the result -------------------------------------------------------------------------------
@@ -252,11 +263,11 @@ def test_predictions_are_those_of_its_own_q():
     q = ref.Moments(found.place.mu.numpy(), (found.place.root @ found.place.root.mT).numpy())
     expected = ref.pushed(q, replace(case.kernel, nugget=e.jitter), e.mean, case.Z, case.Xt)
     mean, variance = found.predict(case.Xt)
-    close(mean, expected.mean)
-    close(variance, np.diag(expected.cov) - e.jitter)
+    check_close(mean, expected.mean)
+    check_close(variance, np.diag(expected.cov) - e.jitter)
     y = np.linspace(-1, 2, len(case.Xt))
     noisy = variance + e.noise
-    close(found.log_density(case.Xt, y), -0.5 * (np.log(2 * np.pi * noisy) + (y - mean) ** 2 / noisy))
+    check_close(found.log_density(case.Xt, y), -0.5 * (np.log(2 * np.pi * noisy) + (y - mean) ** 2 / noisy))
     assert found.bound < e.bound
 
 
