@@ -87,12 +87,14 @@ def excess(panel: Axes, rows: Sequence[Row], best: str) -> None:
     places, colours = np.arange(len(shown))[::-1], [colour_of(r.model) for r in shown]
     at = np.maximum(np.nan_to_num(above, nan=left), left)
     panel.set_xscale("log")
-    panel.set_xlim(left, 2 * at.max())
+    panel.set_xlim(left, 4 * at.max())
     panel.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    known = np.isfinite(values)
     panel.hlines(places, left, at, color=colours, lw=1.2, alpha=0.6)
-    panel.scatter(at, places, color=colours, s=28, zorder=3, clip_on=False)
-    for place, x, r in zip(places, at, shown, strict=True):
-        panel.annotate(f"{r.nlpd - least:.4f}", (x, place), (6, 0), textcoords="offset points", va="center", fontsize=7)
+    panel.scatter(at[known], places[known], color=[c for c, k in zip(colours, known, strict=True) if k], s=28, zorder=3)
+    for place, x, value in zip(places, at, values, strict=True):
+        text = f"{value:.4f}" if np.isfinite(value) else "diverged"
+        panel.annotate(text, (x, place), (6, 0), textcoords="offset points", va="center", fontsize=7)
     panel.set_yticks(places, [r.model for r in shown], fontsize=8)
     panel.margins(y=0.02)
     panel.set_xlabel(f"NLPD above that of {best} ({least:.4f}), nats per point, logarithmic")
