@@ -56,7 +56,7 @@ def layouts(settings: Settings) -> list[Layout]:
             Layout("100k overlapping", 250, 400, overlapping, everywhere, "auto", many, TOO_MANY),
         ]
     few = Budget(rows=40, exact=300, svgp=100, vem=100, vem_seconds=1.0)
-    fewer = dict.fromkeys(("own", "grbcm-own", "grbcm-shared", "svgp", "exact"), "with --full")
+    fewer = dict.fromkeys(("own", "grbcm-own", "grbcm-shared", "svgp", "exact"), "quick run")
     return [
         Layout("2k adjoining", 50, 40, adjoining, {"method": "collapsed", "inducing": 12}, POINTS, few, {}, 500),
         Layout(

@@ -97,7 +97,7 @@ def excess(panel: Axes, rows: Sequence[Row], best: str) -> None:
         panel.annotate(text, (x, place), (6, 0), textcoords="offset points", va="center", fontsize=7)
     panel.set_yticks(places, [r.model for r in shown], fontsize=8)
     panel.margins(y=0.02)
-    panel.set_xlabel(f"NLPD above that of {best} ({least:.4f}), nats per point, logarithmic")
+    panel.set_xlabel(f"nats per point above {best} ({least:.4f}), log scale")
     panel.grid(axis="x", color="#e5e5e5", lw=0.6)
     panel.set_axisbelow(True)
 
@@ -106,6 +106,7 @@ def colour_of(model: str) -> str:
     """One colour for a family of models, in every figure."""
     for start, colour in (
         ("merge", MERGED),
+        ("pyramid", MERGED),
         ("oracle", FAINT),
         ("VEM", PURPLE),
         ("SGPR by map", GREEN),

@@ -82,9 +82,12 @@ EXPERIMENTS = {
 }
 
 
+def check(name: str) -> None:
+    if name not in (*EXPERIMENTS, "all"):
+        raise RecycleGPError(f"no experiment is named {name!r}; there are {', '.join(EXPERIMENTS)}, and all")
+
+
 def find(name: str) -> Experiment:
     """The experiment's own functions; imports it."""
-    if name not in EXPERIMENTS:
-        raise RecycleGPError(f"no experiment is named {name!r}; there are {', '.join(EXPERIMENTS)}, and all")
     module = importlib.import_module(f".{name}", __package__)
     return Experiment(module.run, getattr(module, "steps", None))
