@@ -49,11 +49,11 @@ def layouts(settings: Settings) -> list[Layout]:
     # the wave needs about 40 points over the whole region, hardly more than one in a 250th of it
     here, everywhere = ({"method": "collapsed", "inducing": M} for M in (12, 64))
     if settings.full:
-        many = rivals.FULL._replace(rows=100)
+        many, more = (rivals.FULL._replace(rows=n) for n in (100, 200))  # rows over the whole region say less
         return [
             Layout("10k adjoining", 50, 200, adjoining, exact, POINTS, rivals.FULL, {}),
             Layout("100k adjoining", 250, 400, adjoining, here, "auto", many, TOO_MANY),
-            Layout("100k overlapping", 250, 400, overlapping, everywhere, "auto", many, TOO_MANY),
+            Layout("100k overlapping", 250, 400, overlapping, everywhere, "auto", more, TOO_MANY),
         ]
     few = Budget(rows=40, exact=300, svgp=100, vem=100, vem_seconds=1.0)
     fewer = dict.fromkeys(("own", "grbcm-own", "grbcm-shared", "svgp", "exact"), "quick run")

@@ -62,7 +62,7 @@ class Budget(NamedTuple):
     exact: int = 1000  # of all owners together, for the exact GP
     svgp: int = 1000  # steps
     vem: int = 500  # steps with the published rates: ten rounds of Algorithm 1
-    vem_seconds: float = 60.0  # of either, and the only limit for L-BFGS
+    vem_seconds: float = 30.0  # of either, and the only limit for L-BFGS
 
 
 QUICK = Budget(rows=150, exact=400, svgp=150, vem=200, vem_seconds=4.0)
