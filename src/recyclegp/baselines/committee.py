@@ -124,7 +124,11 @@ class Committee:
 
     def answers(self, points: Tensor) -> Predictions:
         """(K, n); where there is a communication expert, its prediction is everybody's prior."""
-        each = Predictions(*(torch.stack(t) for t in zip(*(e(points) for e in self.experts), strict=True)))
+        # into one place made beforehand: thousands of small answers would pin the heap that each expert's work needed
+        found = points.new_empty(len(Predictions._fields), len(self.experts), len(points))
+        for k, expert in enumerate(self.experts):
+            found[:, k] = torch.stack(expert(points))
+        each = Predictions(*found)
         if self.communication is None:
             return each
         common = self.communication(points)
