@@ -46,6 +46,15 @@ class Settings(NamedTuple):
         return range(self.seed, self.seed + self.seeds)
 
 
+class Held(NamedTuple):
+    """Held-out data, and what is known about them."""
+
+    X: Any
+    y: Any
+    f: Any = None  # the true latent function at X
+    likelihood: str | None = None  # where models have several
+
+
 class Row(NamedTuple):
     """One model in one case, on held-out data."""
 

@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 import recyclegp as rgp
 
 from . import figures, rivals
-from .core import Outcome, Report, Row, Settings, averaged, timed
+from .core import Held, Outcome, Report, Row, Settings, averaged, timed
 from .data import NOISE, REGION, Parts, adjoining, noisy, overlapping, wave
-from .rivals import Budget, Held
+from .rivals import Budget
 
 PUBLISHED = 3
 POINTS = 35

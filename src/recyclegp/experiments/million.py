@@ -16,9 +16,9 @@ import recyclegp as rgp
 
 from ..baselines.mapreduce import mapreduce
 from . import figures, rivals
-from .core import Measured, Outcome, Report, Row, Settings, averaged, measured, published_bytes, timed
+from .core import Held, Measured, Outcome, Report, Row, Settings, averaged, measured, published_bytes, timed
 from .data import NOISE, REGION, Parts, adjoining, noisy, wave
-from .rivals import Budget, Held
+from .rivals import Budget
 
 PUBLISHED = 3
 POINTS = 35
@@ -35,7 +35,7 @@ class Size(NamedTuple):
 
 
 NOT_AT_ALL = {
-    "own": "no interval is wide enough to learn from; the modules have hyperparameters of their own, and are in the table",
+    "own": "no interval is wide enough to learn from; the modules' committees have their own as well",
     "grbcm-own": "5,000 fits of 400 rows",
     "grbcm-shared": "5,000 factors of 400 rows, each asked about every test point",
     "mapreduce": "a pass over all rows for each of some hundred trials; with the merge's plan it is in the table",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from .. import arrays
-from ..baselines import central, vem
+from ..baselines import central
 from ..baselines.committee import Committee, communication_experts, exact_experts, module_experts
 from ..baselines.experts import RULES, Combination, Predictions, combine
 from ..baselines.mapreduce import mapreduce
@@ -20,7 +20,9 @@ from ..baselines.svgp import Training
 from ..ensemble import Ensemble
 from ..merging import merge
 from ..module import Module
+from . import ascents
 from .core import Answered, Measured, Report, Row, answered, measured, published_bytes, timed
+from .core import Held as Held
 
 LABELS = {
     "poe": "PoE",
@@ -30,7 +32,6 @@ LABELS = {
     "rbcm": "rBCM",
     "grbcm": "GRBCM",
 }
-FAR = 1e6  # times the largest y²: predictions beyond are those of a diverged ascent
 TOGETHER = 2**22  # numbers in the answers of all experts to one chunk of questions
 
 # what `gaussian_rivals` runs, unless told to leave it out, in the order of the table
@@ -46,15 +47,6 @@ KINDS = {
     "exact": "the exact GP on all rows",
     "vem": "the paper's variational EM",
 }
-
-
-class Held(NamedTuple):
-    """Held-out data, and what is known about them."""
-
-    X: Any
-    y: Any
-    f: Any = None  # the true latent function at X
-    likelihood: str | None = None  # where models have several
 
 
 class Budget(NamedTuple):
@@ -180,65 +172,14 @@ class _Task(NamedTuple):
         return [measured(self.case, name, build, X, y, f=f, likelihood=likelihood, before=before, **known).row]
 
 
-def _vem(task: _Task) -> Iterator[Row]:
-    """As published, and by a quasi-Newton method with as much time; both from the pooled kernel."""
-    grid = _grid(task.modules, task.inducing) if task.grid is None else task.grid
-    for name, optimiser in (("VEM as published", "published"), ("VEM by L-BFGS", "lbfgs")):
-
-        def climb(optimiser: str = optimiser) -> vem.Climbed:
-            return vem.vem(
-                task.modules,
-                grid,
-                learn=("q", "kernel", "points"),
-                optimiser=optimiser,
-                max_steps=task.budget.vem if optimiser == "published" else None,
-                seconds=task.budget.vem_seconds,
-                seed=task.seed,
-            )
-
-        found, seconds = timed(climb)
-        steps, M = found.trace[-1].steps, len(found.inducing)
-        if _lost(found, task.held):
-            unknown = (math.nan,) * 5
-            sent = published_bytes(task.modules)
-            yield Row(
-                task.case,
-                f"{name}, M={M}",
-                *unknown,
-                "y",
-                task.fitting + seconds,
-                math.nan,
-                sent,
-                M,
-                f"diverged after {steps} steps",
-            )
-            continue
-        yield answered(
-            task.case,
-            f"{name}, M={M}",
-            found,
-            *task.held,
-            published_bytes(task.modules),
-            seconds=task.fitting + seconds,
-            note=f"{steps} steps",
-        )
+def _vem(task: _Task) -> list[Row]:
+    Z = ascents.evenly(task.modules, task.inducing) if task.grid is None else task.grid
+    budget = task.budget
+    limits: dict[str, Any] = {"steps": budget.vem, "limit": budget.vem_seconds, "seed": task.seed}
+    return [c.row for c in ascents.both(task.case, task.modules, Z, task.held, fitting=task.fitting, **limits)]
 
 
-def _lost(found: vem.Climbed, held: Held) -> bool:
-    """An ascent that left all reason: no score would mean anything."""
-    if found.stopped == "diverged":
-        return True
-    mean, variance = found.predict(held.X)
-    return not bool(np.all(np.abs(mean) + variance < FAR * (1 + np.square(held.y).max())))
-
-
-def _grid(modules: Sequence[Module], count: int) -> np.ndarray:
-    """Evenly over the modules' points, as the authors begin: in one dimension."""
-    Z = np.concatenate([m.inducing for m in modules])
-    return np.linspace(Z.min(), Z.max(), count)[:, None]
-
-
-_KINDS: dict[str, Callable[[_Task], Sequence[Row] | Iterator[Row]]] = {
+_KINDS: dict[str, Callable[[_Task], list[Row]]] = {
     "modules": lambda t: t.experts(lambda: module_experts(t.modules), t.fitting),
     "own": lambda t: t.experts(lambda: exact_experts(t.parts, rows=t.budget.rows, seed=t.seed)),
     "shared": lambda t: t.experts(

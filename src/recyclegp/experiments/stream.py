@@ -22,9 +22,8 @@ import recyclegp as rgp
 from ..baselines import central
 from ..baselines.rival import NUMBER, module_bytes
 from . import figures, rivals
-from .core import Outcome, Report, Row, Settings, answered, averaged
+from .core import Held, Outcome, Report, Row, Settings, answered, averaged
 from .data import NOISE, REGION, Array, Parts, adjoining, noisy, overlapping, wave
-from .rivals import Held
 
 BATCHES = 10
 POINTS = 40

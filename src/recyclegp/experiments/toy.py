@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 import recyclegp as rgp
 
 from . import figures, rivals
-from .core import Outcome, Report, Row, Settings, averaged, timed
+from .core import Held, Outcome, Report, Row, Settings, averaged, timed
 from .data import NOISE, REGION, Parts, adjoining, f_bias, noisy
-from .rivals import Held
 
 K = 5
 PUBLISHED = 15
