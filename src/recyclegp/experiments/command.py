@@ -41,6 +41,10 @@ def settings_for(name: str, full: bool, seeds: int | None, data_dir: Path | None
 
 @contextmanager
 def _bar(name: str, total: int | None, console: Console) -> Iterator[Report]:
+    """A bar where somebody looks, else a line for each message."""
+    if not console.is_terminal:
+        yield lambda message: console.print(f"{name}: {message}", soft_wrap=True, highlight=False, markup=False)
+        return
     columns = (
         TextColumn("[bold]{task.fields[name]}"),
         BarColumn(bar_width=24),
@@ -48,7 +52,7 @@ def _bar(name: str, total: int | None, console: Console) -> Iterator[Report]:
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("beginning", total=total, name=name)
         working = False
 
