@@ -31,7 +31,7 @@ EXPERIMENTS = {
     "toy": Entry(
         "five tasks side by side on one line",
         "K=5 adjoining intervals of [0, 5.5], 500 rows each, noise variance 2; 15 points per module, 35 in the merge.",
-        (1, 5),
+        (1, 3),
     ),
     "distributed": Entry(
         "10,000 and 100,000 rows against committees of experts",
@@ -77,7 +77,7 @@ EXPERIMENTS = {
     "stream": Entry(
         "data that arrive in ten batches",
         "Updating an ensemble batch by batch against refitting from scratch: accuracy and cost after each.",
-        (1, 3),
+        (1, 2),
     ),
 }
 
