@@ -86,7 +86,7 @@ def section(name: str, result: dict[str, Any], picture: str) -> str:
     text = f"## {name}: {entry.title}\n\n{entry.explanation}"
     text += "" if result["full"] else " **This was a quick run.**"
     text += f" {result['seconds'] / 60:.1f} minutes.\n\n{picture}"
-    paper = PAPER.get(name, "" if name in NOT_IN_PAPER else "The paper has a figure of it and no number we know of.")
+    paper = PAPER.get(name, "" if name in NOT_IN_PAPER else "We know of no number of the paper's to set beside it.")
     text += f"{paper}\n\n" if paper else "Not in the paper.\n\n"
     for case in dict.fromkeys(row["case"] for row in result["rows"]):
         if name in CASES and not case.endswith(CASES[name]):
@@ -113,12 +113,12 @@ def verdict(rows: list[dict[str, Any]]) -> str:
     oracle = next((r for r in rows if r["model"] == "oracle"), None)
     said += f", {best['nlpd'] - oracle['nlpd']:.4f} above the oracle. " if oracle else ". "
     if better:
-        listed = ", ".join(f"{r['model']} ({best['nlpd'] - r['nlpd']:.4f})" for r in better)
-        said += f"**Better than it, by so many nats per point:** {listed}. "
+        listed = "; ".join(f"{r['model']} ({best['nlpd'] - r['nlpd']:.4f})" for r in better)
+        said += f"**Lower NLPD, by so many nats per point:** {listed}. "
     elif rivals:
         said += "Nobody is better by more than half a thousandth of a nat. "
     if level:
-        said += f"Level within that: {', '.join(r['model'] for r in level)}."
+        said += f"Level within that: {'; '.join(r['model'] for r in level)}."
     return said.strip()
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import matplotlib.figure
 import numpy as np
@@ -89,6 +90,7 @@ def test_committees_answer_once_as_each_rule_would_alone():
 def test_listing_imports_nothing_heavy():
     program = """
 import sys
+from pathlib import Path
 from recyclegp.cli import app
 try:
     app(["experiment", "--list"], prog_name="recyclegp")
@@ -200,3 +202,27 @@ def test_the_toy_reports_as_many_steps_as_it_takes(monkeypatch):
     outcome = toy.run(settings, messages.append)
     assert len(messages) == toy.steps(settings)
     assert {r.seeds for r in outcome.rows} == {2}
+
+
+# --- the page ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("pretended")
+def test_the_page_names_who_is_better(tmp_path):
+    """A quick run of pretended experiments, and one whose rows are put in: a central model wins, a rival ties."""
+    assert call("all", "-o", tmp_path / "results", "-q").exit_code == 2
+    file = tmp_path / "results" / "toy" / "results.json"
+    written = json.loads(file.read_text())
+    rows = [row("merged, M=3", 1.2), row("central SGPR", 1.1), row("rBCM", 1.2003), row("VEM", 9.0)]
+    file.write_text(json.dumps(written | {"rows": [r._asdict() | dict.fromkeys(("error", "nlpd_sd")) for r in rows]}))
+    page = Path(__file__).parents[1] / "benchmarks" / "experiments_page.py"
+    command = [sys.executable, page, tmp_path / "results", "--docs", tmp_path / "docs"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "solar" in done.stdout  # its results are not there
+    text = (tmp_path / "docs" / "experiments.md").read_text()
+    toy_part = text[text.index("## toy") : text.index("## distributed")]
+    assert "**Lower NLPD, by so many nats per point:** central SGPR (0.1000)." in toy_part
+    assert "Level within that: rBCM." in toy_part
+    assert "**This was a quick run.**" in toy_part
+    assert (tmp_path / "docs" / "figures" / "toy.png").read_bytes().startswith(PNG)
