@@ -22,6 +22,8 @@ import torch
 
 import recyclegp as rgp
 from data import MissingDataError, Split, adjoining, banana, kin40k, noisy, oracle, overlapping, shuffled, sunspots
+from recyclegp.experiments.data import quadrants as in_quadrants
+from recyclegp.experiments.data import segments
 
 TEST_POINTS = 4000
 
@@ -77,13 +79,11 @@ def synthetic(name: str, layout: Callable[..., Any], K: int, n: int, inducing: A
 
 
 def by_time(s: Split, K: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    order = np.argsort(s.X[:, 0])
-    return [(s.X[i], s.y[i]) for i in np.array_split(order, K)]
+    return segments(s.X, s.y, K)
 
 
 def quadrants(s: Split) -> list[tuple[np.ndarray, np.ndarray]]:
-    where = (s.X[:, 0] > 0).astype(int) * 2 + (s.X[:, 1] > 0)
-    return [(s.X[where == q], s.y[where == q]) for q in range(4)]
+    return in_quadrants(s.X, s.y)
 
 
 def solar(folder: Path | None, seed: int) -> Row:

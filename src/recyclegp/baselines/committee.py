@@ -24,7 +24,7 @@ from torch import Tensor
 from .. import arrays, kernels, linalg
 from ..ensemble import Member
 from ..errors import RecycleGPError, RecycleGPWarning
-from ..fitting import fit
+from ..fitting import fit_many
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..local import SUBSET
@@ -124,7 +124,11 @@ class Committee:
 
     def answers(self, points: Tensor) -> Predictions:
         """(K, n); where there is a communication expert, its prediction is everybody's prior."""
-        each = Predictions(*(torch.stack(t) for t in zip(*(e(points) for e in self.experts), strict=True)))
+        # into one place made beforehand: thousands of small answers would pin the heap that each expert's work needed
+        found = points.new_empty(len(Predictions._fields), len(self.experts), len(points))
+        for k, expert in enumerate(self.experts):
+            found[:, k] = torch.stack(expert(points))
+        each = Predictions(*found)
         if self.communication is None:
             return each
         common = self.communication(points)
@@ -208,10 +212,8 @@ def _priors(
     if hyperparameters != "own":
         raise RecycleGPError(f"hyperparameters={hyperparameters!r}; use 'own' or 'shared'")
     # the very hyperparameters a module of these rows would have; where it is published does not matter
-    local = [
-        replace(fit(*part, method="exact", kernel=kernel, publish=1, seed=seed), rows=len(whole.y))
-        for part, whole in zip(few, data, strict=True)
-    ]
+    fitted = fit_many(few, method="exact", kernel=kernel, publish=1, seed=seed, progress=False)
+    local = [replace(m, rows=len(whole.y)) for m, whole in zip(fitted, data, strict=True)]
     priors = [Prior(m.kernel_spec, m.mean, m.likelihoods[0].parameters[0]) for m in local]
     sent = NUMBER * (len(local[0].kernel_spec.theta) + 2)
     return priors, pool_likelihoods([Member.of(m, 1.0) for m in local]), sent, 1

@@ -1,0 +1,201 @@
+"""What an experiment is given, what it returns, and how one row of its table is measured.
+
+Every experiment is a module with
+
+    run(settings, report) -> Outcome          report("message") once before each piece of work
+    steps(settings) -> int                    optional: how many messages there will be
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import torch
+
+from ..baselines.rival import Rival, module_bytes
+from ..errors import RecycleGPError
+from ..likelihoods import Likelihood
+from ..metrics import Model, score
+from ..module import Module
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Report = Callable[[str], None]
+M = TypeVar("M", bound=Model)
+
+
+class MissingDataError(RecycleGPError):
+    """A data set is neither in the data directory nor installed; the message says what to install."""
+
+
+class Settings(NamedTuple):
+    full: bool  # the paper's sizes, or the same structure in under a minute
+    seeds: int  # data sets, splits or repetitions that are averaged
+    data_dir: Path | None
+    seed: int = 0  # the first of them
+
+    @property
+    def repeats(self) -> range:
+        return range(self.seed, self.seed + self.seeds)
+
+
+class Held(NamedTuple):
+    """Held-out data, and what is known about them."""
+
+    X: Any
+    y: Any
+    f: Any = None  # the true latent function at X
+    likelihood: str | None = None  # where models have several
+
+
+class Row(NamedTuple):
+    """One model in one case, on held-out data."""
+
+    case: str
+    model: str
+    nlpd: float  # mean of −log p(y_t)
+    rmse: float
+    mae: float
+    coverage: float  # of y by the central 95% interval; nan for classes
+    error: float  # share of wrong classes; nan where there are none
+    on: str  # what rmse and mae are of: "f" or "y"
+    fit_seconds: float  # everything before the first prediction, local fits included
+    predict_seconds: float
+    bytes: float  # that leave a data owner, the mean over owners: for fitting and for answering
+    points: int | None  # inducing points of the model that answers
+    note: str = ""
+    nlpd_sd: float = math.nan  # over seeds, where there are several
+    seeds: int = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    rows: list[Row]
+    figure: Figure | None
+    notes: list[str] = field(default_factory=list)  # what was not run and why, what the data are
+
+
+class Measured(NamedTuple, Generic[M]):
+    row: Row
+    model: M
+
+
+class Timed(NamedTuple):
+    value: Any
+    seconds: float
+
+
+def timed(build: Callable[[], Any]) -> Timed:
+    begun = time.perf_counter()
+    value = build()
+    return Timed(value, time.perf_counter() - begun)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Predictions that were already made, as a model to be scored: predicting is timed, and done once."""
+
+    likelihoods: tuple[Likelihood, ...]
+    moments: tuple[Any, Any]
+
+    def predict(self, X: Any) -> tuple[Any, Any]:
+        return self.moments
+
+
+def measured(
+    case: str,
+    name: str,
+    build: Callable[[], M],
+    X: Any,
+    y: Any,
+    *,
+    f: Any = None,
+    likelihood: str | None = None,
+    bytes: float | None = None,
+    points: int | None = None,
+    before: float = 0.0,
+    note: str = "",
+) -> Measured[M]:
+    """Build a model, predict, score: one row of a table, and the model.
+
+    f        the true latent function at X, where it is known.
+    bytes    that leave a data owner; a rival knows its own, a module is what it sends, an ensemble must be told.
+    before   seconds that were spent on something several models use (local fits, experts).
+    """
+    model, fitted = timed(build)
+    return Measured(
+        answered(case, name, model, X, y, f, likelihood, bytes, points, seconds=before + fitted, note=note), model
+    )
+
+
+def answered(
+    case: str,
+    name: str,
+    model: Model,
+    X: Any,
+    y: Any,
+    f: Any = None,
+    likelihood: str | None = None,
+    bytes: float | None = None,
+    points: int | None = None,
+    *,
+    seconds: float,
+    note: str = "",
+) -> Row:
+    """The row of a model that is already there, `seconds` after work on it began."""
+    with torch.no_grad():
+        moments, predicting = timed(lambda: model.predict(X))
+    found = score(Answered(model.likelihoods, moments), X, y, f=f, likelihood=likelihood)
+    if bytes is None:
+        bytes = sent(model, len(y))
+    if points is None and hasattr(model, "inducing"):
+        points = len(model.inducing)
+    return Row(case, name, *found, seconds, predicting, bytes, points, note)
+
+
+def sent(model: Any, questions: int) -> float:
+    """Bytes that leave a data owner to fit this model and answer so many questions."""
+    if isinstance(model, Rival):
+        return model.bytes_sent(questions)
+    return float(module_bytes(model)) if isinstance(model, Module) else math.nan
+
+
+def published_bytes(modules: Iterable[Module]) -> float:
+    """What an owner of one of these modules sends, on average."""
+    return statistics.fmean(module_bytes(m) for m in modules)
+
+
+def averaged(rows: Iterable[Row]) -> list[Row]:
+    """One row for each case and model, in the order of their first: means over seeds, and the sd of NLPD."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.case, row.model), []).append(row)
+    return [_average(group) for group in groups.values()]
+
+
+def _average(rows: list[Row]) -> Row:
+    if len(rows) == 1:
+        return rows[0]
+    points = [r.points for r in rows if r.points is not None]
+    notes = dict.fromkeys(r.note for r in rows if r.note)
+    return rows[0]._replace(
+        nlpd=statistics.fmean(r.nlpd for r in rows),
+        rmse=statistics.fmean(r.rmse for r in rows),
+        mae=statistics.fmean(r.mae for r in rows),
+        coverage=statistics.fmean(r.coverage for r in rows),
+        error=statistics.fmean(r.error for r in rows),
+        fit_seconds=statistics.fmean(r.fit_seconds for r in rows),
+        predict_seconds=statistics.fmean(r.predict_seconds for r in rows),
+        bytes=statistics.fmean(r.bytes for r in rows),
+        points=round(statistics.fmean(points)) if points else None,
+        note="; ".join(notes),
+        nlpd_sd=statistics.stdev(r.nlpd for r in rows),
+        seeds=len(rows),
+    )

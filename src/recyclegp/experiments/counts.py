@@ -1,0 +1,95 @@
+"""Coal-mining disasters: counts with a Poisson likelihood, one owner per decade."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..ensemble import Ensemble
+from . import figures, latent
+from .core import Held, Outcome, Report, Row, Settings, averaged
+from .data import Array, Split, binned, coal, decades, shuffled
+from .rivals import Budget
+
+EACH_YEAR = 4  # counts: quarters of a year
+TEST = 0.2
+PUBLISH, POINTS = 4, 20
+QUICK = Budget(rows=200, svgp=200, vem=200, vem_seconds=3.0)
+FULL = Budget(svgp=1000, vem=1000, vem_seconds=20.0)
+
+
+class Drawing(NamedTuple):
+    owners: latent.Owners
+    merged: Ensemble
+    central: Any
+
+
+def steps(settings: Settings) -> int:
+    return (2 + latent.STEPS) * settings.seeds
+
+
+def run(settings: Settings, report: Report) -> Outcome:
+    dates = coal(settings.data_dir)
+    X, y = binned(dates, EACH_YEAR)
+    rows: list[Row] = []
+    for seed in settings.repeats:
+        found, drawing = _one(shuffled(X, y, TEST, seed), seed, FULL if settings.full else QUICK, report)
+        rows += found
+    notes = [
+        f"{len(dates)} disasters in {len(y)} quarters of a year, {TEST:.0%} of them held out; "
+        "RMSE and MAE are of the count; a count is discrete, so that a 95% interval covers at least 95%"
+    ]
+    return Outcome(averaged(rows), draw(drawing, dates), notes)
+
+
+def _one(s: Split, seed: int, budget: Budget, report: Report) -> tuple[list[Row], Drawing]:
+    report(f"split {seed}: local fits")
+    held, parts = Held(s.X_test, s.y_test), decades(s.X, s.y)
+    owners = latent.divided(f"{len(parts)} decades, M_k={PUBLISH}", "poisson", parts, held, publish=PUBLISH, seed=seed)
+    report(f"split {seed}: merging")
+    small, auto = owners.merged(POINTS), owners.merged()
+    central = latent.central_models(owners, POINTS, budget, report)
+    others = latent.module_rivals(owners, small.model.inducing, budget, report)
+    rows = [small.row, auto.row, *central.rows, *others.rows]
+    return rows, Drawing(owners, auto.model, central.model)
+
+
+# --- the figure -------------------------------------------------------------------------------
+
+
+def rate(model: Any, x: Array) -> tuple[Array, Array, Array]:
+    """Disasters a year: the median of exp(f), and its central 95% band."""
+    mean, variance = (np.asarray(t) for t in model.predict(x[:, None]))
+    half = 1.96 * np.sqrt(variance)
+    low, middle, high = (EACH_YEAR * np.exp(t) for t in (mean - half, mean, mean + half))
+    return low, middle, high
+
+
+def draw(d: Drawing, dates: Array) -> Figure:
+    """The rate over the years: counts, the decades apart, the merge, and the central model."""
+    figure = figures.new(10, 5)
+    panel = figure.subplots()
+    first, last = np.floor(dates.min()), np.floor(dates.max()) + 1
+    years, counts = binned(dates, 1)
+    panel.bar(years[:, 0], counts, width=0.9, color="#dddddd", zorder=0, label="disasters in a year")
+    for k, ((X, _), m) in enumerate(zip(d.owners.parts, d.owners.modules, strict=True)):
+        x = np.linspace(X.min(), X.max(), 50)
+        label = "each decade's own module" if k == 0 else None
+        panel.plot(x, rate(m, x)[1], color=figures.BLUE, lw=1.4, zorder=2, label=label)
+    x = np.linspace(first, last, 400)
+    low, middle, high = rate(d.merged, x)
+    panel.plot(x, middle, color=figures.MERGED, lw=2, zorder=3, label="merged rate")
+    panel.fill_between(x, low, high, color=figures.MERGED, alpha=0.25, lw=0, zorder=1, label="its 95% band")
+    low, middle, high = rate(d.central, x)
+    panel.plot(x, middle, "--", color=figures.CENTRAL, lw=1.2, zorder=4, label="central rate and its 95% band")
+    for limit in (low, high):
+        panel.plot(x, limit, ":", color=figures.CENTRAL, lw=0.9, zorder=4)
+    top = float(max(counts.max(), high.max())) + 0.5
+    panel.vlines(dates, -0.45, -0.15, color=figures.BLACK, lw=0.5, zorder=3, label="each disaster")
+    figures.inducing(panel, d.merged.inducing[:, 0], figures.MERGED, "points of the merge", level=-0.01)
+    figures.tidy(panel, "Coal-mining disasters: one owner per decade, merged", xlabel="year", ylabel="disasters a year")
+    panel.set(xlim=(first - 1, last + 1), ylim=(-0.6, top))
+    panel.legend(loc="upper right", fontsize=9, frameon=False)
+    return figure

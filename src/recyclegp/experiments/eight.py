@@ -1,0 +1,117 @@
+"""An eight nobody drew: the modules of a handwritten zero used twice, the copies moved upwards.
+
+No pixel is looked at again. Where the two zeros overlap, the copies' lower modules and the originals' upper ones
+speak about the same places and must agree there. To have something to compare with, somebody does draw the eight:
+the two zeros' pixels together, ink where either has ink.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ..ensemble import Ensemble
+from . import figures, latent, planes
+from .core import Held, Outcome, Report, Settings
+from .data import THRESHOLD, Array, mnist
+from .mnist import FULL, QUICK, ZERO, owners_of
+from .planes import Box
+
+SHIFT = 1.2  # upwards
+UP = np.array([0.0, SHIFT])
+POINTS = 50  # twice the zero's
+BOX = Box(-1.04, 1.04, -1.04, 1.04 + SHIFT)
+
+
+def steps(settings: Settings) -> int:
+    return 2 + latent.STEPS
+
+
+def run(settings: Settings, report: Report) -> Outcome:
+    budget = FULL if settings.full else QUICK
+    image = mnist(settings.data_dir, 0)
+    report("zero: local fits")
+    zero = owners_of(image, ZERO, settings.seed, thinned=False)
+    copies = [m.transform(input_shift=UP).rename(f"{m.name}, moved") for m in zero.modules]
+    everywhere = _twice(zero.held.X)
+    seen = [_twice(X)[:: 1 if settings.full else 4] for X, _ in zero.parts]  # by central models
+    owners = zero._replace(
+        case=f"eight: 4 modules and their copies {SHIFT:g} higher",
+        parts=[(X, drawn(image, X)) for X in seen],
+        modules=[*zero.modules, *copies],
+        held=Held(everywhere, drawn(image, everywhere)),
+    )
+    report("eight: merging")
+    small, auto = owners.merged(POINTS), owners.merged()
+    central = latent.central_models(owners, POINTS, budget, report)
+    others = latent.module_rivals(owners, small.model.inducing, budget, report)
+    _, _, p = planes.chart(auto.model, BOX)
+    notes = [
+        f"the merged map P(ink) > 0.5 has {holes(p > 0.5)} holes",
+        f"central models were given {'the' if settings.full else 'every fourth of the'} pixels of both zeros, "
+        "ink where either has ink; the merge saw none of them together",
+    ]
+    rows = [small.row, auto.row, *central.rows, *others.rows]
+    return Outcome(rows, draw(image, zero.merged().model, auto.model, owners, central.model), notes)
+
+
+def _twice(X: Array) -> Array:
+    """Places of the zero, and of its copy."""
+    return np.concatenate([X, X + UP])
+
+
+def drawn(image: Array, X: Array) -> Array:
+    """1 where the nearest pixel of the zero, or of its copy, has ink."""
+    return np.maximum(_ink(image, X), _ink(image, X - UP))
+
+
+def _ink(image: Array, X: Array) -> Array:
+    height, width = image.shape
+    column = np.rint((X[:, 0] + 1) / 2 * (width - 1)).astype(int)
+    row = np.rint((1 - X[:, 1]) / 2 * (height - 1)).astype(int)
+    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    found = image[np.clip(row, 0, height - 1), np.clip(column, 0, width - 1)] > THRESHOLD
+    return (inside & found).astype(float)
+
+
+def holes(ink: Array) -> int:
+    """How many regions of paper are enclosed by ink."""
+    left = ~np.pad(ink, 1)  # a margin of paper makes the outside one region
+    regions = 0
+    while left.any():
+        regions += 1
+        todo = [tuple(np.argwhere(left)[0])]
+        while todo:
+            i, j = todo.pop()
+            if 0 <= i < left.shape[0] and 0 <= j < left.shape[1] and left[i, j]:
+                left[i, j] = False
+                todo += [(i + 1, j), (i - 1, j), (i, j + 1), (i, j - 1)]
+    return regions - 1
+
+
+# --- the figure -------------------------------------------------------------------------------
+
+
+def draw(image: Array, zero: Ensemble, eight: Ensemble, owners: latent.Owners, central: Any) -> Figure:
+    """The zero that was drawn; whose points are where; the eight; and the same drawn by somebody."""
+    figure = figures.new(12, 5.2)
+    drawn_zero, published, merged, compared = figure.subplots(1, 4)
+    planes.ink(drawn_zero, image)
+    planes.contours(drawn_zero, zero, BOX, figures.MERGED)
+    half = len(owners.modules) // 2
+    planes.points(published, owners.modules[:half])
+    planes.points(published, owners.modules[half:], hollow=True)
+    planes.shade(merged, eight, BOX)
+    planes.contours(merged, eight, BOX, figures.MERGED)
+    planes.stars(merged, eight.inducing, figures.MERGED)
+    planes.contours(compared, central, BOX, figures.CENTRAL)
+    planes.bare(drawn_zero, BOX, "the zero: image and merge")
+    planes.bare(published, BOX, "4 modules, copies hollow")
+    planes.bare(merged, BOX, f"merged: {len(eight.inducing)} points (stars)")
+    planes.bare(compared, BOX, "central model of both zeros")
+    lines = [Line2D([], [], color=figures.BLACK, ls=s, label=f"P(ink) = {v:g}") for v, s in planes.LEVELS.items()]
+    figure.legend(handles=lines, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return figure

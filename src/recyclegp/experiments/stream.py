@@ -1,0 +1,222 @@
+"""Our own: data that arrive in ten batches.
+
+Three ways to keep up. `update` folds a batch into the ensemble and forgets it; kernel, mean, noise and points
+stay as the first batch and a guess of the region left them. `add` fits a module to the batch alone and merges
+it, choosing all those anew. Refitting keeps every row for ever. Batches come from everywhere at once, or
+from a window that moves along the line; there the test is over the region seen so far.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+import recyclegp as rgp
+
+from ..baselines import central
+from ..baselines.rival import NUMBER, module_bytes
+from . import figures, rivals
+from .core import Held, Outcome, Report, Row, Settings, answered, averaged
+from .data import NOISE, REGION, Array, Parts, adjoining, noisy, overlapping, wave
+
+BATCHES = 10
+POINTS = 40
+PUBLISHED = 40
+UPDATE, ADD, REFIT = "update", "add, relearned", "refit (SGPR)"
+COLOURS = {UPDATE: figures.MERGED, ADD: figures.BLUE, REFIT: figures.CENTRAL}
+SHOWN = 4  # batches after which the figure shows the function
+CASES: dict[str, Callable[..., Parts]] = {"everywhere": overlapping, "moving": adjoining}
+
+# the rivals at the end of "everywhere" that have no row of their own already, or make no sense here
+LEFT_OUT = {
+    "sgpr": "it is the refit",
+    "grbcm-own": "its communication subset would have to be drawn from batches that are yet to come",
+    "grbcm-shared": "likewise",
+}
+
+
+class Size(NamedTuple):
+    rows: int  # of a batch
+    test: int
+
+
+def size(settings: Settings) -> Size:
+    return Size(500, 4000) if settings.full else Size(200, 1000)
+
+
+def steps(settings: Settings) -> int:
+    return settings.seeds * (len(CASES) * BATCHES + rivals.count(LEFT_OUT))
+
+
+class State(NamedTuple):
+    """What each of the three has after a batch, and what the batch cost them."""
+
+    models: dict[str, Any]
+    seconds: Mapping[str, float]
+    bytes: Mapping[str, float]
+    modules: tuple[rgp.Module, ...]  # of the batches so far
+    fitting: float  # seconds that all those took
+
+
+class Run(NamedTuple):
+    rows: list[Row]
+    parts: dict[str, Parts]
+    shown: dict[str, State]  # by case, after some batches
+
+
+def run(settings: Settings, report: Report) -> Outcome:
+    made = [_once(size(settings), settings.full, seed, report) for seed in settings.repeats]
+    rows = averaged(row for each in made for row in each.rows)
+    notes = [
+        f"batches of {size(settings).rows} rows; the first three models' fit time is that of the one batch; bytes are "
+        "those of its rows, or of the module fitted to them",
+        *rivals.not_run("everywhere, after 10", LEFT_OUT),
+    ]
+    return Outcome(rows, _draw(made[0], rows), notes)
+
+
+def _once(this: Size, full: bool, seed: int, report: Report) -> Run:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(*REGION, this.test)
+    held = Held(x[:, None], noisy(x, rng), wave(x))
+    rows: list[Row] = []
+    shown: dict[str, State] = {}
+    parts = {case: place(BATCHES, this.rows, rng) for case, place in CASES.items()}
+    for case, batches in parts.items():
+        state = State({}, {}, {}, (), 0.0)
+        for b in range(BATCHES):
+            report(f"{case}: batch {b + 1} of {BATCHES}")
+            state = _step(state, batches[: b + 1], seed)
+            rows += _score(f"{case}, after {b + 1}", state, _seen(case, b + 1, held))
+            if b + 1 == SHOWN:
+                shown[case] = state
+        if case == "everywhere":
+            rows += _rivals(batches, state, held, full, seed, report)
+    return Run(rows, parts, shown)
+
+
+def _step(state: State, batches: Parts, seed: int) -> State:
+    """All three take the last of these batches; only refitting looks at the others."""
+    X, y = batches[-1]
+    first = not state.models
+    grid = np.linspace(*REGION, POINTS)[:, None]
+    name = f"batch {len(batches)}"
+    begun = time.perf_counter()
+    module = rgp.fit(X, y, publish=PUBLISHED, name=name, seed=seed)
+    fitted = time.perf_counter()
+    added = rgp.merge([module]) if first else state.models[ADD].add(module, relearn=True)
+    merged = time.perf_counter()
+    updated = rgp.merge([module], inducing=grid) if first else state.models[UPDATE].update(X, y, name=name)
+    done = time.perf_counter()
+    refitted = central.sparse(batches, inducing=POINTS, seed=seed)
+    end = time.perf_counter()
+    seconds = {UPDATE: done - merged + (fitted - begun if first else 0.0), ADD: merged - begun, REFIT: end - done}
+    rows = NUMBER * (X.size + y.size)
+    sent = {UPDATE: rows, ADD: module_bytes(module), REFIT: rows}
+    models = {UPDATE: updated, ADD: added, REFIT: refitted}
+    return State(models, seconds, sent, (*state.modules, module), state.fitting + fitted - begun)
+
+
+def _seen(case: str, batches: int, held: Held) -> Held:
+    if case == "everywhere":
+        return held
+    low, high = REGION
+    inside = held.X[:, 0] <= low + (high - low) * batches / BATCHES
+    return Held(held.X[inside], held.y[inside], held.f[inside])
+
+
+def _score(case: str, state: State, held: Held) -> list[Row]:
+    return [
+        rivals.oracle(held, case, NOISE),
+        *(
+            answered(
+                case, name, model, *held, bytes=state.bytes[name], points=None if name == ADD else POINTS, seconds=spent
+            )
+            for (name, model), spent in zip(state.models.items(), state.seconds.values(), strict=True)
+        ),
+    ]
+
+
+def _rivals(batches: Parts, state: State, held: Held, full: bool, seed: int, report: Report) -> list[Row]:
+    """When all batches have come they are ten owners like any others."""
+    return rivals.gaussian_rivals(
+        f"everywhere, after {BATCHES}",
+        batches,
+        state.modules,
+        held,
+        fitting=state.fitting,
+        inducing=POINTS,
+        budget=rivals.FULL if full else rivals.QUICK._replace(vem_seconds=1.0),
+        report=report,
+        seed=seed,
+        leave_out=LEFT_OUT,
+    )
+
+
+# --- the figure -------------------------------------------------------------------------------
+
+
+def _draw(run: Run, rows: Sequence[Row]) -> Figure:
+    figure = figures.new(13, 7.5)
+    panels = figure.subplots(len(CASES), 3, width_ratios=[1.35, 1, 1])
+    for (left, middle, right), case in zip(panels, CASES, strict=True):
+        _draw_function(left, run, case)
+        of_case = [r for r in rows if r.case.startswith(case)]
+        _draw_curves(middle, of_case)
+        figures.tidy(middle, f"{case}: NLPD above the oracle's", xlabel="batches", ylabel="nats per point")
+        _draw_costs(right, of_case)
+        figures.tidy(right, f"{case}: seconds so far", xlabel="batches", ylabel="seconds")
+        for panel in (middle, right):
+            panel.set_yscale("log")
+            for axis in (panel.yaxis.set_major_formatter, panel.yaxis.set_minor_formatter):
+                axis(FuncFormatter(_plain))
+            panel.tick_params(axis="y", which="minor", labelsize=7)
+            panel.set_xticks(range(1, BATCHES + 1))
+            panel.grid(axis="y", color="#e5e5e5", lw=0.6)
+            panel.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def _plain(value: float, _: int) -> str:
+    """Ticks at 1, 2 and 5 times powers of ten, without exponents."""
+    return f"{value:g}" if f"{value:e}"[0] in "125" else ""
+
+
+def _draw_function(panel: Axes, run: Run, case: str) -> None:
+    x = np.linspace(*REGION, 401)
+    state = run.shown[case]
+    for X, y in run.parts[case][:SHOWN]:
+        figures.rows_of(panel, X[:, 0], y)
+    panel.plot(x, wave(x), color=figures.FAINT, lw=2.2, zorder=2, label="true f")
+    mean, variance = state.models[UPDATE].predict(x[:, None])
+    figures.band(panel, x, mean, variance, COLOURS[UPDATE], "updated, 95%")
+    mean, variance = state.models[REFIT].predict(x[:, None])
+    figures.outline(panel, x, mean, variance, COLOURS[REFIT], "refitted, 95%")
+    figures.inducing(panel, state.models[UPDATE].inducing[:, 0], COLOURS[UPDATE], "points $Z_*$")
+    figures.tidy(panel, f"{case}: after {SHOWN} of {BATCHES} batches", xlabel="x", ylabel="f(x)")
+    panel.set(xlim=REGION, ylim=(-14, 19))
+    panel.legend(loc="upper left", ncols=2, fontsize=8, frameon=False)
+
+
+def _after(rows: Sequence[Row], model: str, number: Callable[[Row], float]) -> Array:
+    found = {int(r.case.split()[-1]): number(r) for r in rows if r.model == model}
+    return np.array([found[b + 1] for b in range(BATCHES)])
+
+
+def _draw_curves(panel: Axes, rows: Sequence[Row]) -> None:
+    best = _after(rows, "oracle", lambda r: r.nlpd)
+    for (model, colour), mark in zip(COLOURS.items(), "os^", strict=True):
+        excess = _after(rows, model, lambda r: r.nlpd) - best
+        panel.plot(range(1, BATCHES + 1), np.where(excess > 0, excess, np.nan), f"-{mark}", color=colour, label=model)
+
+
+def _draw_costs(panel: Axes, rows: Sequence[Row]) -> None:
+    for (model, colour), mark in zip(COLOURS.items(), "os^", strict=True):
+        spent = np.cumsum(_after(rows, model, lambda r: r.fit_seconds))
+        panel.plot(range(1, BATCHES + 1), spent, f"-{mark}", color=colour, label=model)
