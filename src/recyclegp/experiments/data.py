@@ -10,6 +10,7 @@ import csv
 import gzip
 import itertools
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
