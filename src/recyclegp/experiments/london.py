@@ -178,13 +178,13 @@ def _notes(city: City, fitted: Fitted, found: units.Aligned) -> list[str]:
     best, other = found.best, found.other
     share = float(np.mean(city.asked.y))
     notes = [
-        f"{homes.place}: {len(homes.price)} homes; in Q1 {share:.1%} of those asked about are {homes.question}, "
-        f"in Q2–Q4 {np.mean(np.concatenate([y for _, y in city.contracts])):.1%}",
+        f"{homes.place}: {len(homes.price)} homes; the share of {homes.question} is {share:.1%} among those asked "
+        f"about in Q1, and {np.mean(np.concatenate([y for _, y in city.contracts])):.1%} in Q2–Q4",
         f"units by the evidence: log-odds = {best.scale:.3g}·log-price {best.shift:+.3g}; the evidence is "
         f"{best.evidence - other.evidence:.1f} nats higher than with the other sign, and "
         f"{best.evidence - found.nothing:.1f} higher than where prices are all but noise beside the contracts",
         f"over Q1 the price module and the oracle's log-odds have correlation {np.corrcoef(says, price)[0, 1]:+.2f}: "
-        f"a higher price goes with {'more' if best.scale > 0 else 'fewer'} {homes.question} homes by the evidence",
+        f"by the evidence a higher price goes with {'more' if best.scale > 0 else 'less'} {homes.question}",
     ]
     if homes.question == "freehold":
         notes.append("which class is 'freehold' was inferred from where such homes are, not read from a register")
