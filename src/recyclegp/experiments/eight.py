@@ -27,10 +27,14 @@ BOX = Box(-1.04, 1.04, -1.04, 1.04 + SHIFT)
 
 
 def steps(settings: Settings) -> int:
-    return 2 + latent.STEPS
+    return settings.seeds * (2 + latent.STEPS)
 
 
 def run(settings: Settings, report: Report) -> Outcome:
+    return latent.repeated(_once, settings, report)
+
+
+def _once(settings: Settings, report: Report) -> Outcome:
     budget = FULL if settings.full else QUICK
     image = mnist(settings.data_dir, 0)
     report("zero: local fits")

@@ -17,7 +17,7 @@ from ..ensemble import Ensemble
 from ..fitting import fit, fit_many
 from ..module import Module
 from . import ascents, rivals
-from .core import Held, Measured, Report, Row, measured, timed
+from .core import Held, Measured, Outcome, Report, Row, Settings, averaged, measured, timed
 from .data import Array, Parts
 from .rivals import Budget
 
@@ -41,6 +41,12 @@ class Owners(NamedTuple):
 
     def merged(self, inducing: Any = "auto", name: str | None = None) -> Measured[Ensemble]:
         return rivals.merged(self.case, inducing, self.modules, self.held, fitting=self.fitting, name=name)
+
+
+def repeated(once: Callable[[Settings, Report], Outcome], settings: Settings, report: Report) -> Outcome:
+    """An experiment once for each seed: rows are averaged, the figure and the notes are the first one's."""
+    made = [once(settings._replace(seeds=1, seed=seed), report) for seed in settings.repeats]
+    return Outcome(averaged(row for each in made for row in each.rows), made[0].figure, made[0].notes)
 
 
 class Central(NamedTuple):

@@ -63,7 +63,7 @@ class Fitted(NamedTuple):
 
 
 def steps(settings: Settings) -> int:
-    return 4 + 2
+    return settings.seeds * (2 + latent.STEPS)
 
 
 def divide(homes: Houses, rows: int | None, seed: int) -> City:
@@ -88,6 +88,10 @@ def divide(homes: Houses, rows: int | None, seed: int) -> City:
 
 
 def run(settings: Settings, report: Report) -> Outcome:
+    return latent.repeated(_once, settings, report)
+
+
+def _once(settings: Settings, report: Report) -> Outcome:
     size = FULL if settings.full else QUICK
     city = divide(houses(settings.data_dir), size.rows, settings.seed)
     report("local fits")

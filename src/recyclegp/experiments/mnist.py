@@ -54,10 +54,14 @@ class Drawing(NamedTuple):
 
 
 def steps(settings: Settings) -> int:
-    return len(TASKS) * (2 + latent.STEPS)
+    return settings.seeds * len(TASKS) * (2 + latent.STEPS)
 
 
 def run(settings: Settings, report: Report) -> Outcome:
+    return latent.repeated(_once, settings, report)
+
+
+def _once(settings: Settings, report: Report) -> Outcome:
     rows: list[Row] = []
     drawings = []
     for task in TASKS:
