@@ -17,7 +17,7 @@ import recyclegp as rgp
 import reference as ref
 from cases import (
     cases,
-    close,
+    check_close,
     merged,
     module,
     modules,
@@ -47,10 +47,10 @@ def test_merge_is_the_gaussian_algebra(method, case):
     truths = [ref.power(s, w) for s, w in zip(reference_sites(case, parts, method), case.weights, strict=True)]
     joint = ref.ensemble(truths, k, e.mean, case.Z)
     same_predictions(e, ref.site_posterior(joint, k, e.mean, case.Xt), case.Xt, 1e-7)
-    close(e.bound, ref.log_integral(joint, k, e.mean), 1e-7)
+    check_close(e.bound, ref.log_integral(joint, k, e.mean), 1e-7)
     marginal = ref.block_marginal(truths, k, e.mean, case.Z)
-    close(e.evidence, ref.log_integral(marginal, k, e.mean), 1e-7)
-    close(e.slack, ref.slack(truths, k, e.mean, case.Z), 1e-7)
+    check_close(e.evidence, ref.log_integral(marginal, k, e.mean), 1e-7)
+    check_close(e.slack, ref.slack(truths, k, e.mean, case.Z), 1e-7)
     assert e.evidence >= e.bound - 1e-9 * abs(e.bound)
 
 
@@ -64,8 +64,8 @@ def test_block_marginal_solution_is_the_gaussian_algebra(case):
     joint = ref.block_marginal(reference_sites(case, parts, "exact"), k, e.mean, case.Z)
     expected = ref.site_posterior(joint, k, e.mean, case.Xt)
     mean, variance = by_evidence(e, case.Xt)
-    close(mean, expected.mean, 1e-7)
-    close(variance, np.diag(expected.cov), 1e-7)
+    check_close(mean, expected.mean, 1e-7)
+    check_close(variance, np.diag(expected.cov), 1e-7)
 
 
 def by_evidence(e, Xt):
@@ -90,7 +90,7 @@ def test_profiled_mean_maximises_the_evidence(case, guess):
         return ref.log_integral(ref.block_marginal(natural, k, m, case.Z), k, m)
 
     m = float(best.mean)
-    close(float(best.bound), evidence(m), 1e-7)
+    check_close(float(best.bound), evidence(m), 1e-7)
     assert evidence(guess) <= float(best.bound) + 1e-8 * abs(float(best.bound))
     assert abs(evidence(m + 1e-4) - evidence(m - 1e-4)) < 1e-6 * (1 + abs(float(best.bound)))
 
@@ -110,9 +110,9 @@ def test_1_shared_plan_is_the_central_sgpr(case):
     e = merged(case, modules(case, "collapsed"))
     data = (with_jitter(case.kernel, e), case.Z, case.inputs, case.y, case.parts[0].mean, case.noises)
     same_predictions(e, ref.sgpr(*data, case.Xt), case.Xt)
-    close(e.bound, ref.sgpr_bound(*data))
+    check_close(e.bound, ref.sgpr_bound(*data))
     assert abs(e.slack) < 1e-8
-    close(e.evidence, e.bound)
+    check_close(e.evidence, e.bound)
 
 
 @theorem
@@ -123,7 +123,7 @@ def test_1_shared_plan_with_exact_sites_is_pitc(case):
     e = merged(case, modules(case, "exact"))
     data = (with_jitter(case.kernel, e), case.Z, [p.X for p in case.parts], case.y, case.parts[0].mean, case.noises)
     same_predictions(e, ref.pitc(*data, case.Xt), case.Xt)
-    close([e.evidence, e.bound], [ref.pitc_evidence(*data)] * 2)
+    check_close([e.evidence, e.bound], [ref.pitc_evidence(*data)] * 2)
 
 
 @theorem
@@ -133,11 +133,11 @@ def test_1_unpublished_data_merge_by_evidence_into_pitc(case):
     own = replace(case, parts=[replace(p, Z=p.X) for p in case.parts])
     e = merged(own, modules(own, "exact"))
     data = (with_jitter(case.kernel, e), case.Z, [p.X for p in case.parts], case.y, e.mean, case.noises)
-    close(e.evidence, ref.pitc_evidence(*data), 1e-7)
+    check_close(e.evidence, ref.pitc_evidence(*data), 1e-7)
     mean, variance = by_evidence(e, case.Xt)
     expected = ref.pitc(*data, case.Xt)
-    close(mean, expected.mean, 1e-7)
-    close(variance, np.diag(expected.cov), 1e-7)
+    check_close(mean, expected.mean, 1e-7)
+    check_close(variance, np.diag(expected.cov), 1e-7)
 
 
 @theorem
@@ -148,7 +148,7 @@ def test_1_bound_of_unpublished_data_is_the_central_sgpr(case):
     e = merged(own, modules(own, "exact"))
     data = (with_jitter(case.kernel, e), case.Z, case.inputs, case.y, e.mean, case.noises)
     same_predictions(e, ref.sgpr(*data, case.Xt), case.Xt, 1e-7)
-    close(e.bound, ref.sgpr_bound(*data), 1e-7)
+    check_close(e.bound, ref.sgpr_bound(*data), 1e-7)
 
 
 # --- 2. nothing summarised --------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_2_all_points_kept_is_the_exact_gp(method, case):
     e = merged(case, modules(case, method))
     same_predictions(e, ref.exact_gp(case.kernel, case.inputs, case.y, e.mean, case.noises, case.Xt), case.Xt, 1e-7)
     evidence = ref.exact_evidence(case.kernel, case.inputs, case.y, e.mean, case.noises)
-    close([e.bound, e.evidence], [evidence] * 2, 1e-7)
+    check_close([e.bound, e.evidence], [evidence] * 2, 1e-7)
 
 
 # --- 3. order and grouping --------------------------------------------------------------------
@@ -189,8 +189,8 @@ def test_3_grouping_does_not_matter(case, cut):
     left, right = (merged(case, group).to_module(name) for name, group in (("l", parts[:cut]), ("r", parts[cut:])))
     flat, nested = merged(case, parts), merged(case, [left, right])
     for one, other in zip(flat.predict(case.Xt), nested.predict(case.Xt), strict=True):
-        close(one, other)
-    close([nested.bound, nested.evidence], [flat.bound] * 2)
+        check_close(one, other)
+    check_close([nested.bound, nested.evidence], [flat.bound] * 2)
     assert nested.rows == flat.rows
 
 
@@ -213,8 +213,8 @@ def test_3_one_module_as_an_ensemble_is_itself(case):
     e = rgp.merge([alone], inducing=part.Z, kernel=alone.kernel, learn=False)
     for model in (e, e.to_module("again")):
         for one, other in zip(alone.predict(case.Xt), model.predict(case.Xt), strict=True):
-            close(one, other)
-    close([e.bound, e.evidence, e.to_module("again").evidence], [alone.evidence] * 3)
+            check_close(one, other)
+    check_close([e.bound, e.evidence, e.to_module("again").evidence], [alone.evidence] * 3)
 
 
 # --- 4. add, remove, weigh --------------------------------------------------------------------
@@ -261,8 +261,8 @@ def test_4_a_module_twice_is_weight_two_for_the_bound(case):
     twice = merged(case, [*parts, parts[0].rename("again")])
     double = merged(case, parts, weights={parts[0].name: 2})
     for one, other in zip(twice.predict(case.Xt), double.predict(case.Xt), strict=True):
-        close(one, other)
-    close([twice.bound, twice.slack], [double.bound, double.slack])
+        check_close(one, other)
+    check_close([twice.bound, twice.slack], [double.bound, double.slack])
 
 
 @theorem
@@ -299,7 +299,7 @@ def test_5_no_q_beats_the_closed_form(case, seed, size):
     def value(v, C):
         return ref.ensemble_bound(whitened(e, v, C), truths, k, e.mean, case.Z)
 
-    close(value(best.v, best.C), e.bound, 1e-7)
+    check_close(value(best.v, best.C), e.bound, 1e-7)
     rng = np.random.default_rng(seed)
     M = len(case.Z)
     for _ in range(5):
@@ -307,7 +307,7 @@ def test_5_no_q_beats_the_closed_form(case, seed, size):
         C = best.C @ torch.linalg.cholesky(torch.eye(M) + size * gram(rng, M)).double()
         assert value(v, C) < e.bound
         # ... and the library's own functions for (ensemble) agree with the reference away from the optimum
-        close(float(bounds.expected_rows(e._bound_of, v, C) - bounds.kl(v, C)), value(v, C), 1e-7)
+        check_close(float(bounds.expected_rows(e._bound_of, v, C) - bounds.kl(v, C)), value(v, C), 1e-7)
 
 
 def gram(rng, M):

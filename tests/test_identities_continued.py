@@ -21,7 +21,7 @@ from cases import (
     SCALE,
     Part,
     cases,
-    close,
+    check_close,
     fixed_case,
     gpytorch_kernel,
     merged,
@@ -53,14 +53,14 @@ def test_6_publish_is_the_exact_marginal(method, case):
     make = {"exact": ref.exact_site, "collapsed": ref.collapsed_site}[method]
     source = make(k, part.Z, part.X, part.y, part.mean, part.noises)
     published = ref.publish(source, k, part.mean, Z)
-    close(small.site.Rt.T @ small.site.Rt, published.Lam, 1e-6)
-    close(small.site.Rt.T @ small.site.rho, published.lam, 1e-6)
+    check_close(small.site.Rt.T @ small.site.Rt, published.Lam, 1e-6)
+    check_close(small.site.Rt.T @ small.site.rho, published.lam, 1e-6)
     same_predictions(small, ref.site_posterior(published, k, part.mean, case.Xt), case.Xt, 1e-7)
-    close([small.evidence, rich.evidence], [ref.log_integral(source, k, part.mean)] * 2, 1e-7)
+    check_close([small.evidence, rich.evidence], [ref.log_integral(source, k, part.mean)] * 2, 1e-7)
     # the identity itself: both posteriors agree at Z', jointly
     joint = [posterior.covariance(m.posterior, torch.tensor(Z)) for m in (rich, small)]
-    close(joint[1], joint[0], 1e-7)
-    close(small.predict(Z)[0], rich.predict(Z)[0], 1e-7)
+    check_close(joint[1], joint[0], 1e-7)
+    check_close(small.predict(Z)[0], rich.predict(Z)[0], 1e-7)
 
 
 @theorem
@@ -84,9 +84,9 @@ def test_6_publishing_in_two_steps_is_publishing_once(case):
     Z = np.concatenate([case.parts[1].Z, case.Xt])
     twice, once = rich.publish(Z).publish(case.Xt), rich.publish(case.Xt)
     # the second publication forgets no more than the first: same posterior at the last points
-    close(twice.predict(case.Xt)[0], once.predict(case.Xt)[0], 1e-7)
-    close(twice.predict(case.Xt)[1], once.predict(case.Xt)[1], 1e-7)
-    close(twice.evidence, rich.evidence, 1e-7)
+    check_close(twice.predict(case.Xt)[0], once.predict(case.Xt)[0], 1e-7)
+    check_close(twice.predict(case.Xt)[1], once.predict(case.Xt)[1], 1e-7)
+    check_close(twice.evidence, rich.evidence, 1e-7)
 
 
 def identical(a, b):
@@ -155,15 +155,15 @@ def test_6_moments_to_site_to_moments(case, evidence):
         name="elsewhere",
     )
     mean, cov = own_moments(back)
-    close(mean, q.mean, 1e-7)
-    close(cov, q.cov, 1e-7)
-    close(back.evidence, evidence, 1e-7)
+    check_close(mean, q.mean, 1e-7)
+    check_close(cov, q.cov, 1e-7)
+    check_close(back.evidence, evidence, 1e-7)
     assert back.convergence.converged
     # and as a site it is the one the data made (Λ, λ), with the given evidence
     same = ref.moments_site(k, part.Z, part.mean, q, evidence)
-    close(float(back.site.e) - 0.5 * float(back.site.rho @ back.site.rho), same.c, 1e-5)
-    close(back.site.Rt.T @ back.site.Rt, source.Lam, 1e-5)
-    close(back.site.Rt.T @ back.site.rho, source.lam, 1e-5)
+    check_close(float(back.site.e) - 0.5 * float(back.site.rho @ back.site.rho), same.c, 1e-5)
+    check_close(back.site.Rt.T @ back.site.Rt, source.Lam, 1e-5)
+    check_close(back.site.Rt.T @ back.site.rho, source.lam, 1e-5)
 
 
 def at_points(site, kernel, mean):
@@ -196,8 +196,8 @@ def test_6_moments_wider_than_the_prior_keep_their_mean(case, excess, wide, seed
     with pytest.warns(rgp.RecycleGPWarning, match=f"{wide} of {M} directions"):
         floored = rgp.Module.from_moments(part.Z, mu, L @ (U * s) @ U.T @ L.T, **options)
     mean, cov = own_moments(floored)
-    close(mean, mu, 1e-6)
-    close(cov, L @ (U * np.minimum(s, 1.0)) @ U.T @ L.T, 1e-6)
+    check_close(mean, mu, 1e-6)
+    check_close(cov, L @ (U * np.minimum(s, 1.0)) @ U.T @ L.T, 1e-6)
     assert not floored.convergence.converged
     assert np.linalg.eigvalsh(floored.site.Rt.T @ floored.site.Rt).min() >= 0
 
@@ -215,7 +215,7 @@ def test_7_update_is_merging_a_collapsed_module_at_the_same_points(case):
     twin = module(replace(new, Z=case.Z, kernel=case.kernel, mean=old.mean), "collapsed", "new")
     same_models(updated, old.add(twin), case.Xt)
     for one, other in zip(natural_site(updated._members[-1].site), natural_site(twin.site), strict=True):
-        close(one, other)
+        check_close(one, other)
 
 
 @theorem
@@ -234,7 +234,7 @@ def test_7_update_maximises_the_combined_bound(case, seed):
         return ref.ensemble_bound(q, truths, k, e.mean, case.Z) + expected
 
     best = e.posterior
-    close(combined(best.v, best.C), e.bound, 1e-7)
+    check_close(combined(best.v, best.C), e.bound, 1e-7)
     shift = torch.tensor(np.random.default_rng(seed).standard_normal(len(case.Z)))
     assert combined(best.v + 0.1 * shift, best.C) < e.bound
     assert combined(best.v, best.C * (1 + 0.1 * float(shift[0].abs()) + 0.01)) < e.bound
@@ -265,12 +265,12 @@ def test_8_transform_is_the_fit_in_other_units(case, scale, shift):
         new.predict(case.Xt + move), again.predict(case.Xt + move), (size, size**2), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-7 * unit)
-    close(new.evidence, again.evidence, 1e-7)
-    close(new.evidence, old.evidence - len(part.y) * math.log(abs(scale)), 1e-7)
+    check_close(new.evidence, again.evidence, 1e-7)
+    check_close(new.evidence, old.evidence - len(part.y) * math.log(abs(scale)), 1e-7)
     mean, variance = old.predict(case.Xt)
     np.testing.assert_allclose(new.predict(case.Xt + move)[0], scale * mean + shift, rtol=1e-7, atol=1e-7 * size)
     np.testing.assert_allclose(new.predict(case.Xt + move)[1], scale**2 * variance, rtol=1e-7, atol=1e-7 * scale**2)
-    close(new.noise, again.noise)
+    check_close(new.noise, again.noise)
 
 
 @theorem
@@ -288,7 +288,7 @@ def test_8_transform_commutes_with_merge(case, scale, shift):
     size = abs(scale) + abs(shift)
     for one, other, unit in zip(inside.predict(case.Xt), outside.predict(case.Xt), (size, scale**2), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-7 * unit)
-    close([inside.bound, inside.evidence, inside.slack], [outside.bound, outside.evidence, outside.slack], 1e-7)
+    check_close([inside.bound, inside.evidence, inside.slack], [outside.bound, outside.evidence, outside.slack], 1e-7)
     # and it can be taken apart afterwards as before
     gone = parts[0].name
     for one, other, unit in zip(
@@ -316,7 +316,7 @@ def test_8_transform_commutes_with_to_module(case, scale, shift):
     mean, variance = outside.predict(case.Xt)
     np.testing.assert_allclose(inside.predict(case.Xt)[0], mean, rtol=1e-7, atol=1e-7 * (abs(scale) + abs(shift)))
     np.testing.assert_allclose(inside.predict(case.Xt)[1], variance, rtol=1e-7, atol=1e-7 * scale**2)
-    close(inside.evidence, outside.evidence, 1e-8)
+    check_close(inside.evidence, outside.evidence, 1e-8)
 
 
 def learned(X, y, **options):
@@ -360,7 +360,7 @@ def test_8_learned_fit_does_not_know_the_units_of_x(kernel):
     other = learned(X * stretch + move, y, kernel=kernel, publish=Z * stretch + move)
     for one, two in zip(plain.predict(Xt), other.predict(Xt * stretch + move), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
-    close(plain.evidence, other.evidence, 1e-4)
+    check_close(plain.evidence, other.evidence, 1e-4)
 
 
 def test_8_learned_merge_does_not_know_the_units_of_y():
@@ -373,4 +373,4 @@ def test_8_learned_merge_does_not_know_the_units_of_y():
     mean, variance = other.predict(case.Xt)
     np.testing.assert_allclose((mean - shift) / scale, plain.predict(case.Xt)[0], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(variance / scale**2, plain.predict(case.Xt)[1], rtol=1e-3, atol=1e-4)
-    close((other.mean - shift) / scale, plain.mean, 1e-4)
+    check_close((other.mean - shift) / scale, plain.mean, 1e-4)
