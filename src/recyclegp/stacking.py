@@ -19,7 +19,7 @@ TALL = 2**17  # numbers in rows folded at once, unless that is few rows: more ov
 def fold(base: Basis, shelf: Shelf, mean: float, start: Rows | None = None, *, marginal: bool) -> Rows:
     """Centred rows of every site, under those of `start`: with their slack, or their residuals integrated out."""
     M = len(base.Z)
-    most = max(8 * M, TALL // M)  # rows
+    most = max(16 * M, TALL // M)  # rows
     parts, height = ([], 0) if start is None else ([start], len(start.rho))
     for block in shelf.blocks(M):
         rows = centre(gather(*blocks.project(base, block), marginal=marginal), mean)
