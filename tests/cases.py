@@ -189,7 +189,7 @@ def same_predictions(model, expected, Xt, tolerance=1e-8):
     check_close(variance, np.diag(expected.cov), tolerance)
 
 
-def same_models(a, b, Xt, tolerance=1e-8):
+def check_same_models(a, b, Xt, tolerance=1e-8):
     for one, other in zip(a.predict(Xt), b.predict(Xt), strict=True):
         check_close(one, other, tolerance)
     check_close([a.bound, a.evidence, a.slack], [b.bound, b.evidence, b.slack], tolerance)

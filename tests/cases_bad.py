@@ -28,6 +28,15 @@ def check_refused(message, call, *args, kind=rgp.RecycleGPError, **kwargs):
     assert not isinstance(caught.value, torch.linalg.LinAlgError)
 
 
+def one_line(result):
+    """What a command says of a user's error: one line, nothing else, exit code 2."""
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
 def with_nan(x):
     x = np.array(x, dtype=float)
     x.flat[3] = np.nan

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import recyclegp as rgp
+from cases_bad import one_line
 from recyclegp.cli import app
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -56,14 +57,6 @@ def test_demo_as_json(tmp_path):
     # the files beside it are the published ones, and can be used
     assert rgp.load(folder / "merged.safetensors").names == ["A", "B", "C"]
     assert rgp.load(folder / "C.safetensors").likelihood == "bernoulli"
-
-
-def one_line(result):
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert len(lines) == 1, result.stderr
-    return lines[0]
 
 
 def test_an_output_that_is_a_file_is_one_line(tmp_path):

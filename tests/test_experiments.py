@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import recyclegp as rgp
+from cases_bad import one_line
 from recyclegp.cli import app
 from recyclegp.experiments import registry, rivals, toy
 from recyclegp.experiments.core import MissingDataError, Outcome, Row, Settings, averaged, measured
@@ -23,14 +24,6 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def call(*arguments):
     return CliRunner().invoke(app, ["experiment", *map(str, arguments)])
-
-
-def one_line(result):
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert len(lines) == 1, result.stderr
-    return lines[0]
 
 
 def row(model, nlpd, **known):

@@ -18,12 +18,12 @@ import reference as ref
 from cases import (
     cases,
     check_close,
+    check_same_models,
     merged,
     module,
     modules,
     natural_site,
     reference_sites,
-    same_models,
     same_predictions,
     slow,
     spec,
@@ -176,7 +176,7 @@ def test_3_order_does_not_matter(case, order):
     parts = modules(case, "exact")
     mixed = list(parts)
     order.shuffle(mixed)
-    same_models(merged(case, parts), merged(case, mixed), case.Xt)
+    check_same_models(merged(case, parts), merged(case, mixed), case.Xt)
 
 
 @theorem
@@ -201,7 +201,7 @@ def test_3_grouping_of_published_modules_keeps_the_evidence(case):
     case = case.shared()
     parts = modules(case, "exact")
     nested = merged(case, [merged(case, parts[:2]).to_module("first"), *parts[2:]])
-    same_models(merged(case, parts), nested, case.Xt)
+    check_same_models(merged(case, parts), nested, case.Xt)
 
 
 @theorem
@@ -227,9 +227,9 @@ def test_4_add_then_remove_is_never_added(case):
     *rest, last = modules(case.same_mean(), "exact")
     without, everyone = merged(case, rest), merged(case, [*rest, last])
     added = without.add(last)
-    same_models(added, everyone, case.Xt)
+    check_same_models(added, everyone, case.Xt)
     assert added.names == everyone.names
-    same_models(added.remove(last.name), without, case.Xt, 1e-12)
+    check_same_models(added.remove(last.name), without, case.Xt, 1e-12)
 
 
 @theorem
@@ -238,7 +238,7 @@ def test_4_removing_a_dominant_module_leaves_no_rounding(case, size):
     """Theorem 4 where subtraction would fail: the removed module outweighs the others by far."""
     *rest, last = modules(case.same_mean(), "exact")
     everyone = merged(case, [*rest, last], weights={last.name: size})
-    same_models(everyone.remove(last.name), merged(case, rest), case.Xt, 1e-12)
+    check_same_models(everyone.remove(last.name), merged(case, rest), case.Xt, 1e-12)
 
 
 @theorem
@@ -248,8 +248,8 @@ def test_4_weight_zero_is_absent(case):
     *rest, last = modules(case.same_mean(), "collapsed")
     without = merged(case, rest)
     everyone = merged(case, [*rest, last], weights={last.name: 0})
-    same_models(everyone, without, case.Xt, 1e-12)
-    same_models(merged(case, [*rest, last]).reweight({last.name: 0}), without, case.Xt, 1e-12)
+    check_same_models(everyone, without, case.Xt, 1e-12)
+    check_same_models(merged(case, [*rest, last]).reweight({last.name: 0}), without, case.Xt, 1e-12)
     assert everyone.rows == without.rows
 
 
@@ -272,7 +272,7 @@ def test_4_a_module_twice_is_weight_two_for_the_evidence(case):
     case = case.shared()
     parts = modules(case, "exact")
     twice = merged(case, [*parts, parts[0].rename("again")])
-    same_models(twice, merged(case, parts, weights={parts[0].name: 2}), case.Xt)
+    check_same_models(twice, merged(case, parts, weights={parts[0].name: 2}), case.Xt)
 
 
 @theorem
@@ -281,7 +281,7 @@ def test_4_reweight_is_merging_with_these_weights(case):
     """Theorem 4: weights that are no integers, given early or late."""
     parts = modules(case.same_mean(), "collapsed")
     late = merged(case, parts).reweight({m.name: w for m, w in zip(parts, case.weights, strict=True)})
-    same_models(late, merged(case, parts, weights=case.weights), case.Xt)
+    check_same_models(late, merged(case, parts, weights=case.weights), case.Xt)
 
 
 # --- 5. nothing beats the closed form ---------------------------------------------------------

@@ -22,6 +22,7 @@ from cases import (
     Part,
     cases,
     check_close,
+    check_same_models,
     fixed_case,
     gpytorch_kernel,
     merged,
@@ -29,7 +30,6 @@ from cases import (
     modules,
     natural_site,
     reference_sites,
-    same_models,
     same_predictions,
     theorem,
     truth,
@@ -213,7 +213,7 @@ def test_7_update_is_merging_a_collapsed_module_at_the_same_points(case):
     old = merged(case, [module(p, "exact", f"owner-{i}") for i, p in enumerate(rest)])
     updated = old.update(new.X, new.y, noise=new.noise, name="new")
     twin = module(replace(new, Z=case.Z, kernel=case.kernel, mean=old.mean), "collapsed", "new")
-    same_models(updated, old.add(twin), case.Xt)
+    check_same_models(updated, old.add(twin), case.Xt)
     for one, other in zip(natural_site(updated._members[-1].site), natural_site(twin.site), strict=True):
         check_close(one, other)
 
@@ -303,7 +303,7 @@ def test_8_transform_there_and_back_is_nothing(case, scale, shift):
     """Theorem 8: the inverse change of units undoes it."""
     e = merged(case, modules(case, "collapsed"))
     there = e.transform(output_scale=scale, output_shift=shift)
-    same_models(there.transform(output_scale=1 / scale, output_shift=-shift / scale), e, case.Xt)
+    check_same_models(there.transform(output_scale=1 / scale, output_shift=-shift / scale), e, case.Xt)
 
 
 @theorem

@@ -39,7 +39,7 @@ def ensemble(data, module):
     return rgp.merge([module, rgp.fit(X + 0.4, y, name="b", **OPTIONS)])
 
 
-def same(m, n, X):
+def check_same(m, n, X):
     for a, b in zip(m.predict(X), n.predict(X), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-12)
 
@@ -60,7 +60,7 @@ def same(m, n, X):
 def test_every_form_of_x_gives_the_same_module(data, module, form):
     X, y = data
     other = rgp.fit(form(X), y, name="a", **OPTIONS)
-    same(module, other, X)
+    check_same(module, other, X)
     np.testing.assert_array_equal(module.inducing, other.inducing)
 
 
@@ -77,13 +77,13 @@ def test_every_form_of_x_gives_the_same_module(data, module, form):
 )
 def test_every_form_of_y_gives_the_same_module(data, module, form):
     X, y = data
-    same(module, rgp.fit(X, form(y), name="a", **OPTIONS), X)
+    check_same(module, rgp.fit(X, form(y), name="a", **OPTIONS), X)
 
 
 def test_float32_is_computed_in_float64(data):
     X, y = (a.astype(np.float32) for a in data)
     low, high = rgp.fit(X, y, **OPTIONS), rgp.fit(X.astype(np.float64), y.astype(np.float64), **OPTIONS)
-    same(low, high, X)
+    check_same(low, high, X)
     assert low.predict(X)[0].dtype == np.float64
     assert low.inducing.dtype == np.float64
 
@@ -93,7 +93,7 @@ def test_integers(data):
     y = X[:, 0] - X[:, 1] ** 2
     assert y.dtype.kind == "i"
     a, b = rgp.fit(X, y, **OPTIONS), rgp.fit(X.astype(float), y.astype(float), **OPTIONS)
-    same(a, b, X)
+    check_same(a, b, X)
     out = a.predict(torch.tensor(X))
     assert [t.dtype for t in out] == [torch.float64, torch.float64]
 
@@ -101,7 +101,7 @@ def test_integers(data):
 def test_one_column_may_be_a_vector(data):
     X, y = data
     a, b = rgp.fit(X[:, 0], y, **OPTIONS), rgp.fit(X[:, :1], y, **OPTIONS)
-    same(a, b, X[:, :1])
+    check_same(a, b, X[:, :1])
     np.testing.assert_array_equal(a.predict(X[:, 0])[0], a.predict(X[:, :1])[0])
 
 
@@ -171,7 +171,7 @@ def test_many_rows_are_predicted_in_chunks(module):
 def test_frames_give_column_names(framed, module, data):
     assert framed.columns == ("east", "north")
     assert module.columns is None
-    same(framed, module, data[0])
+    check_same(framed, module, data[0])
 
 
 def test_columns_are_aligned_at_predict(framed, data):

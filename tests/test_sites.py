@@ -307,8 +307,9 @@ def test_compress_of_a_rank_deficient_problem_keeps_every_value():
 def test_weighted_site_is_its_power(problem, weight):
     """t^w: √w R, √w ρ, w e."""
     site = problem.site(marginal=True)
+    power = sites.weighted(site, torch.tensor(weight, dtype=torch.float64))
     for u in np.random.default_rng(1).normal(0, 2, (3, len(problem.Z))):
-        close(log_t(sites.weighted(site, weight), u), weight * log_t(site, u), 1e-10)
+        close(log_t(power, u), weight * log_t(site, u), 1e-10)
 
 
 @many

@@ -12,7 +12,7 @@ from torch import Tensor
 from . import kernels
 from .least_squares import Rows, centre, gather
 from .posterior import Basis, Same, features
-from .sites import Site
+from .sites import Site, weighted
 
 CHUNK = 2**21  # numbers in the features of one block: 16 MiB, a few times over under autograd
 
@@ -27,6 +27,11 @@ class Block(NamedTuple):
     members: tuple[int, ...]  # positions of these sites in the list they came from
     counts: tuple[int, ...]  # rows each has of its own
 
+    def at(self, some: slice) -> Block:
+        """Some of its sites."""
+        Z, Rt, rho, e, members, counts = self
+        return Block(Z[some], Rt[some], rho[some], e[some], members[some], counts[some])
+
 
 def block(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float] | None = None) -> Block:
     """Sites with equally many points as one block, each to the power of its weight."""
@@ -38,13 +43,15 @@ def block(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float
             parts = [torch.cat([x, x.new_zeros((tallest - len(x), *x.shape[1:]))]) for x in parts]
         return torch.stack(parts)
 
-    Z, e = torch.stack([s.Z for s in sites]), torch.stack([s.e for s in sites])
-    Rt, rho = tall([s.Rt for s in sites]), tall([s.rho for s in sites])
+    stacked = Site(
+        torch.stack([s.Z for s in sites]),
+        tall([s.Rt for s in sites]),
+        tall([s.rho for s in sites]),
+        torch.stack([s.e for s in sites]),
+    )
     if weights is not None and any(w != 1 for w in weights):
-        w = torch.tensor(weights, dtype=e.dtype, device=e.device)
-        # tʷ: √w R, √w ρ, w e
-        Rt, rho, e = w.sqrt()[:, None, None] * Rt, w.sqrt()[:, None] * rho, w * e
-    return Block(Z, Rt, rho, e, tuple(members), counts)
+        stacked = weighted(stacked, stacked.e.new_tensor(weights))
+    return Block(*stacked, tuple(members), counts)
 
 
 def split(whole: Block, inducing: int) -> Iterator[Block]:
@@ -52,8 +59,8 @@ def split(whole: Block, inducing: int) -> Iterator[Block]:
     K, size, _ = whole.Z.shape
     most = max(1, CHUNK // (size * max(inducing, size)))
     step = -(-K // -(-K // most))  # as few chunks as fit, of one size: no crumb at the end
-    for at in (slice(start, start + step) for start in range(0, K, step)):
-        yield Block(whole.Z[at], whole.Rt[at], whole.rho[at], whole.e[at], whole.members[at], whole.counts[at])
+    for start in range(0, K, step):
+        yield whole.at(slice(start, start + step))
 
 
 def meeting(base_points: Tensor, block: Block) -> Same:

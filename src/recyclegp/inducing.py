@@ -197,21 +197,6 @@ def spread(points: Tensor, present: Tensor, count: int, tree: str, theta: Tensor
     return chosen
 
 
-def _column(points: Tensor, pivot: int, tree: str, theta: Tensor) -> Tensor:
-    return kernels.matrix(tree, theta, points, points[pivot : pivot + 1])[:, 0]
-
-
-def _eliminate(factor: Tensor, residual: Tensor, pivot: int, step: int, column: Tensor) -> Tensor:
-    """One column of a pivoted Cholesky factor, in place; the residual variances shrink by its square."""
-    column = column - factor[:, :step] @ factor[pivot, :step]
-    column = column / residual[pivot].sqrt()
-    factor[:, step] = column
-    residual -= column.square()
-    residual[pivot] = 0
-    residual.clamp_min_(0)
-    return column
-
-
 @torch.no_grad()
 def cover(points: Tensor, count: int, tolerance: float, tree: str, theta: Tensor, precision: Tensor) -> list[int]:
     """Greedy Z_* among the modules' own points, best first: pivot on Λ_jj·r_jj until their sum is small.
@@ -230,5 +215,9 @@ def cover(points: Tensor, count: int, tolerance: float, tree: str, theta: Tensor
         if float(score.sum()) <= tolerance or not score[pivot] > 0:
             break
         chosen.append(pivot)
-        _eliminate(factor, residual, pivot, step, _column(points, pivot, tree, theta))
+        column = kernels.matrix(tree, theta, points, points[pivot : pivot + 1])[:, 0]
+        column = (column - factor[:, :step] @ factor[pivot, :step]) / residual[pivot].sqrt()
+        factor[:, step] = column
+        residual = (residual - column.square()).clamp_min(0)
+        residual[pivot] = 0
     return chosen

@@ -95,10 +95,9 @@ class Shelf:
         step = max(1, -(-self.points // points))
         few, count = Shelf(), 0
         for b in self.blocks(1):
-            at = slice(-count % step, None, step)
+            some = b.at(slice(-count % step, None, step))
             count += len(b.members)
-            if b.members[at]:
-                some = Block(b.Z[at], b.Rt[at], b.rho[at], b.e[at], b.members[at], b.counts[at])
+            if some.members:
                 few._packed.append(some)
                 few.points += some.Z.shape[0] * some.Z.shape[1]
                 few.largest = max(few.largest, some.Z.shape[1])

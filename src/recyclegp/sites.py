@@ -59,10 +59,10 @@ def to_rows(site: Site, L: Tensor, mean: Tensor | float) -> Rows:
     return Rows(site.Rt @ L, rho, torch.zeros_like(rho), site.e, site.e.new_zeros(()))
 
 
-def weighted(site: Site, weight: float) -> Site:
-    """tʷ: √w R, √w ρ, w e."""
-    root = weight**0.5
-    return Site(site.Z, root * site.Rt, root * site.rho, weight * site.e)
+def weighted(site: Site, weight: Tensor) -> Site:
+    """tʷ: √w R, √w ρ, w e; of one site, or of many stacked with a weight (K,) for each."""
+    root = weight.sqrt()
+    return Site(site.Z, root[..., None, None] * site.Rt, root[..., None] * site.rho, weight * site.e)
 
 
 def in_units(site: Site, scale: float, shift: float, rows: int) -> Site:

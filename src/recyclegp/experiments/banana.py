@@ -41,15 +41,19 @@ def run(settings: Settings, report: Report) -> Outcome:
 
 
 def _one(s: Split, seed: int, budget: Budget, report: Report) -> tuple[list[Row], Drawing]:
-    report(f"split {seed}: local fits")
-    held, parts = Held(s.X_test, s.y_test), quadrants(s.X, s.y)
-    owners = latent.divided(f"4 quadrants, M_k={PUBLISH}", "bernoulli", parts, held, publish=PUBLISH, seed=seed)
-    report(f"split {seed}: merging")
-    small, auto = owners.merged(POINTS), owners.merged()
-    central = latent.central_models(owners, POINTS, budget, report)
-    others = latent.module_rivals(owners, small.model.inducing, budget, report, PUBLISHED_BANANA)
-    rows = [small.row, auto.row, *central.rows, *others.rows]
-    return rows, Drawing(s, owners, small.model, central.model)
+    found = latent.compared(
+        f"4 quadrants, M_k={PUBLISH}",
+        "bernoulli",
+        quadrants(s.X, s.y),
+        Held(s.X_test, s.y_test),
+        publish=PUBLISH,
+        points=POINTS,
+        seed=seed,
+        budget=budget,
+        report=report,
+        rates=PUBLISHED_BANANA,
+    )
+    return found.rows, Drawing(s, found.owners, found.small, found.central)
 
 
 # --- the figure -------------------------------------------------------------------------------

@@ -45,15 +45,19 @@ def run(settings: Settings, report: Report) -> Outcome:
 
 
 def _one(s: Split, seed: int, budget: Budget, report: Report) -> tuple[list[Row], Drawing]:
-    report(f"split {seed}: local fits")
-    held, parts = Held(s.X_test, s.y_test), decades(s.X, s.y)
-    owners = latent.divided(f"{len(parts)} decades, M_k={PUBLISH}", "poisson", parts, held, publish=PUBLISH, seed=seed)
-    report(f"split {seed}: merging")
-    small, auto = owners.merged(POINTS), owners.merged()
-    central = latent.central_models(owners, POINTS, budget, report)
-    others = latent.module_rivals(owners, small.model.inducing, budget, report)
-    rows = [small.row, auto.row, *central.rows, *others.rows]
-    return rows, Drawing(owners, auto.model, central.model)
+    parts = decades(s.X, s.y)
+    found = latent.compared(
+        f"{len(parts)} decades, M_k={PUBLISH}",
+        "poisson",
+        parts,
+        Held(s.X_test, s.y_test),
+        publish=PUBLISH,
+        points=POINTS,
+        seed=seed,
+        budget=budget,
+        report=report,
+    )
+    return found.rows, Drawing(found.owners, found.auto, found.central)
 
 
 # --- the figure -------------------------------------------------------------------------------

@@ -111,3 +111,36 @@ def module_rivals(owners: Owners, Z: Any, budget: Budget, report: Report, rates:
     committee, seconds = timed(lambda: module_experts(modules))
     rows = rivals.committees(case, committee, held, seconds=fitting + seconds)
     return Climbs([published.row, quick.row, *rows], quick.model)
+
+
+class Compared(NamedTuple):
+    """Owners of one split, the merge at a fixed number of points and at as many as it needs, and all rivals' rows."""
+
+    owners: Owners
+    small: Ensemble
+    auto: Ensemble
+    central: Rival
+    rows: list[Row]
+
+
+def compared(
+    case: str,
+    likelihood: str,
+    parts: Parts,
+    held: Held,
+    *,
+    publish: int,
+    points: int,
+    seed: int,
+    budget: Budget,
+    report: Report,
+    rates: Rates = PUBLISHED,
+) -> Compared:
+    """One split of the data, from local fits to the last rival."""
+    report(f"split {seed}: local fits")
+    owners = divided(case, likelihood, parts, held, publish=publish, seed=seed)
+    report(f"split {seed}: merging")
+    small, auto = owners.merged(points), owners.merged()
+    central = central_models(owners, points, budget, report)
+    others = module_rivals(owners, small.model.inducing, budget, report, rates)
+    return Compared(owners, small.model, auto.model, central.model, [small.row, auto.row, *central.rows, *others.rows])
