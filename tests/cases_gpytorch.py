@@ -42,7 +42,7 @@ class Exact(gpytorch.models.ExactGP):
 
 def numbers(*shape, seed):
     """Uniform on (0, 1), without touching the global random state."""
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def constant(value):
