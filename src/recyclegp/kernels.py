@@ -54,6 +54,13 @@ class CentredKernel(gpytorch.kernels.Kernel):
         return to_dense(self.base_kernel(x1 - self.centre, x2 - self.centre, diag=diag, **params))
 
 
+class _DenseLinear(LinearKernel):
+    """A linear kernel for evaluation: to add GPyTorch's low-rank one to another is to factor that other, unasked."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        return to_dense(super().forward(x1, x2, diag=diag, **params))
+
+
 LEAVES: dict[str, tuple[type[gpytorch.kernels.Kernel], tuple[str, ...]]] = {
     "rbf": (RBFKernel, ("lengthscale",)),
     "matern": (MaternKernel, ("lengthscale",)),
@@ -298,7 +305,8 @@ def _read(kernel: gpytorch.kernels.Kernel) -> Node:
         return {"kind": kind, "parts": [_read(k) for k in kernel.kernels]}
     for kind, (cls, _) in LEAVES.items():
         if type(kernel) is cls:
-            leaf: Node = {"kind": kind, "ard": kernel.ard_num_dims, "dims": dims}
+            ard = kernel.ard_num_dims if (kernel.ard_num_dims or 1) > 1 else None  # one length is one length
+            leaf: Node = {"kind": kind, "ard": ard, "dims": dims}
             return {**leaf, "nu": float(kernel.nu)} if kind == "matern" else leaf
     raise RecycleGPError(
         f"kernel {type(kernel).__name__} cannot be represented in a module; use ScaleKernel, sums and "
@@ -338,7 +346,7 @@ def _build(node: Node, log: bool) -> gpytorch.kernels.Kernel:
         options |= positive(role)
     if node["ard"] is not None:
         options["ard_num_dims"] = node["ard"]
-    return cls(active_dims=node["dims"], **options)
+    return (_DenseLinear if log and cls is LinearKernel else cls)(active_dims=node["dims"], **options)
 
 
 # --- evaluation -------------------------------------------------------------------------------

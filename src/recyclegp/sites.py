@@ -36,18 +36,24 @@ def from_rows(Z: Tensor, L: Tensor, rows: Rows, mean: Tensor | float) -> Site:
 def from_moments(Z: Tensor, L: Tensor, mean: Tensor | float, mu: Tensor, S: Tensor) -> tuple[Site, int]:
     """q(u) = N(μ, S) fitted elsewhere under the prior N(m, LLᵀ) → the site, and how many directions
     of S were wider than the prior.
-
-    In whitened coordinates S_w = L⁻¹SL⁻ᵀ = U diag(s) Uᵀ; where s > 1 the local fit had not
-    converged, and its precision 1/s − 1 is floored there with the mean kept. e is left at zero.
     """
     S_w = linalg.solve_lower(L, linalg.solve_lower(L, S).mT)
+    mu_w = linalg.solve_lower(L, (mu - mean)[:, None])[:, 0]
+    return from_whitened(Z, L, mean, mu_w, S_w)
+
+
+def from_whitened(Z: Tensor, L: Tensor, mean: Tensor | float, mu_w: Tensor, S_w: Tensor) -> tuple[Site, int]:
+    """The same, where v = L⁻¹(u − m) has the moments (μ_w, S_w).
+
+    S_w = L⁻¹SL⁻ᵀ = U diag(s) Uᵀ; where s > 1 the local fit had not converged, and its precision
+    1/s − 1 is floored there with the mean kept. e is left at zero.
+    """
     s, U = torch.linalg.eigh(0.5 * (S_w + S_w.mT))
     s = s.clamp_min(torch.finfo(s.dtype).tiny)
     precision = (1 / s - 1).clamp_min(FLOOR)
-    mu_w = U.mT @ linalg.solve_lower(L, (mu - mean)[:, None])[:, 0]
     T = precision.sqrt()[:, None] * U.mT
     # Tᵀρ̃ = S_w⁻¹μ_w, so that the posterior mean is kept
-    rho = (precision + 1) / precision.sqrt() * mu_w
+    rho = (precision + 1) / precision.sqrt() * (U.mT @ mu_w)
     Rt = linalg.solve_right(L, T)
     floored = int((s > 1 + 1e-6).sum())
     return Site(Z, Rt, rho + mean * Rt.sum(-1), rho.new_zeros(())), floored
