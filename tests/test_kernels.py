@@ -170,6 +170,16 @@ def test_gpytorch_object_with_active_dims():
     close(kernels.to_gpytorch(kernel)(torch.tensor(A), torch.tensor(B)).to_dense().detach(), value(kernel), 1e-10)
 
 
+def test_a_linear_kernel_of_the_users_is_added_without_a_factorisation():
+    """GPyTorch would take the Cholesky factor of the other part first, and warn of the jitter that needs."""
+    X = RNG.uniform(0, 1, (200, 2))
+    smooth = ScaleKernel(RBFKernel())
+    smooth.base_kernel.lengthscale = 4.0
+    for built in (smooth + LinearKernel(), LinearKernel() + smooth, (smooth + LinearKernel()) * MaternKernel()):
+        kernel = kernels.from_gpytorch(built.double(), 2)
+        close(value(kernel, X, X), value(kernel, X, np.r_[X, X[:1]])[:, :200])  # warnings are errors
+
+
 @pytest.mark.parametrize("where", ["inside", "outside"])
 def test_gpytorch_scale_with_active_dims_is_read_right_or_refused(where):
     """GPyTorch lets ScaleKernel choose the columns itself: that may be refused, but not forgotten."""

@@ -55,6 +55,14 @@ class CentredKernel(gpytorch.kernels.Kernel):
         return to_dense(self.base_kernel(x1 - self.centre, x2 - self.centre, diag=diag, **params))
 
 
+class DenseLinearKernel(LinearKernel):
+    """As GPyTorch's, but dense at once: to its low-rank matrix another one is added by factorising that one first,
+    which costs O(n³), and warns where a little jitter is needed for nothing."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        return to_dense(super().forward(x1, x2, diag=diag, **params))
+
+
 LEAVES: dict[str, tuple[type[gpytorch.kernels.Kernel], tuple[str, ...]]] = {
     "rbf": (RBFKernel, ("lengthscale",)),
     "matern": (MaternKernel, ("lengthscale",)),
@@ -344,6 +352,8 @@ def _build(node: Node, log: bool) -> gpytorch.kernels.Kernel:
         options |= positive(role)
     if node["ard"] is not None:
         options["ard_num_dims"] = node["ard"]
+    if log and cls is LinearKernel:
+        cls = DenseLinearKernel
     return cls(active_dims=node["dims"], **options)
 
 
