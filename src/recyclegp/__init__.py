@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .files import load
     from .fitting import fit, fit_many
     from .interop.gpytorch import from_gpytorch
+    from .interop.scikit_learn import from_sklearn
     from .merging import merge
     from .module import Module
 
@@ -23,6 +24,7 @@ _HOMES = {
     "fit": ".fitting",
     "fit_many": ".fitting",
     "from_gpytorch": ".interop.gpytorch",
+    "from_sklearn": ".interop.scikit_learn",
     "load": ".files",
     "merge": ".merging",
 }
@@ -36,6 +38,7 @@ __all__ = [
     "fit",
     "fit_many",
     "from_gpytorch",
+    "from_sklearn",
     "load",
     "merge",
 ]
