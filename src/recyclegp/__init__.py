@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from .ensemble import Ensemble
     from .files import load
     from .fitting import fit, fit_many
+    from .interop.gpflow import from_gpflow
+    from .interop.gpjax import from_gpjax
     from .interop.gpytorch import from_gpytorch
     from .interop.scikit_learn import from_sklearn
     from .merging import merge
@@ -23,6 +25,8 @@ _HOMES = {
     "Module": ".module",
     "fit": ".fitting",
     "fit_many": ".fitting",
+    "from_gpflow": ".interop.gpflow",
+    "from_gpjax": ".interop.gpjax",
     "from_gpytorch": ".interop.gpytorch",
     "from_sklearn": ".interop.scikit_learn",
     "load": ".files",
@@ -37,6 +41,8 @@ __all__ = [
     "__version__",
     "fit",
     "fit_many",
+    "from_gpflow",
+    "from_gpjax",
     "from_gpytorch",
     "from_sklearn",
     "load",
