@@ -7,6 +7,7 @@ refused by name. GPflow (and TensorFlow) is imported only when one of its models
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ def _vgp(model: Any, name: str | None, request: Request) -> Module:
     """An SVGP, whitened, whose inducing points are its rows (which may repeat: the jitter tells them apart)."""
     X, _ = sources.rows(*map(_array, model.data))
     mu, S = _moments(model)
+    bound = float(_array(model.elbo()))
     made = sources.sparse(
         _source(model, name, X.shape[1]),
         X,
@@ -92,7 +94,7 @@ def _vgp(model: Any, name: str | None, request: Request) -> Module:
         S,
         whitened=True,
         rows=len(X),
-        evidence=float(_array(model.elbo())),
+        evidence=bound if math.isfinite(bound) else 0.0,  # −∞ where tf.sigmoid rounds to 1
         stacklevel=4,
     )
     return sources.published(made, PUBLISH if request.open else request.publish, request.seed)

@@ -126,10 +126,8 @@ def _needed(seen: tuple[Tensor, Tensor] | None, model: Any) -> tuple[Tensor, Ten
 
 def _array(parameter: Any) -> np.ndarray:
     """The constrained value of a parameter, as GPJax itself would use it."""
-    try:
-        from paramax import unwrap  # since GPJax 0.14
-    except ImportError:
-        return np.asarray(getattr(parameter, "value", parameter))
+    from paramax import unwrap  # GPJax keeps its parameters in it
+
     return np.asarray(unwrap(parameter))
 
 

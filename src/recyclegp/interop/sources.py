@@ -1,8 +1,8 @@
 """Numbers read from another library's model → a module. Three kinds of model, whichever library they come from:
 
-    sparse      knows q(u) at its inducing points, under K_ZZ plus its own jitter
-    collapsed   Gaussian rows, summarised at inducing points in closed form
-    exact       Gaussian rows, and nothing else
+sparse      knows q(u) at its inducing points, under K_ZZ plus its own jitter
+collapsed   Gaussian rows, summarised at inducing points in closed form
+exact       Gaussian rows, and nothing else
 """
 
 from __future__ import annotations
