@@ -67,9 +67,7 @@ def inputs_of(model: Module | Ensemble, table: Table, given: str | None, target:
     if model.columns is not None:
         known = ", ".join(model.columns)
         if given is not None and set(table.inputs(given, target)) != set(model.columns):
-            raise RecycleGPError(
-                f"--inputs {given}: the model was fitted on {known}, and takes them by name; leave it out"
-            )
+            raise RecycleGPError(f"--inputs {given}: the model was fitted on {known}; leave the option out")
         return list(model.columns)
     chosen = table.inputs(given, target)
     if len(chosen) != model.dimension:

@@ -44,6 +44,9 @@ class Rows:
     def __post_init__(self) -> None:
         used = [*self.inputs] if self.target is None else [*self.inputs, self.target]
         self.table.require([*used, *self.keep])
+        if not self.inputs or len(set(self.inputs)) < len(self.inputs):
+            said = f"names a column twice ({', '.join(self.inputs)})" if self.inputs else "would be no column at all"
+            raise RecycleGPError(f"{self.table.path}: --inputs {said}; name at least one, each once")
         if self.target in self.inputs:
             raise RecycleGPError(f"--target {self.target}: it is among the inputs; leave it out of --inputs")
         if "" in used:
@@ -109,7 +112,7 @@ class Rows:
     def _numbers(self, column: pd.Series) -> np.ndarray:
         values, text = _floats(column)
         if text is not None:
-            remedy = "correct it, or encode it as a number"
+            remedy = "correct it; two classes are for --likelihood bernoulli"
             if column.name != self.target:
                 remedy = "leave the column out by naming others as --inputs, or encode it as numbers"
             row = self.read + text + 1
