@@ -5,87 +5,100 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
-from . import numbers
-from .lines import Key, as_text
-from .numbers import Array, Map
-from .scene import CROWD, Marks, Scene, Subject
+from . import ranges
+from .lines import Key, as_text, dot
+from .numbers import Map
+from .scale import Array, Scale
+from .scene import CROWD, Scene
 from .style import BLACK, FAINT
 
+SD_OF_F = "sd of f"
 MEAN, SD = "cividis", "Greys"  # on grey the modules' colours stand out
-STYLES = (":", "-", "--")  # of the contours at 0.2, 0.5 and 0.8
-NAMES = {"f": "mean of f", "rate of y": "rate of y"}
+STYLES = dict(zip(ranges.LEVELS, (":", "-", "--"), strict=True))  # contours of probabilities
 
 
-def draw(figure: FigureBase, axes: Sequence[Axes], sds: Sequence[Axes], maps: Sequence[Map], scene: Scene) -> None:
-    """Centres on `axes`, standard deviations on `sds` (or nowhere), one colour scale for each of the two."""
-    centres, widths = [m.centre for m in maps], [m.sd for m in maps]
-    for ax, m in zip(axes, maps, strict=True):
-        image = _image(ax, m, m.centre, MEAN, numbers.spread(centres, scene.scale))
-        styles: Any = STYLES if scene.scale.is_probability else "-"
-        _contours(ax, m, m.centre, numbers.levels(centres, scene.scale), "white", styles)
-        _frame(ax, m, scene, f"{m.subject.label}: {what(scene)}")
-    figure.colorbar(image, ax=list(axes), label=what(scene), **_bar(len(maps)))
-    for ax, m in zip(sds, maps, strict=bool(sds)):
-        image = _image(ax, m, m.sd, SD, numbers.spread(widths))
-        _contours(ax, m, m.sd, numbers.levels(widths), BLACK, "-")
-        _frame(ax, m, scene, f"{m.subject.label}: sd of f")
+def draw(figure: FigureBase, centres: Sequence[Axes], sds: Sequence[Axes], maps: Sequence[Map], scene: Scene) -> None:
+    """One model on each of `centres`, and its standard deviation on each of `sds`, which may be none."""
+    _draw(figure, centres, maps, [m.centre for m in maps], quantity(scene), scene, scene.scale)
     if sds:
-        figure.colorbar(image, ax=list(sds), label="sd of f", **_bar(len(maps)))
+        _draw(figure, sds, maps, [m.sd for m in maps], SD_OF_F, scene, None)
 
 
-def what(scene: Scene) -> str:
-    return NAMES.get(scene.scale.label, scene.scale.label)
+def _draw(
+    figure: FigureBase,
+    axes: Sequence[Axes],
+    maps: Sequence[Map],
+    values: Sequence[Array],
+    what: str,
+    scene: Scene,
+    scale: Scale | None,
+) -> None:
+    """Maps that share their colours and contours; a scale of None is that of standard deviations."""
+    low, high, log = ranges.spread(values, scale)
+    norm = (LogNorm if log else Normalize)(low, high)
+    levels = ranges.contours(values, scale)
+    styles = STYLES if scale is not None and scale.is_probability else {}
+    for ax, m, v in zip(axes, maps, values, strict=True):
+        # pixels are centred on the places that were asked
+        dx, dy = (m.x[1] - m.x[0]) / 2, (m.y[1] - m.y[0]) / 2
+        extent = (m.x[0] - dx, m.x[-1] + dx, m.y[0] - dy, m.y[-1] + dy)
+        style: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear", "zorder": 0}
+        image = ax.imshow(v, cmap=SD if scale is None else MEAN, norm=norm, extent=extent, **style)
+        _contours(ax, m, v, levels, BLACK if scale is None else "white", styles)
+        _points(ax, m, scene, BLACK if scale is None else "white")
+        ax.set(xlim=scene.region[0], ylim=scene.region[1])
+        ax.set(xlabel=as_text(scene.columns[0]), ylabel=as_text(scene.columns[1]))
+        title = what if len(scene.subjects) == 1 else f"{as_text(m.subject.label)}: {what}"
+        ax.set_title(title, loc="left", fontsize=10, fontweight="bold")
+        for spine in ax.spines.values():
+            spine.set_color(FAINT)
+    bar = figure.colorbar(image, ax=list(axes), aspect=20 * min(2, len(maps)), pad=0.02)
+    if log:
+        bar.set_ticks(ranges.Range(low, high, log).round_values(8), minor=False)
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+        bar.minorticks_off()
 
 
-def marks(subject: Subject, scene: Scene) -> list[Marks]:
-    """Whose points belong on a model's map: its own, or those of the modules it was merged from."""
-    if not subject.merged:
-        return [Marks(subject.label, subject.colour, subject.Z)]
-    inside = set(subject.model.names)
-    drawn = [s for s in scene.subjects if not s.merged and s.model.name in inside]
-    return [*(Marks(s.label, s.colour, s.Z) for s in drawn), *subject.members]
+def quantity(scene: Scene) -> str:
+    return "mean of f" if scene.scale.label == "f" else scene.scale.label
 
 
-def key(scene: Scene) -> Key:
-    from .lines import _dot
-
-    entries = list(dict.fromkeys((m.label, m.colour) for s in scene.subjects for m in marks(s, scene)))
-    handles = [_dot(colour, "o") for _, colour in entries[:CROWD]]
-    labels = [as_text(label) for label, _ in entries[:CROWD]]
-    return Key(handles, labels)
-
-
-def _image(ax: Axes, m: Map, values: Array, colours: str, limits: tuple[float, float]) -> Any:
-    # pixels are centred on the places that were asked
-    dx, dy = (m.x[1] - m.x[0]) / 2, (m.y[1] - m.y[0]) / 2
-    extent = (m.x[0] - dx, m.x[-1] + dx, m.y[0] - dy, m.y[-1] + dy)
-    style: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear", "zorder": 0}
-    return ax.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1], extent=extent, **style)
-
-
-def _contours(ax: Axes, m: Map, values: Array, levels: Sequence[float], colour: str, styles: Any) -> None:
-    levels = [v for v in levels if values.min() < v < values.max()]
+def _contours(ax: Axes, m: Map, values: Array, levels: Sequence[float], colour: str, styles: dict[float, str]) -> None:
+    levels = [v for v in levels if np.nanmin(values) < v < np.nanmax(values)]
     if levels:
-        if not isinstance(styles, str):
-            styles = [STYLES[numbers.LEVELS.index(v)] for v in levels]
-        lines = ax.contour(m.x, m.y, values, levels=levels, colors=colour, linestyles=styles, linewidths=0.9, zorder=2)
+        drawn = [styles.get(v, "-") for v in levels]
+        lines = ax.contour(m.x, m.y, values, levels=levels, colors=colour, linestyles=drawn, linewidths=0.9, zorder=2)
         ax.clabel(lines, fmt=lambda v: f"{v:g}", fontsize=7)
 
 
-def _frame(ax: Axes, m: Map, scene: Scene, title: str) -> None:
-    for each in marks(m.subject, scene):
-        ax.plot(*each.Z.T, "o", color=each.colour, ms=4.5, mec="white", mew=0.6, ls="none", zorder=3)
-    if m.subject.merged:
-        ax.plot(*m.subject.Z.T, "*", color="white", ms=5, mec=BLACK, mew=0.5, ls="none", zorder=3.5)
-    ax.set(xlim=scene.region[0], ylim=scene.region[1])
-    ax.set(xlabel=as_text(scene.columns[0]), ylabel=as_text(scene.columns[1]))
-    ax.set_title(as_text(title), loc="left", fontsize=10, fontweight="bold")
-    for spine in ax.spines.values():
-        spine.set_color(FAINT)
+def _points(ax: Axes, m: Map, scene: Scene, ink: str) -> None:
+    """Modules' points as dots; Z_* as rings, which go round those of them that were chosen."""
+    for marks in scene.marks(m.subject):
+        ax.plot(*marks.Z.T, ls="none", zorder=3, **(_ring(ink) if marks.chosen else _dot(marks.colour)))
 
 
-def _bar(count: int) -> dict[str, Any]:
-    return {"aspect": 25 if count < 3 else 40, "pad": 0.02}
+def _dot(colour: str) -> dict[str, Any]:
+    return {"marker": "o", "color": colour, "ms": 4.5, "mec": "white", "mew": 0.6}
+
+
+def _ring(colour: str) -> dict[str, Any]:
+    return {"marker": "o", "mfc": "none", "mec": colour, "ms": 7.5, "mew": 1.0}
+
+
+def key(maps: Sequence[Map], scene: Scene) -> Key:
+    """Whose points are whose."""
+    marks = {(k.label, k.colour, k.chosen): None for m in maps for k in scene.marks(m.subject)}
+    modules = [(label, colour) for label, colour, chosen in marks if not chosen]
+    entries = [(dot(colour, "o"), as_text(label)) for label, colour in modules[:CROWD]]
+    if len(modules) > CROWD:
+        entries.append((Line2D([], [], ls="none"), f"… and {len(modules) - CROWD:,} more"))
+    if any(m.subject.merged for m in maps):
+        entries.append((Line2D([], [], ls="none", **_ring(FAINT)), "points $Z_*$"))
+    return Key([h for h, _ in entries], [t for _, t in entries])

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 from .. import arrays, kernel_units
 from ..errors import RecycleGPError
-from .scale import Array, Scale
-from .scene import Scene, Subject, extent
-from .style import HALF
+from .scale import Array
+from .scene import Marks, Scene, Subject, extent
+from .style import FAINT, HALF
 
 COARSEST, FINEST = 121, 801  # places along a curve
 PER_LENGTH = 12  # of them in the kernel's lengthscale
 SIDE = 81  # places along each side of a map
-LEVELS = (0.2, 0.5, 0.8)  # probabilities that have a contour
-TALLEST = 2.5  # a rate's band is cut off at so many times the highest rate: it grows exponentially with ignorance
 
 
 class Curve(NamedTuple):
@@ -40,7 +36,9 @@ class Panel(NamedTuple):
     column: int
     label: str
     limits: tuple[float, float]
+    fixed: float | None  # where the other panels hold this input
     curves: list[Curve]
+    lanes: list[Marks]  # points that are marked below the curves, a lane for each of these
 
 
 class Map(NamedTuple):
@@ -49,7 +47,7 @@ class Map(NamedTuple):
     subject: Subject
     x: Array
     y: Array
-    centre: Array  # [y, x]
+    centre: Array  # [y, x]; NaN where it has nothing to say
     sd: Array  # of f
 
 
@@ -78,22 +76,37 @@ def middle(scene: Scene, at: Any = None) -> Array:
 def _panel(scene: Scene, column: int, base: Array) -> Panel:
     low, high = scene.region[column]
     curves = [_curve(scene, s, column, base) for s in scene.subjects]
-    return Panel(column, scene.columns[column], (low, high), [c for c in curves if c is not None])
+    return Panel(
+        column,
+        scene.columns[column],
+        (low, high),
+        fixed=base[column] if len(base) > 1 else None,
+        curves=[c for c in curves if c is not None],
+        lanes=lanes(scene),
+    )
+
+
+def lanes(scene: Scene) -> list[Marks]:
+    """Points that are on no curve: an ensemble's and its modules', and all of them where the curves are slices."""
+    chosen = [s.own for s in scene.subjects if s.merged]
+    beside = [s.own for s in scene.subjects if not s.merged]
+    if len(scene.columns) == 1:
+        beside = []
+    elif scene.crowded and beside:
+        beside = [Marks(f"points of {len(beside)} modules", FAINT, np.concatenate([m.Z for m in beside]))]
+    return [*chosen, *beside, *(m for s in scene.subjects for m in s.members)]
 
 
 def _curve(scene: Scene, subject: Subject, column: int, base: Array) -> Curve | None:
-    """A module among others is drawn where it has points: elsewhere it would only repeat its prior."""
-    low, high = scene.region[column]
-    if len(scene.subjects) > 1 and not subject.merged:
-        left, right = extent(subject, column)
-        low, high = max(low, left), min(high, right)
-        if low >= high:  # outside the region that was asked for
-            return None
+    low, high = _reach(scene, subject, column)
+    if low >= high:  # outside the region that was asked for
+        return None
     x = np.linspace(low, high, _places(subject, column, high - low))
     X = np.tile(base, (len(x), 1))
     X[:, column] = x
     mean, variance = subject.predict(X)
-    noise = scene.scale.noise(subject.model)
+    # where there is an ensemble, it alone speaks of y: bands of both for everybody would hide each other
+    noise = scene.scale.noise(subject.model) if subject.merged or not scene.any_merged else None
     half = None if noise is None else HALF * np.sqrt(variance + noise)
     return Curve(
         subject,
@@ -103,6 +116,15 @@ def _curve(scene: Scene, subject: Subject, column: int, base: Array) -> Curve | 
         Z=subject.Z[:, column],
         at=scene.read(subject, subject.Z).centre if len(base) == 1 else None,
     )
+
+
+def _reach(scene: Scene, subject: Subject, column: int) -> tuple[float, float]:
+    """A module among others is drawn where it has points: elsewhere it would only repeat its prior."""
+    low, high = scene.region[column]
+    if len(scene.subjects) > 1 and not subject.merged:
+        left, right = extent(subject, column)
+        return max(low, left), min(high, right)
+    return low, high
 
 
 def _places(subject: Subject, column: int, width: float) -> int:
@@ -115,20 +137,8 @@ def _places(subject: Subject, column: int, width: float) -> int:
 def _variation(panel: Panel) -> float:
     """How far the centre moves along an input; ensembles decide where there are any."""
     merged = [c for c in panel.curves if c.subject.merged]
-    return float(np.mean([np.ptp(c.centre) for c in merged or panel.curves] or [0.0]))
-
-
-def height(panels: Sequence[Panel], scale: Scale) -> tuple[float, float]:
-    """Limits of the vertical axis, the same in all panels."""
-    curves = [c for p in panels for c in p.curves]
-    if scale.is_probability or not curves:
-        return 0.0, 1.0
-    low = min(float(np.min(c.low if c.noisy is None else c.noisy[0])) for c in curves)
-    high = max(float(np.max(c.high if c.noisy is None else c.noisy[1])) for c in curves)
-    if scale.is_rate:
-        return 0.0, min(1.05 * high, TALLEST * max(float(np.max(c.centre)) for c in curves))
-    room = 0.04 * (high - low) or 1.0
-    return low - room, high + room
+    moves = [float(np.ptp(c.centre)) for c in merged or panel.curves]
+    return sum(moves) / max(1, len(moves))
 
 
 # --- over two inputs ---
@@ -143,22 +153,10 @@ def maps(scene: Scene, most: int) -> list[Map]:
 def _map(scene: Scene, subject: Subject) -> Map:
     x, y = (np.linspace(low, high, SIDE) for low, high in scene.region)
     X = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    mean, variance = subject.predict(X)
-    centre = scene.scale.read(mean, variance).centre
-    return Map(subject, x, y, centre.reshape(SIDE, SIDE), np.sqrt(variance).reshape(SIDE, SIDE))
-
-
-def levels(values: Sequence[Array], scale: Scale | None = None) -> list[float]:
-    """Where contours are drawn, the same in all maps."""
-    if scale is not None and scale.is_probability:
-        return list(LEVELS)
-    low, high = spread(values)
-    return [float(v) for v in MaxNLocator(6).tick_values(low, high) if low < v < high]
-
-
-def spread(values: Sequence[Array], scale: Scale | None = None) -> tuple[float, float]:
-    """The range of colours, the same in all maps."""
-    if scale is not None and scale.is_probability:
-        return 0.0, 1.0
-    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
-    return (low, high) if low < high else (low - 0.5, high + 0.5)
+    inside = np.ones(len(X), dtype=bool)
+    for j, (low, high) in enumerate(_reach(scene, subject, j) for j in (0, 1)):
+        inside &= (low <= X[:, j]) & (high >= X[:, j])
+    mean, variance = subject.predict(X[inside])
+    centre, sd = np.full((2, len(X)), np.nan)
+    centre[inside], sd[inside] = scene.scale.read(mean, variance).centre, np.sqrt(variance)
+    return Map(subject, x, y, centre.reshape(SIDE, SIDE), sd.reshape(SIDE, SIDE))

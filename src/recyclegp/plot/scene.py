@@ -25,11 +25,12 @@ LONGEST = 34  # characters of a name
 
 
 class Marks(NamedTuple):
-    """Where one module has published."""
+    """Points of one colour: where one module has published, or an ensemble's Z_*."""
 
     label: str
     colour: str
     Z: Array  # (M, D)
+    chosen: bool = False  # Z_*, which merging has chosen
 
 
 class Subject(NamedTuple):
@@ -46,6 +47,10 @@ class Subject(NamedTuple):
     @property
     def merged(self) -> bool:
         return isinstance(self.model, Ensemble)
+
+    @property
+    def own(self) -> Marks:
+        return Marks(self.label, self.colour, self.Z, self.merged)
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f, X in the figure's columns."""
@@ -65,8 +70,25 @@ class Scene(NamedTuple):
         """Every point of every module that is known; (n, D)."""
         return np.concatenate([Z for s in self.subjects for Z in (s.Z, *(m.Z for m in s.members))])
 
+    @property
+    def crowded(self) -> bool:
+        """Are there more than can be told apart?"""
+        return len(self.subjects) > CROWD
+
+    @property
+    def any_merged(self) -> bool:
+        return any(s.merged for s in self.subjects)
+
     def read(self, subject: Subject, X: Array) -> Reading:
         return self.scale.read(*subject.predict(X))
+
+    def marks(self, subject: Subject) -> list[Marks]:
+        """All points that belong to a model: its own, and before those of an ensemble its modules'."""
+        if not isinstance(subject.model, Ensemble):
+            return [subject.own]
+        inside = set(subject.model.names)
+        drawn = [s.own for s in self.subjects if isinstance(s.model, Module) and s.model.name in inside]
+        return [*drawn, *subject.members, subject.own]
 
 
 def scene(
@@ -122,7 +144,8 @@ def _columns(models: Sequence[Model], labels: Sequence[str]) -> arrays.Columns:
     for m, label in zip(models, labels, strict=True):
         if m.dimension != models[0].dimension:
             raise RecycleGPError(
-                f"{labels[0]!r} has {models[0].dimension} input columns and {label!r} has {m.dimension}; draw them apart"
+                f"{labels[0]!r} has {models[0].dimension} input columns and {label!r} has {m.dimension}; "
+                "draw them in figures of their own"
             )
     return arrays.common_columns([m.columns for m in models], labels)
 

@@ -33,7 +33,7 @@ def band(panel: Axes, x: Any, mean: Any, variance: Any, colour: str, label: str 
 
 
 def inducing(panel: Axes, Z: Any, colour: str, label: str | None = None, level: float = 0.02, mark: str = "^") -> None:
-    """Triangles along the lower edge, at the inducing inputs."""
+    """Triangles, or other marks, along the lower edge at the inducing inputs."""
     panel.plot(
         Z,
         np.full(len(Z), level),
