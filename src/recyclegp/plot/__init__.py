@@ -19,11 +19,12 @@ from ..errors import RecycleGPError
 from ..files import write_atomically
 from ..module import Module
 from . import figure as figures
+from . import page
 from .scene import Scene, scene
 
 __all__ = ["ensemble", "modules", "save"]
 
-FORMATS = ("png", "svg", "pdf")
+FORMATS = ("png", "svg", "pdf", "html")
 
 
 def ensemble(e: Ensemble, ax: Any = None, *, region: Any = None, likelihood: str | None = None, at: Any = None) -> Any:
@@ -64,10 +65,14 @@ def save(
     suffix = path.suffix.lower().lstrip(".")
     if suffix not in FORMATS:
         raise RecycleGPError(f"{path}: figures are written as {', '.join(f'.{f}' for f in FORMATS)}; choose one")
-    figure, _ = figures.new(scene(objects, region=region, likelihood=likelihood, names=names), at, title)
-    stream = BytesIO()
-    figure.savefig(stream, format=suffix)
-    write_atomically(path, stream.getvalue())
+    drawn = scene(objects, region=region, likelihood=likelihood, names=names)
+    if suffix == "html":
+        content = page.write(drawn, at, title).encode()
+    else:
+        stream = BytesIO()
+        figures.new(drawn, at, title)[0].savefig(stream, format=suffix)
+        content = stream.getvalue()
+    write_atomically(path, content)
 
 
 def _draw(drawn: Scene, ax: Any, at: Any) -> Any:

@@ -55,11 +55,11 @@ def new(scene: Scene, at: Any = None, title: str | None = None) -> tuple[Figure,
     longest = max(len(label) for label in key.labels)
     columns = max(1, min(len(key.labels), int(width / (0.5 + 0.078 * longest))))
     figure.legend(*key, loc="outside lower left", frameon=False, fontsize=9, ncols=columns)
-    figure.suptitle(as_text(headline(scene, _shown(scene)) if title is None else title), x=0.01, ha="left", fontsize=11)
+    figure.suptitle(as_text(headline(scene) if title is None else title), x=0.01, ha="left", fontsize=11)
     return figure, axes
 
 
-def headline(scene: Scene, shown: int) -> str:
+def headline(scene: Scene) -> str:
     """What is in the figure, in a few words."""
     modules = [s for s in scene.subjects if not s.merged]
     said = [f"{m.label}, {m.model.rows:,} rows" for m in modules] if len(modules) == 1 else []
@@ -70,17 +70,13 @@ def headline(scene: Scene, shown: int) -> str:
     text = " · ".join(said)
     text = text if modules else text.capitalize()
     D = len(scene.columns)
-    if D == 2 and shown < len(scene.subjects):
-        text += f"; maps of {shown} of them"
+    if D == 2 and len(scene.subjects) > MAPS:
+        text += f"; maps of {MAPS} of them"
     if scene.left_out:
         text += f"; {scene.left_out:,} more are left out"
     if D > 2:
-        text += f"\n{MOST_MOVING.format(shown, D) if shown < D else 'Each input'} varied alone"
+        text += f"\n{MOST_MOVING.format(SLICES, D) if SLICES < D else 'Each input'} varied alone"
     return text
-
-
-def _shown(scene: Scene) -> int:
-    return min(MAPS, len(scene.subjects)) if len(scene.columns) == 2 else min(SLICES, len(scene.columns))
 
 
 def _maps(figure: Figure, scene: Scene) -> tuple[list[Axes], Key]:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter
 
 from . import ranges
@@ -75,7 +76,10 @@ def _contours(ax: Axes, m: Map, values: Array, levels: Sequence[float], colour: 
     if levels:
         drawn = [styles.get(v, "-") for v in levels]
         lines = ax.contour(m.x, m.y, values, levels=levels, colors=colour, linestyles=drawn, linewidths=0.9, zorder=2)
-        ax.clabel(lines, fmt=lambda v: f"{v:g}", fontsize=7)
+        labels = ax.clabel(lines, fmt=lambda v: f"{v:g}", fontsize=7)
+        if colour == "white":  # it may cross the brightest colours
+            for drawn_on in (lines, *labels):
+                drawn_on.set_path_effects([withStroke(linewidth=1.8, foreground="#00000070")])
 
 
 def _points(ax: Axes, m: Map, scene: Scene, ink: str) -> None:

@@ -12,7 +12,7 @@ from .scale import Array
 from .scene import Marks, Scene, Subject, extent
 from .style import FAINT, HALF
 
-COARSEST, FINEST = 121, 801  # places along a curve
+COARSEST, FINEST = 201, 801  # places along a curve
 PER_LENGTH = 12  # of them in the kernel's lengthscale
 SIDE = 81  # places along each side of a map
 
