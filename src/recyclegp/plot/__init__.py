@@ -1,7 +1,15 @@
 """Pictures of modules and ensembles: bands in 1-D, maps in 2-D, one-at-a-time slices beyond.
 
 `ensemble` and `modules` draw on axes you give, or on those of a new figure, and return them; `save` writes
-everything into one file. Nothing here touches pyplot or any other global state of matplotlib.
+everything into one file. Pyplot is not used and no setting of matplotlib is changed.
+
+Whatever is drawn, these arguments mean the same:
+
+- `region`: (low, high) of every input, or a mapping from column names to such pairs; else around all points.
+- `likelihood`: what to show of models that have several: "bernoulli" shows probabilities, "poisson" rates, and
+  "gaussian" the latent f and measurements of it. Models of one likelihood show what it says; else f is shown.
+- `at`: where slices hold the other inputs, as numbers or as a mapping from column names; else at the median of
+  all points.
 """
 
 from __future__ import annotations
@@ -28,7 +36,12 @@ FORMATS = ("png", "svg", "pdf", "html")
 
 
 def ensemble(e: Ensemble, ax: Any = None, *, region: Any = None, likelihood: str | None = None, at: Any = None) -> Any:
-    """Draw a merged model and return the axes."""
+    """Draw a merged model with the points of its modules, as far as it has kept them; return the axes.
+
+    One input: mean and 95% band. Two: a map of the mean (or probability, or rate) and one of the standard
+    deviation of f; one axes alone is given the first. More: a slice along each input, or along as many as
+    there are axes, those first that move the mean most.
+    """
     if not isinstance(e, Ensemble):
         raise TypeError(f"plot.ensemble draws an Ensemble, not {type(e).__name__}; plot.modules draws modules")
     return _draw(scene([e], region=region, likelihood=likelihood), ax, at)
@@ -42,7 +55,11 @@ def modules(
     likelihood: str | None = None,
     at: Any = None,
 ) -> Any:
-    """Draw modules, each in its own colour, and return the axes."""
+    """Draw modules, each in its own colour and where it has points; return the axes.
+
+    As `ensemble`; of two inputs, n modules take n axes for the means, or 2n with the standard deviations after
+    them.
+    """
     ms = [ms] if isinstance(ms, Module) else list(ms)
     for m in ms:
         if not isinstance(m, Module):
@@ -60,7 +77,10 @@ def save(
     names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> None:
-    """Draw modules and ensembles into one file."""
+    """Draw modules and ensembles into one file: .png, .svg or .pdf, or .html for a page that answers the pointer.
+
+    `names` are for the legend, one for each object, where their own will not do.
+    """
     path = Path(path)
     suffix = path.suffix.lower().lstrip(".")
     if suffix not in FORMATS:

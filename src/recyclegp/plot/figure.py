@@ -13,6 +13,7 @@ from ..ensemble import Ensemble
 from ..errors import RecycleGPError
 from . import lines, maps, numbers
 from .lines import Key, as_text
+from .scale import Model
 from .scene import Scene
 
 SLICES = 12  # inputs in one figure
@@ -23,7 +24,7 @@ MOST_MOVING = "The {} of {} inputs that move the mean most, each"
 
 def on(scene: Scene, ax: Any, at: Any = None) -> None:
     """Draw on axes that are there; a legend finds its place inside the first."""
-    axes = [a for a in np.ravel(np.asarray(ax, dtype=object))]
+    axes = list(np.ravel(np.asarray(ax, dtype=object)))
     for a in axes:
         if not isinstance(a, Axes):
             raise TypeError(f"ax: pass matplotlib axes, not {type(a).__name__}")
@@ -35,7 +36,7 @@ def on(scene: Scene, ax: Any, at: Any = None) -> None:
                 f"{2 * n} for the means and then the standard deviations"
             )
         shown = numbers.maps(scene, n)
-        figure = axes[0].get_figure(root=False)
+        figure = axes[0].figure
         maps.draw(figure, axes[:n], axes[n:], shown, scene)
         key = maps.key(shown, scene)
     else:
@@ -62,11 +63,11 @@ def new(scene: Scene, at: Any = None, title: str | None = None) -> tuple[Figure,
 def headline(scene: Scene) -> str:
     """What is in the figure, in a few words."""
     modules = [s for s in scene.subjects if not s.merged]
-    said = [f"{m.label}, {m.model.rows:,} rows" for m in modules] if len(modules) == 1 else []
+    said = [f"{m.label}, {_rows(m.model)}" for m in modules] if len(modules) == 1 else []
     said += [f"{len(modules)} modules"] if len(modules) > 1 else []
     for s in scene.subjects:
         if isinstance(s.model, Ensemble):
-            said.append(f"ensemble of {len(s.model.names):,} modules, {s.model.rows:,} rows")
+            said.append(f"ensemble of {len(s.model.names):,} module{'s' * (len(s.model.names) > 1)}, {_rows(s.model)}")
     text = " · ".join(said)
     text = text if modules else text.capitalize()
     D = len(scene.columns)
@@ -77,6 +78,10 @@ def headline(scene: Scene) -> str:
     if D > 2:
         text += f"\n{MOST_MOVING.format(SLICES, D) if SLICES < D else 'Each input'} varied alone"
     return text
+
+
+def _rows(model: Model) -> str:
+    return f"{model.rows:,} row{'s' * (model.rows > 1)}"
 
 
 def _maps(figure: Figure, scene: Scene) -> tuple[list[Axes], Key]:

@@ -67,7 +67,7 @@ class _Above(MaxNLocator):
 def _draw(ax: Axes, curve: Curve, scene: Scene) -> None:
     s, alone = curve.subject, len(scene.subjects) == 1
     above = 4 if s.merged else 2
-    if s.merged or not scene.crowded:  # many bands on top of each other say nothing
+    if curve.banded:
         opacity = DARK if alone else LIGHT if s.merged else MIDDLE
         ax.fill_between(curve.x, curve.low, curve.high, color=s.colour, alpha=opacity, lw=0, zorder=above - 0.5)
         if curve.noisy is not None:
@@ -91,7 +91,7 @@ def key(panels: Sequence[Panel], scene: Scene) -> Key:
     left = len(scene.subjects) + scene.left_out - CROWD
     if left > 0:
         entries.append((Line2D([], [], ls="none"), f"… and {left:,} more"))
-    if scene.any_merged or not scene.crowded:
+    if any(c.banded for p in panels for c in p.curves):
         entries.append((Patch(color=colour, alpha=DARK, lw=0), f"95% band of {BANDS[scene.scale.label]}"))
         if any(c.noisy is not None for p in panels for c in p.curves):
             entries.append((Patch(color=colour, alpha=LIGHT, lw=0), "95% band of y"))

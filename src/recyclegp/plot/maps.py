@@ -14,13 +14,14 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter
 
 from . import ranges
-from .lines import Key, as_text, dot
+from .lines import Key, as_text
 from .numbers import Map
 from .scale import Array, Scale
-from .scene import CROWD, Scene
+from .scene import CROWD, DASHES, Marks, Scene, plain
 from .style import BLACK, FAINT
 
 SD_OF_F = "sd of f"
+SHAPES = dict(zip(DASHES, "osD^", strict=True))  # dots cannot be dashed
 MEAN, SD = "cividis", "Greys"  # on grey the modules' colours stand out
 STYLES = dict(zip(ranges.LEVELS, (":", "-", "--"), strict=True))  # contours of probabilities
 
@@ -55,7 +56,7 @@ def _draw(
         _contours(ax, m, v, levels, BLACK if scale is None else "white", styles)
         _points(ax, m, scene, BLACK if scale is None else "white")
         ax.set(xlim=scene.region[0], ylim=scene.region[1])
-        ax.set(xlabel=as_text(scene.columns[0]), ylabel=as_text(scene.columns[1]))
+        ax.set(xlabel=as_text(plain(scene.columns[0])), ylabel=as_text(plain(scene.columns[1])))
         title = what if len(scene.subjects) == 1 else f"{as_text(m.subject.label)}: {what}"
         ax.set_title(title, loc="left", fontsize=10, fontweight="bold")
         for spine in ax.spines.values():
@@ -85,11 +86,11 @@ def _contours(ax: Axes, m: Map, values: Array, levels: Sequence[float], colour: 
 def _points(ax: Axes, m: Map, scene: Scene, ink: str) -> None:
     """Modules' points as dots; Z_* as rings, which go round those of them that were chosen."""
     for marks in scene.marks(m.subject):
-        ax.plot(*marks.Z.T, ls="none", zorder=3, **(_ring(ink) if marks.chosen else _dot(marks.colour)))
+        ax.plot(*marks.Z.T, ls="none", zorder=3, **(_ring(ink) if marks.chosen else _dot(marks)))
 
 
-def _dot(colour: str) -> dict[str, Any]:
-    return {"marker": "o", "color": colour, "ms": 4.5, "mec": "white", "mew": 0.6}
+def _dot(marks: Marks) -> dict[str, Any]:
+    return {"marker": SHAPES[marks.dashes], "color": marks.colour, "ms": 4.5, "mec": "white", "mew": 0.6}
 
 
 def _ring(colour: str) -> dict[str, Any]:
@@ -98,9 +99,9 @@ def _ring(colour: str) -> dict[str, Any]:
 
 def key(maps: Sequence[Map], scene: Scene) -> Key:
     """Whose points are whose."""
-    marks = {(k.label, k.colour, k.chosen): None for m in maps for k in scene.marks(m.subject)}
-    modules = [(label, colour) for label, colour, chosen in marks if not chosen]
-    entries = [(dot(colour, "o"), as_text(label)) for label, colour in modules[:CROWD]]
+    known = {(k.label, k.colour, k.dashes): k for m in maps for k in scene.marks(m.subject) if not k.chosen}
+    modules = list(known.values())
+    entries = [(Line2D([], [], ls="none", **_dot(k)), as_text(k.label)) for k in modules[:CROWD]]
     if len(modules) > CROWD:
         entries.append((Line2D([], [], ls="none"), f"… and {len(modules) - CROWD:,} more"))
     if any(m.subject.merged for m in maps):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from .. import arrays, kernel_units
 from ..errors import RecycleGPError
 from .scale import Array
-from .scene import Marks, Scene, Subject, extent
+from .scene import Marks, Scene, Subject, extent, plain
 from .style import FAINT, HALF
 
 COARSEST, FINEST = 201, 801  # places along a curve
@@ -25,6 +26,7 @@ class Curve(NamedTuple):
     centre: Array
     low: Array  # the 95% band of f, or of what the scale makes of it
     high: Array
+    banded: bool  # is the band drawn? Many on top of each other say nothing
     noisy: tuple[Array, Array] | None  # the 95% band of a new y, where that is another
     Z: Array  # its points along this input …
     at: Array | None  # … and the centre there; None where the others lie beside the slice
@@ -65,12 +67,17 @@ def panels(scene: Scene, most: int, at: Any = None) -> list[Panel]:
 
 def middle(scene: Scene, at: Any = None) -> Array:
     """Where the other inputs stay: at the median of all points, unless given."""
+    base: Array = np.median(scene.points, axis=0)
     if at is None:
-        return np.median(scene.points, axis=0)
-    base: Array = arrays.as_tensor(at, "at", "cpu").numpy().reshape(-1)
-    if len(base) != len(scene.columns):
-        raise RecycleGPError(f"at has {len(base)} numbers for {len(scene.columns)} input columns; pass one each")
-    return base
+        return base
+    if isinstance(at, Mapping):
+        for j, value in scene.by_column(at, "at").items():
+            base[j] = arrays.number(value, f"at of {scene.columns[j]}")
+        return base
+    given: Array = arrays.as_tensor(at, "at", "cpu").numpy().reshape(-1)
+    if len(given) != len(base):
+        raise RecycleGPError(f"at has {len(given)} numbers for {len(base)} input columns; pass one each, or a mapping")
+    return given
 
 
 def _panel(scene: Scene, column: int, base: Array) -> Panel:
@@ -78,7 +85,7 @@ def _panel(scene: Scene, column: int, base: Array) -> Panel:
     curves = [_curve(scene, s, column, base) for s in scene.subjects]
     return Panel(
         column,
-        scene.columns[column],
+        plain(scene.columns[column]),
         (low, high),
         fixed=base[column] if len(base) > 1 else None,
         curves=[c for c in curves if c is not None],
@@ -93,7 +100,7 @@ def lanes(scene: Scene) -> list[Marks]:
     if len(scene.columns) == 1:
         beside = []
     elif scene.crowded and beside:
-        beside = [Marks(f"points of {len(beside)} modules", FAINT, np.concatenate([m.Z for m in beside]))]
+        beside = [Marks(f"points of {len(beside)} modules", FAINT, "-", np.concatenate([m.Z for m in beside]))]
     return [*chosen, *beside, *(m for s in scene.subjects for m in s.members)]
 
 
@@ -106,12 +113,15 @@ def _curve(scene: Scene, subject: Subject, column: int, base: Array) -> Curve | 
     X[:, column] = x
     mean, variance = subject.predict(X)
     # where there is an ensemble, it alone speaks of y: bands of both for everybody would hide each other
-    noise = scene.scale.noise(subject.model) if subject.merged or not scene.any_merged else None
+    banded = subject.merged or not scene.crowded
+    speaks = subject.merged or not scene.any_merged
+    noise = scene.scale.noise(subject.model) if banded and speaks else None
     half = None if noise is None else HALF * np.sqrt(variance + noise)
     return Curve(
         subject,
         x,
         *scene.scale.read(mean, variance),
+        banded=banded,
         noisy=None if half is None else (mean - half, mean + half),
         Z=subject.Z[:, column],
         at=scene.read(subject, subject.Z).centre if len(base) == 1 else None,

@@ -23,7 +23,7 @@ from . import figure, maps, numbers, ranges
 from .numbers import Map, Panel
 from .ranges import Range
 from .scale import Array, Scale
-from .scene import Marks, Scene
+from .scene import Marks, Scene, plain
 from .style import BLACK
 
 DIGITS = 5  # significant ones, of every number in the file
@@ -38,7 +38,13 @@ def write(scene: Scene, at: Any = None, title: str | None = None) -> str:
     heading, _, note = (figure.headline(scene) if title is None else title).partition("\n")
     book = _Book(scene)
     content = _maps(scene, book) if len(scene.columns) == 2 else _lines(scene, book, at)
-    data = {"note": note, "columns": scene.columns, "label": scene.scale.label, "entries": book.entries, **content}
+    data = {
+        "note": note,
+        "columns": [plain(c) for c in scene.columns],
+        "label": scene.scale.label,
+        "entries": book.entries,
+        **content,
+    }
     parts = {
         "title": html.escape(heading),
         "data": _embedded(data),
@@ -66,19 +72,19 @@ class _Book:
 
     def __init__(self, scene: Scene) -> None:
         self.entries: list[Json] = []
-        self._pages: dict[tuple[str, str, bool], int] = {}
+        self._pages: dict[tuple[str, str, str], int] = {}
         for s in scene.subjects:
-            self._enter(s.own, dashes=s.dashes, kind="ensemble" if s.merged else "module")
+            self._enter(s.own, kind="ensemble" if s.merged else "module")
 
     def page(self, marks: Marks) -> int:
-        known = self._pages.get(marks[:2] + marks[3:])
-        return self._enter(marks, dashes="-", kind="points") if known is None else known
+        known = self._pages.get(marks[:3])
+        return self._enter(marks, kind="points") if known is None else known
 
-    def _enter(self, marks: Marks, dashes: str, kind: str) -> int:
+    def _enter(self, marks: Marks, kind: str) -> int:
         # black is whatever ink the reader's browser uses
         colour = None if marks.colour == BLACK else marks.colour
-        self.entries.append({"name": marks.label, "colour": colour, "dashes": dashes, "kind": kind})
-        return self._pages.setdefault(marks[:2] + marks[3:], len(self.entries) - 1)
+        self.entries.append({"name": marks.label, "colour": colour, "dashes": marks.dashes, "kind": kind})
+        return self._pages.setdefault(marks[:3], len(self.entries) - 1)
 
 
 def _lines(scene: Scene, book: _Book, at: Any) -> Json:
@@ -95,7 +101,7 @@ def _panel(panel: Panel, scene: Scene, book: _Book) -> Json:
     curves = []
     for c in panel.curves:
         entry = next(i for i, s in enumerate(scene.subjects) if s is c.subject)
-        curve: Json = {"entry": entry, "from": c.x[0], "to": c.x[-1]}
+        curve: Json = {"entry": entry, "from": c.x[0], "to": c.x[-1], "banded": c.banded}
         curve |= {"mean": _short(c.centre), "low": _short(c.low), "high": _short(c.high)}
         if c.noisy is not None:
             curve |= {"noisy": [_short(limit) for limit in c.noisy]}

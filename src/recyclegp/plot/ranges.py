@@ -44,8 +44,8 @@ def height(panels: Sequence[Panel], scale: Scale) -> Range:
     curves = [c for p in panels for c in p.curves]
     if scale.is_probability or not curves:
         return Range(0.0, 1.0)
-    low = min(float(np.min(c.low if c.noisy is None else c.noisy[0])) for c in curves)
-    high = max(float(np.max(c.high if c.noisy is None else c.noisy[1])) for c in curves)
+    widest = [c.noisy or ((c.low, c.high) if c.banded else (c.centre, c.centre)) for c in curves]
+    low, high = min(float(np.min(low)) for low, _ in widest), max(float(np.max(high)) for _, high in widest)
     if not scale.is_rate:
         room = 0.04 * (high - low) or 1.0
         return Range(low - room, high + room)

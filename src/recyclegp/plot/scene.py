@@ -29,6 +29,7 @@ class Marks(NamedTuple):
 
     label: str
     colour: str
+    dashes: str  # what tells it from others of that colour
     Z: Array  # (M, D)
     chosen: bool = False  # Z_*, which merging has chosen
 
@@ -50,7 +51,7 @@ class Subject(NamedTuple):
 
     @property
     def own(self) -> Marks:
-        return Marks(self.label, self.colour, self.Z, self.merged)
+        return Marks(self.label, self.colour, self.dashes, self.Z, self.merged)
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f, X in the figure's columns."""
@@ -82,6 +83,14 @@ class Scene(NamedTuple):
     def read(self, subject: Subject, X: Array) -> Reading:
         return self.scale.read(*subject.predict(X))
 
+    def by_column(self, given: Mapping[Any, Any], argument: str) -> dict[int, Any]:
+        """What is given by the columns' names, by their positions."""
+        strangers = [str(c) for c in given if c not in self.columns]
+        if strangers:
+            known = ", ".join(self.columns)
+            raise RecycleGPError(f"{argument}: no column is named {', '.join(strangers)}; there are {known}")
+        return {self.columns.index(c): value for c, value in given.items()}
+
     def marks(self, subject: Subject) -> list[Marks]:
         """All points that belong to a model: its own, and before those of an ensemble its modules'."""
         if not isinstance(subject.model, Ensemble):
@@ -108,11 +117,11 @@ def scene(
     drawn = Scene(
         subjects=subjects,
         left_out=len(models) - len(kept),
-        columns=[plain(c) for c in columns] if columns else _numbered(models[0].dimension),
+        columns=list(columns) if columns else _numbered(models[0].dimension),
         region=np.empty(0),
         scale=choose(models, likelihood),
     )
-    return drawn._replace(region=_region(drawn, region, columns))
+    return drawn._replace(region=_region(drawn, region))
 
 
 def plain(text: str) -> str:
@@ -159,18 +168,22 @@ def _first(models: Sequence[Model]) -> list[int]:
 def _subjects(models: Sequence[Model], labels: Sequence[str], columns: arrays.Columns) -> list[Subject]:
     looks = {Module: _looks(COLOURS), Ensemble: _looks(MERGED)}
     subjects = []
+    few = len(models) <= CROWD
     for m, label in zip(models, labels, strict=True):
         colour, dashes = next(looks[type(m)])
+        dashes = dashes if few or isinstance(m, Ensemble) else "-"  # of so many, dashes would tell nobody from another
         order = [columns.index(c) for c in m.columns] if columns and m.columns else list(range(m.dimension))
         subjects.append(Subject(m, plain(label), colour, dashes, order, _in_order(m.inducing, order), []))
     named = {m.name for m in models if isinstance(m, Module)}  # their points come with themselves
-    colours: dict[str, str] = {}
+    seen: dict[str, tuple[str, str]] = {}
     for s in subjects:
-        s.members.extend(_members(s, named, colours, looks[Module]))
+        s.members.extend(_members(s, named, seen, looks[Module]))
     return subjects
 
 
-def _members(s: Subject, named: set[str], colours: dict[str, str], looks: Iterator[tuple[str, str]]) -> list[Marks]:
+def _members(
+    s: Subject, named: set[str], seen: dict[str, tuple[str, str]], looks: Iterator[tuple[str, str]]
+) -> list[Marks]:
     """The points an ensemble remembers, each module's in the colour it has elsewhere in the figure."""
     if not isinstance(s.model, Ensemble):
         return []
@@ -180,11 +193,11 @@ def _members(s: Subject, named: set[str], colours: dict[str, str], looks: Iterat
         if m.site is not None and m.weight > 0 and m.name not in named
     ]
     if len(known) > CROWD:
-        return [Marks(f"points of {len(known)} modules", FAINT, np.concatenate([Z for _, Z in known]))]
+        return [Marks(f"points of {len(known)} modules", FAINT, "-", np.concatenate([Z for _, Z in known]))]
     for name, _ in known:
-        if name not in colours:
-            colours[name] = next(looks)[0]
-    return [Marks(plain(name), colours[name], Z) for name, Z in known]
+        if name not in seen:
+            seen[name] = next(looks)
+    return [Marks(plain(name), *seen[name], Z) for name, Z in known]
 
 
 def _looks(colours: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -198,32 +211,29 @@ def _in_order(Z: Array, order: list[int]) -> Array:
     return found
 
 
-def _region(drawn: Scene, region: Any, columns: arrays.Columns) -> Array:
+def _region(drawn: Scene, region: Any) -> Array:
     """Around all points, but for what the caller wants otherwise."""
     D = len(drawn.columns)
     found = np.array([_around(drawn, j) for j in range(D)])
     if region is None:
         return found
-    wanted: Mapping[Any, Any]
     if isinstance(region, Mapping):
-        known = columns or tuple(drawn.columns)
-        strangers = [str(c) for c in region if c not in known]
-        if strangers:
-            raise RecycleGPError(f"region: no column is named {', '.join(strangers)}; there are {', '.join(known)}")
-        wanted = {known.index(c): limits for c, limits in region.items()}
+        wanted = drawn.by_column(region, "region")
     else:
         table = arrays.as_tensor(region, "region", "cpu").numpy()
         table = table[None] if table.shape == (2,) and D == 1 else table
         if table.shape != (D, 2):
             raise RecycleGPError(
-                f"region has shape {table.shape} for {D} input columns; pass (low, high) for each, or a mapping"
+                f"region has shape {table.shape} for {D} input column{'s' * (D > 1)}; pass (low, high) for each, or a "
+                "mapping from names to (low, high)"
             )
         wanted = dict(enumerate(table))
     for j, limits in wanted.items():
-        low, high = (arrays.number(x, f"region of {drawn.columns[j]}") for x in limits)
-        if not low < high:
-            raise RecycleGPError(f"region of {drawn.columns[j]} runs from {low:g} to {high:g}; pass (low, high)")
-        found[j] = low, high
+        what = f"region of {drawn.columns[j]}"
+        pair = arrays.as_tensor(limits, what, "cpu").tolist()
+        if not isinstance(pair, list) or len(pair) != 2 or not pair[0] < pair[1]:
+            raise RecycleGPError(f"{what} is {limits}; pass (low, high)")
+        found[j] = pair
     return found
 
 
