@@ -23,7 +23,7 @@ MOST_MOVING = "The {} of {} inputs that move the mean most, each"
 
 
 def on(scene: Scene, ax: Any, at: Any = None) -> None:
-    """Draw on axes that are there; a legend finds its place inside the first."""
+    """Draw on axes that are there; names find their place inside the first."""
     axes = list(np.ravel(np.asarray(ax, dtype=object)))
     for a in axes:
         if not isinstance(a, Axes):
@@ -45,8 +45,9 @@ def on(scene: Scene, ax: Any, at: Any = None) -> None:
         panels = numbers.panels(scene, len(axes), at)
         lines.draw(axes, panels, scene)
         axes[0].set_ylabel(scene.scale.label)
-        key = lines.key(panels, scene)
-    axes[0].legend(*key, fontsize=8, framealpha=0.8)
+        key = lines.brief(panels, scene)
+    if len(key.labels) > 1:
+        axes[0].legend(*key, fontsize=8, framealpha=0.8)
 
 
 def new(scene: Scene, at: Any = None, title: str | None = None) -> tuple[Figure, list[Axes]]:

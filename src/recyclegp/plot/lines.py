@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,34 +83,51 @@ def _draw(ax: Axes, curve: Curve, scene: Scene) -> None:
 
 def key(panels: Sequence[Panel], scene: Scene) -> Key:
     """One entry for each model, then what the bands and marks are."""
-    alone = len(scene.subjects) == 1
-    colour = scene.subjects[0].colour if alone else FAINT
-    entries: list[tuple[Any, str]] = [
-        (Line2D([], [], color=s.colour, ls=s.dashes, lw=2), as_text(s.label)) for s in scene.subjects[:CROWD]
-    ]
-    left = len(scene.subjects) + scene.left_out - CROWD
-    if left > 0:
-        entries.append((Line2D([], [], ls="none"), f"… and {left:,} more"))
-    if any(c.banded for p in panels for c in p.curves):
+    curves = [c for p in panels for c in p.curves]
+    colour = scene.subjects[0].colour if len(scene.subjects) == 1 else FAINT
+    entries = _names(scene)
+    if any(c.banded for c in curves):
         entries.append((Patch(color=colour, alpha=DARK, lw=0), f"95% band of {BANDS[scene.scale.label]}"))
-        if any(c.noisy is not None for p in panels for c in p.curves):
-            entries.append((Patch(color=colour, alpha=LIGHT, lw=0), "95% band of y"))
-    if any(c.at is not None and not c.subject.merged for p in panels for c in p.curves):
+    if any(c.noisy is not None for c in curves):
+        entries.append((Patch(color=colour, alpha=LIGHT, lw=0), "95% band of y"))
+    if any(c.at is not None and not c.subject.merged for c in curves):
         entries.append((dot(colour, "o"), "published points"))
-    several = sum(s.merged for s in scene.subjects) > 1
-    names = {s.label for s in scene.subjects}
-    for lane in panels[0].lanes:
-        if lane.chosen:
-            text = f"$Z_*$ of {as_text(lane.label)}" if several else "points $Z_*$"
-        elif lane.label in names:  # its colour is in the legend already
-            text = "" if any(t == "published points" for _, t in entries) else "published points"
-        else:
-            text = f"points of {as_text(lane.label)}" if lane.colour != FAINT else lane.label
-        if text:
-            entries.append((dot(FAINT if text == "published points" else lane.colour, _mark(lane)), text))
+    for marks, text in _told(panels[0].lanes, scene):
+        entries.append((dot(marks.colour, _mark(marks)), text))
     if panels[0].fixed is not None:
         entries.append((Line2D([], [], color=FAINT, lw=0.8, ls=(0, (1, 2))), "where the other panels hold it"))
     return Key([h for h, _ in entries], [t for _, t in entries])
+
+
+def brief(panels: Sequence[Panel], scene: Scene) -> Key:
+    """Names only, for axes that have little room."""
+    points = [(dot(m.colour, "|"), t) for m, t in _told(panels[0].lanes, scene) if any(m is k for k in scene.members)]
+    entries = [*_names(scene), *points]
+    return Key([h for h, _ in entries], [t for _, t in entries])
+
+
+def _names(scene: Scene) -> list[tuple[Any, str]]:
+    lines = [(Line2D([], [], color=s.colour, ls=s.dashes, lw=2), as_text(s.label)) for s in scene.subjects[:CROWD]]
+    return [*lines, *more(len(scene.subjects) + scene.left_out - CROWD)]
+
+
+def more(count: int) -> list[tuple[Any, str]]:
+    return [(Line2D([], [], ls="none"), f"… and {count:,} more")] if count > 0 else []
+
+
+def _told(lanes: Sequence[Marks], scene: Scene) -> Iterator[tuple[Marks, str]]:
+    """The lanes that a legend explains: once for all modules that have a line, which shows their colours."""
+    several = sum(marks.chosen for marks in lanes) > 1
+    for marks in lanes:
+        if marks.chosen:
+            yield marks, f"$Z_*$ of {as_text(marks.label)}" if several else "points $Z_*$"
+        elif marks.colour == FAINT:  # a crowd
+            yield marks, marks.label
+        elif any(marks is m for m in scene.members):
+            yield marks, f"points of {as_text(marks.label)}"
+    own = [m for m in lanes if not m.chosen and m.colour != FAINT and not any(m is k for k in scene.members)]
+    if own:
+        yield own[0]._replace(colour=own[0].colour if len(scene.subjects) == 1 else FAINT), "published points"
 
 
 def dot(colour: str, mark: str) -> Line2D:

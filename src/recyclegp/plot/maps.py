@@ -14,7 +14,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter
 
 from . import ranges
-from .lines import Key, as_text
+from .lines import Key, as_text, more
 from .numbers import Map
 from .scale import Array, Scale
 from .scene import CROWD, DASHES, Marks, Scene, plain
@@ -102,8 +102,7 @@ def key(maps: Sequence[Map], scene: Scene) -> Key:
     known = {(k.label, k.colour, k.dashes): k for m in maps for k in scene.marks(m.subject) if not k.chosen}
     modules = list(known.values())
     entries = [(Line2D([], [], ls="none", **_dot(k)), as_text(k.label)) for k in modules[:CROWD]]
-    if len(modules) > CROWD:
-        entries.append((Line2D([], [], ls="none"), f"… and {len(modules) - CROWD:,} more"))
+    entries += more(len(modules) - CROWD)
     if any(m.subject.merged for m in maps):
         entries.append((Line2D([], [], ls="none", **_ring(FAINT)), "points $Z_*$"))
     return Key([h for h, _ in entries], [t for _, t in entries])

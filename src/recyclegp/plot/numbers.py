@@ -101,7 +101,7 @@ def lanes(scene: Scene) -> list[Marks]:
         beside = []
     elif scene.crowded and beside:
         beside = [Marks(f"points of {len(beside)} modules", FAINT, "-", np.concatenate([m.Z for m in beside]))]
-    return [*chosen, *beside, *(m for s in scene.subjects for m in s.members)]
+    return [*chosen, *beside, *scene.members]
 
 
 def _curve(scene: Scene, subject: Subject, column: int, base: Array) -> Curve | None:

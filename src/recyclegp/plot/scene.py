@@ -72,6 +72,11 @@ class Scene(NamedTuple):
         return np.concatenate([Z for s in self.subjects for Z in (s.Z, *(m.Z for m in s.members))])
 
     @property
+    def members(self) -> list[Marks]:
+        """Modules of which only the points are known."""
+        return [m for s in self.subjects for m in s.members]
+
+    @property
     def crowded(self) -> bool:
         """Are there more than can be told apart?"""
         return len(self.subjects) > CROWD
