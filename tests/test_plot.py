@@ -370,3 +370,27 @@ def test_errors_name_the_remedy(tmp_path):
     with pytest.raises(TypeError, match="not str"):
         rgp.plot.save(["a.safetensors"], tmp_path / "figure.png")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_region_beside_some_of_the_modules_leaves_them_empty():
+    far = rgp.plot.modules(cases.modules(1, "gaussian"), region=(-0.5, 0.5))
+    assert len([line for line in far.lines if len(line.get_xdata()) > 100]) == 1
+    means = rgp.plot.modules(cases.modules(2, "gaussian"), region=[(-0.5, 0.5), (0, 4)])[:3]
+    known = [np.isfinite(np.ma.filled(ax.images[0].get_array(), np.nan)).any() for ax in means]
+    assert known == [True, False, False]
+    with pytest.raises(rgp.RecycleGPError, match="none of the modules has points there"):
+        rgp.plot.modules(cases.modules(1, "gaussian"), region=(90, 91))
+    with pytest.raises(rgp.RecycleGPError, match="none of the modules has points there"):
+        rgp.plot.modules(cases.modules(2, "gaussian"), region=[(90, 91), (0, 4)])
+
+
+def test_rates_of_a_model_that_knows_nothing_stay_finite(tmp_path):
+    kernel = cases.modules(1, "poisson")[0].kernel
+    kernel.outputscale = 1e6
+    ignorant = rgp.Module.from_moments(
+        [[0.0], [9.0]], [0.0, 1.0], np.eye(2), kernel=kernel, likelihood="poisson", name="none", jitter=1e-6
+    )
+    ax = rgp.plot.modules(ignorant)
+    assert np.isfinite(ax.get_ylim()).all()
+    for suffix in ("png", "html"):
+        rgp.plot.save([ignorant], tmp_path / f"figure.{suffix}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
@@ -73,7 +72,7 @@ def quantity(scene: Scene) -> str:
 
 
 def _contours(ax: Axes, m: Map, values: Array, levels: Sequence[float], colour: str, styles: dict[float, str]) -> None:
-    levels = [v for v in levels if np.nanmin(values) < v < np.nanmax(values)]
+    levels = ranges.within(levels, values)
     if levels:
         drawn = [styles.get(v, "-") for v in levels]
         lines = ax.contour(m.x, m.y, values, levels=levels, colors=colour, linestyles=drawn, linewidths=0.9, zorder=2)
@@ -101,7 +100,7 @@ def key(maps: Sequence[Map], scene: Scene) -> Key:
     """Whose points are whose."""
     known = {(k.label, k.colour, k.dashes): k for m in maps for k in scene.marks(m.subject) if not k.chosen}
     modules = list(known.values())
-    entries = [(Line2D([], [], ls="none", **_dot(k)), as_text(k.label)) for k in modules[:CROWD]]
+    entries = [(Line2D([], [], ls="none", **{**_dot(k), "ms": 6}), as_text(k.label)) for k in modules[:CROWD]]
     entries += more(len(modules) - CROWD)
     if any(m.subject.merged for m in maps):
         entries.append((Line2D([], [], ls="none", **_ring(FAINT)), "points $Z_*$"))

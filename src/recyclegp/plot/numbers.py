@@ -15,6 +15,7 @@ from .style import FAINT, HALF
 
 COARSEST, FINEST = 201, 801  # places along a curve
 PER_LENGTH = 12  # of them in the kernel's lengthscale
+BESIDE = "region: none of the modules has points there, so there is nothing to draw; choose a larger one"
 SIDE = 81  # places along each side of a map
 
 
@@ -61,6 +62,8 @@ def panels(scene: Scene, most: int, at: Any = None) -> list[Panel]:
     D = len(scene.columns)
     base = middle(scene, at)
     found = [_panel(scene, j, base) for j in range(D)]
+    if not any(p.curves for p in found):
+        raise RecycleGPError(BESIDE)
     kept = np.sort(np.argsort([-_variation(p) for p in found], kind="stable")[:most])
     return [found[j] for j in kept]
 
@@ -157,7 +160,10 @@ def _variation(panel: Panel) -> float:
 def maps(scene: Scene, most: int) -> list[Map]:
     """At most so many models; ensembles are never left out in favour of modules."""
     by_rank = sorted(range(len(scene.subjects)), key=lambda i: not scene.subjects[i].merged)
-    return [_map(scene, scene.subjects[i]) for i in sorted(by_rank[:most])]
+    found = [_map(scene, scene.subjects[i]) for i in sorted(by_rank[:most])]
+    if not any(np.isfinite(m.sd).any() for m in found):
+        raise RecycleGPError(BESIDE)
+    return found
 
 
 def _map(scene: Scene, subject: Subject) -> Map:

@@ -153,7 +153,7 @@ def _layer(label: str, values: Sequence[Array], shown: Sequence[Map], scale: Sca
 
 
 def _contours(m: Map, values: Array, levels: Sequence[float]) -> list[Json]:
-    inside = [v for v in levels if np.nanmin(values) < v < np.nanmax(values)]
+    inside = ranges.within(levels, values)
     if not inside:
         return []
     drawn = Figure().subplots().contour(m.x, m.y, values, levels=inside)

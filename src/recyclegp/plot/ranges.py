@@ -72,5 +72,12 @@ def contours(maps: Sequence[Array], scale: Scale | None) -> list[float]:
     return spread(maps, scale).round_values(6)
 
 
+def within(levels: Sequence[float], values: Array) -> list[float]:
+    """Contours that a map has; it has none where it is empty."""
+    known = values[np.isfinite(values)]
+    return [v for v in levels if known.size and known.min() < v < known.max()]
+
+
 def _extremes(values: Sequence[Array]) -> tuple[float, float]:
-    return min(float(np.nanmin(v)) for v in values), max(float(np.nanmax(v)) for v in values)
+    known = np.concatenate([v[np.isfinite(v)] for v in values])
+    return float(known.min()), float(known.max())

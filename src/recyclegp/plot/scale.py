@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .. import arrays
 from ..ensemble import Ensemble
 from ..errors import RecycleGPError
 from ..likelihoods import Likelihood, family
@@ -61,8 +62,10 @@ class Scale(NamedTuple):
         # what predict_y gives: E[link(f)], not link(E[f])
         centre, _ = family(self.likelihood).moments(m, v, Likelihood(self.likelihood).log_parameters(m))
         _, link = LINKS[self.likelihood]
-        low, high = (link(torch.as_tensor(limit)).numpy() for limit in (mean - half, mean + half))
-        return Reading(centre.numpy(), low, high)
+        found = (centre, *(link(torch.as_tensor(limit)) for limit in (mean - half, mean + half)))
+        if self.is_rate:  # of a model that knows nothing they overflow, or vanish from a logarithmic axis
+            found = tuple(t.clamp(1 / arrays.LARGEST, arrays.LARGEST) for t in found)
+        return Reading(*(t.numpy() for t in found))
 
     def noise(self, model: Model) -> float | None:
         """The variance by which a new gaussian y spreads more than f, where the figure shows y and it is known."""
