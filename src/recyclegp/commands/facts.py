@@ -52,7 +52,7 @@ def of_file(path: Path) -> Facts:
         "bytes": path.stat().st_size,
         "schema": header["schema"],
         "written_by": str(header.get("written_by", "")),
-        "content_id": f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",
+        "content_id": f"sha256:{_digest(path)}",
     }
 
 
@@ -119,6 +119,11 @@ def _holds(f: Facts) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _finite(value: float) -> float | None:
