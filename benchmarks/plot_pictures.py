@@ -52,7 +52,7 @@ def shrink(source: Path, target: Path) -> None:
     """Few colours take a third of the space; the models' own must be among them, however small their points."""
     picture = Image.open(source).convert("RGB")
     most = np.array(picture.quantize(colors=240).getpalette()).reshape(-1, 3)
-    most[(most > 248).all(axis=1)] = 255  # paper is white
+    most[(most > 244).all(axis=1)] = 255  # paper is white
     own = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in COLOURS]
     palette = Image.new("P", (1, 1))
     palette.putpalette([*most[:240].ravel().tolist(), *np.ravel(own).tolist()])

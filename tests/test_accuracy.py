@@ -62,3 +62,23 @@ def test_banana_in_quadrants():
     central = rgp.fit(s.X, s.y, likelihood="bernoulli", inducing=100, publish=None)
     merged = rgp.merge(rich, inducing=100)
     assert nlpd(merged, s.X_test, s.y_test) <= nlpd(central, s.X_test, s.y_test) + 0.006
+
+
+def test_too_few_points_are_moved(monkeypatch):
+    """Points that cannot express the modules go where they say most; given points stay."""
+    rng = np.random.default_rng(23)
+    X, X_test = rng.uniform(-2, 2, (1200, 2)), rng.uniform(-2, 2, (1000, 2))
+    f, f_test = (np.sin(3 * x[:, 0]) * np.cos(2 * x[:, 1]) for x in (X, X_test))
+    y, y_test = (f + 0.1 * rng.standard_normal(len(f)) for f in (f, f_test))
+    modules = rgp.fit_many([(X[i::3], y[i::3]) for i in range(3)], publish=25)
+    moved = rgp.merge(modules, inducing=16)
+    monkeypatch.setattr("recyclegp.merging.MOVABLE", 0)
+    chosen = rgp.merge(modules, inducing=16)
+    assert chosen.slack > 100
+    assert moved.slack < 0.7 * chosen.slack
+    assert nlpd(moved, X_test, y_test) < nlpd(chosen, X_test, y_test) - 0.1
+    published = np.concatenate([m.inducing for m in modules])
+    assert np.isin(chosen.inducing, published).all()
+    assert not np.isin(moved.inducing, published).any()
+    given = rgp.merge(modules, inducing=chosen.inducing)
+    np.testing.assert_array_equal(given.inducing, chosen.inducing)

@@ -76,6 +76,20 @@ def test_gradient_is_the_slope():
         assert float(gradient[i]) == pytest.approx((up - down) / 2e-5, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["rbf", "matern52", "rbf + linear", "rq * periodic"])
+def test_gradient_in_the_points_is_the_slope(kind):
+    tree, theta, Z, packed = problem(kind)
+    # A module's own points stay: their jitter meets itself there, and is gone a step beside it.
+    free = torch.arange(len(Z)) >= len(Z) - 6
+    value = evidence.evidence(tree, theta, Z.requires_grad_(), packed, price, 0.0)
+    (gradient,) = torch.autograd.grad(value, Z)
+    direction = free[:, None] * torch.tensor(np.random.default_rng(0).standard_normal(Z.shape))
+    up, down = (
+        float(evidence.evidence(tree, theta, Z.detach() + s * 1e-6 * direction, packed, price, 0.0)) for s in (1, -1)
+    )
+    assert float((gradient * direction).sum()) == pytest.approx((up - down) / 2e-6, rel=1e-5)
+
+
 @pytest.mark.parametrize(("level", "precision"), [(1e6, 1.0), (0.7, 1e4), (1e4, 1e4)])
 def test_large_means_and_certain_sites_keep_their_digits(level, precision):
     """What a constant can explain is not found as the difference of two large numbers."""

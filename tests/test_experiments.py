@@ -45,6 +45,11 @@ def test_rows_are_averaged_by_case_and_model():
     assert other == rows[3]
 
 
+def test_notes_of_several_seeds_become_one():
+    said = ["12 steps", "7 steps", "", "diverged, 12 steps", "12 steps"]
+    assert averaged([row("m", 1.0, note=note) for note in said])[0].note == "7–12 steps; diverged, 12 steps"
+
+
 def test_the_oracle_does_not_win_and_neither_does_a_row_without_a_score():
     rows = [row("oracle", 1.0), row("merged", 1.2), row("VEM", math.nan), row("merged", 0.5, case="b")]
     assert best(rows, "a") is rows[1]

@@ -286,7 +286,12 @@ def test_a_crowd_has_no_bands_and_a_short_legend():
     assert len(ax.collections) == 0
     labels = [t.get_text() for t in ax.figure.legends[0].get_texts()]
     assert labels[CROWD] == "… and 3 more"
-    assert len(cases.bands(rgp.plot.ensemble(rgp.merge(many, learn=False)), BLACK)) == 2
+    e = rgp.merge(many, learn=False)
+    figure, (ax,) = cases.drawn([*many, e])
+    assert len(ax.collections) == 2  # the ensemble's own
+    assert figure.legends[0].get_texts()[0].get_text() == "merged"
+    (crowd,) = lanes(rgp.plot.ensemble(e), "|").values()
+    np.testing.assert_array_equal(crowd, np.tile(m.inducing[:, 0], len(many)))
 
 
 def test_more_models_than_a_figure_can_hold_are_left_out_and_counted():

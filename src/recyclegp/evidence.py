@@ -23,24 +23,26 @@ from .shelf import Shelf
 def evidence(
     tree: str, theta: Tensor, Z: Tensor, shelf: Shelf, price: Callable[[Tensor], Tensor], about: float
 ) -> Tensor:
-    """E(θ) − price(slack) at the points Z, differentiable in θ; `about` is a first guess of the mean."""
+    """E(θ) − price(slack) at the points Z, differentiable in θ and Z; `about` is a first guess of the mean."""
     base = basis(tree, theta, Z)
-    best = _maximiser(base._replace(theta=theta.detach(), L=base.L.detach()), shelf, about)
+    best = _maximiser(base, shelf, about)
     value = -0.5 * best.v.square().sum() - linalg.logdet(best.C)
     with torch.enable_grad():
         slack = best.slack.requires_grad_()
         cost = price(slack)
         (rate,) = torch.autograd.grad(cost, slack)
-        leaves = (theta.detach().requires_grad_(), base.L.detach().requires_grad_())
+        inputs = [theta, base.L, *([Z] if Z.requires_grad else [])]
+        leaves = [t.detach().requires_grad_() for t in inputs]
+        at = base._replace(theta=leaves[0], L=leaves[1], Z=leaves[2] if Z.requires_grad else Z)
         adjoints = [torch.zeros_like(leaf) for leaf in leaves]
         for block in shelf.blocks(len(Z)):
-            share = _share(base._replace(theta=leaves[0], L=leaves[1]), block, best)
+            share = _share(at, block, best)
             surrogate = share.value - 0.5 * share.spread - rate * share.slack
             value = value + share.value.detach()
             for total, part in zip(adjoints, torch.autograd.grad(surrogate, leaves), strict=True):
                 total += part
-    # the chain's last step, θ → L, once: a function of θ with the value and the gradient collected above
-    change = (adjoints[0] * theta).sum() + (adjoints[1] * base.L).sum()
+    # the chain's last step, (θ, Z) → L, once: a function of both with the value and the gradient collected above
+    change = torch.stack([(a * t).sum() for a, t in zip(adjoints, inputs, strict=True)]).sum()
     return value - cost.detach() + (change - change.detach())
 
 

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 LARGEST = 512  # points "auto" may choose
 FORGIVEN = 30.0  # nats of slack up to which the kernel may be adapted to the points
+CRAMPED = 10.0  # nats of slack above which a given number of points is too small to stay where modules put theirs
+MOVABLE = 512  # coordinates that may be learned beside the kernel
+FARTHEST = 5.0  # lengthscales that a point may move
 POOL = 8192  # candidates for Z_* looked at together
 EARLY = 0.01  # of the tolerance: where pools stop, as those that lost cannot be asked again
 SAMPLE = 1000  # modules and points that say how large a function is, for a kernel none of them has
@@ -46,8 +49,9 @@ def merge(
 
     modules    a Module, a file, a directory of *.safetensors files, or any iterable of modules and
                files. They come in one at a time: with keep="names" memory does not grow with their sites.
-    inducing   "auto" (until what the points cannot express is negligible, at most 512), a number,
-               or the points Z_* themselves.
+    inducing   "auto" (until what the points cannot express is negligible, at most 512), a number
+               (of the modules' own points; where they are too few to express them, moved), or the
+               points Z_* themselves.
     kernel     the global kernel, or its structure by name; by default the structure with most rows,
                at the median of the modules' parameters.
     learn      True then maximises the block-marginal evidence over kernel and mean, less a price on slack.
@@ -161,7 +165,12 @@ class Choice(NamedTuple):
 def choose(
     start: Kernel, members: Sequence[Member], shelf: Shelf, points: int | str | Tensor, *, learn: bool
 ) -> Choice:
-    """ψ*, m and Z_*: select points, learn by the evidence, select again."""
+    """ψ*, m and Z_*: select points, learn by the evidence, select again; move them where they are too few.
+
+    A number of points that cannot express what the modules know is best spent between the modules' points:
+    on a zero of 784 pixels at 25 of 64 points the NLPD falls from 0.135 to 0.105, on sunspots at 90 of 300
+    from 0.93 to 0.86. Points given as such stay.
+    """
     known = [(m.mean, m.rows * m.weight) for m in members if m.weight > 0]
     mean = pooling.weighted_median(*zip(*known, strict=True))
     tolerance = _tolerance(members)
@@ -170,11 +179,14 @@ def choose(
         # The median kernel only decides where a first few points go, and may want far too many of them (of
         # 5,000 narrow intervals 466, where 47 do): some of the modules are enough to find a better one.
         with shelf.thinned(FIRST) as some:
-            kernel, mean = _learn(start, some, _select(start, some, points, tolerance), mean)
+            kernel, mean, _ = _learn(Choice(start, mean, _select(start, some, points, tolerance)), some, start)
     Z = points if isinstance(points, Tensor) else _select(kernel, shelf, points, tolerance)
+    found = Choice(kernel, mean, Z)
     if learn:
-        kernel, mean = _learn(kernel, shelf, Z, mean, about=start)
-    return Choice(kernel, mean, Z)
+        found = _learn(found, shelf, start)
+        if isinstance(points, int) and Z.numel() <= MOVABLE and float(_left(found.kernel, shelf, Z)[-1]) > CRAMPED:
+            found = _learn(found, shelf, start, move=True)
+    return found
 
 
 def _tolerance(members: Sequence[Member]) -> float:
@@ -209,7 +221,14 @@ def _select(kernel: Kernel, shelf: Shelf, points: int | str, tolerance: float) -
 
 
 def _sufficient(kernel: Kernel, shelf: Shelf, Z: Tensor, tolerance: float) -> int:
-    """How many of the points, in their order, leave no more slack than the tolerance; all if none do.
+    """How many of the points, in their order, leave no more slack than the tolerance; all if none do."""
+    enough = _left(kernel, shelf, Z) <= tolerance
+    return int(enough.int().argmax()) + 1 if bool(enough.any()) else len(Z)
+
+
+@torch.no_grad()
+def _left(kernel: Kernel, shelf: Shelf, Z: Tensor) -> Tensor:
+    """The slack that the first one, two, … of the points leave.
 
     Each column of H belongs to one point, and Σ_k‖H_k[:, i]‖² is twice what it explains after those before it.
     """
@@ -219,28 +238,34 @@ def _sufficient(kernel: Kernel, shelf: Shelf, Z: Tensor, tolerance: float) -> in
         p = blocks.project(base, block)
         slack = slack + 0.5 * p.RKR.diagonal(dim1=-2, dim2=-1).sum()
         explained = explained + 0.5 * p.H.square().sum((0, 1))
-    enough = slack - explained.cumsum(0) <= tolerance
-    return int(enough.int().argmax()) + 1 if bool(enough.any()) else len(Z)
+    return slack - explained.cumsum(0)
 
 
-def _learn(start: Kernel, shelf: Shelf, Z: Tensor, mean: float, about: Kernel | None = None) -> tuple[Kernel, float]:
-    """Maximise E − c·log(1 + slack/c) over θ, with the mean profiled out.
+def _learn(first: Choice, shelf: Shelf, about: Kernel, *, move: bool = False) -> Choice:
+    """Maximise E − c·log(1 + slack/c) over θ, and over Z_* where they may move, with the mean profiled out.
 
     A little slack is bought back like this, as by the bound E − slack: predictions are the bound's, and
     better at a kernel the points can express (banana, 25 points: excess 0.010 against 0.019 by E alone).
     But a slack far above c decides next to nothing: with far too few points the bound itself would buy
     it back with ever longer lengthscales.
     """
-    theta, centre = start.tensor(), (about or start).tensor()
+    tree, theta, centre, (M, D) = first.kernel.tree, first.kernel.tensor(), about.tensor(), first.Z.shape
+    lengths = kernel_units.lengths(tree, theta, D)
+    steps = first.Z.new_zeros(M * D if move else 0)  # of the points, in lengthscales
 
     def price(slack: Tensor) -> Tensor:
         return FORGIVEN * torch.log1p(slack / FORGIVEN)  # ≈ slack where it is small
 
-    def objective(theta: Tensor) -> Tensor:
-        prior = -0.5 * ((theta - centre) / PRIOR_SD).square().sum()
-        return evidence(start.tree, theta, Z, shelf, price, mean) + prior
+    def moved(x: Tensor) -> Tensor:
+        return first.Z + lengths * x[len(theta) :].reshape(M, D) if move else first.Z
 
-    best = optimise.maximise_one(objective, [theta], centre - 12.0, centre + 12.0)
-    learned = start.replace(best.x)
-    log.info("evidence %.3f after %d evaluations: %s", best.value, best.evaluations, learned.describe())
-    return learned, profiled_mean(start.tree, best.x, Z, shelf, mean)
+    def objective(x: Tensor) -> Tensor:
+        prior = -0.5 * ((x[: len(theta)] - centre) / PRIOR_SD).square().sum()
+        return evidence(tree, x[: len(theta)], moved(x), shelf, price, first.mean) + prior
+
+    reach = torch.cat([torch.full_like(theta, 12.0), torch.full_like(steps, FARTHEST)])
+    middle = torch.cat([centre, steps])
+    best = optimise.maximise_one(objective, [torch.cat([theta, steps])], middle - reach, middle + reach)
+    kernel, Z = first.kernel.replace(best.x[: len(theta)]), moved(best.x)
+    log.info("evidence %.3f after %d evaluations: %s", best.value, best.evaluations, kernel.describe())
+    return Choice(kernel, profiled_mean(tree, kernel.tensor(), Z, shelf, first.mean), Z)

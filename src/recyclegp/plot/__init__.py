@@ -8,8 +8,8 @@ Whatever is drawn, these arguments mean the same:
 - `region`: (low, high) of every input, or a mapping from column names to such pairs; else around all points.
 - `likelihood`: what to show of models that have several: "bernoulli" shows probabilities, "poisson" rates, and
   "gaussian" the latent f and measurements of it. Models of one likelihood show what it says; else f is shown.
-- `at`: where slices hold the other inputs, as numbers or as a mapping from column names; else at the median of
-  all points.
+- `at`: where slices (of three inputs and more) hold the others, as numbers or as a mapping from column names; else
+  at the median of all points.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from ..atomic import write_atomically
 from ..ensemble import Ensemble
 from ..errors import RecycleGPError
-from ..files import write_atomically
 from ..module import Module
 from . import figure as figures
 from . import page

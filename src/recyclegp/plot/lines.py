@@ -107,7 +107,9 @@ def brief(panels: Sequence[Panel], scene: Scene) -> Key:
 
 
 def _names(scene: Scene) -> list[tuple[Any, str]]:
-    lines = [(Line2D([], [], color=s.colour, ls=s.dashes, lw=2), as_text(s.label)) for s in scene.subjects[:CROWD]]
+    # of a crowd the first are named, ensembles before all others
+    named = sorted(scene.subjects, key=lambda s: not s.merged) if scene.crowded else scene.subjects
+    lines = [(Line2D([], [], color=s.colour, ls=s.dashes, lw=2), as_text(s.label)) for s in named[:CROWD]]
     return [*lines, *more(len(scene.subjects) + scene.left_out - CROWD)]
 
 
