@@ -87,7 +87,7 @@ def in_words(facts: Facts) -> dict[str, str]:
             "names": "only the modules' names: none can be removed or reweighted",
         }[facts["keeps"]]
     lines["contains data rows"] = (
-        f"no, only {_many(points, 'point')} and what is known of f there (points that somebody chose by hand may be rows)"
+        f"no, only {_many(points, 'point')} and what is known of f there (points somebody chose by hand may be rows)"
         if facts["contains_data_rows"] is False
         else f"not known: another program chose its {_many(points, 'point')}, and may have taken rows"
     )
