@@ -42,9 +42,9 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
     learn : False takes a kernel object as it is.
     ensemble_inducing : "auto", number or points of the ensemble, where there are several modules.
     n_partitions : `fit` divides the rows into so many regions, fits them apart, and merges. Regions, not random
-        parts, since each then spends its published points on less of the function: of 5,000 rows in 2-D and eight
-        parts, a rough function came out 0.3 nats per point better, a smooth one 0.002, in 6-D 0.001; a smooth
-        class boundary (1,200 rows) 0.002 worse.
+        parts, since each then spends its published points on less of the function (`benchmarks/partitions.py`, eight
+        parts: a rough function 0.36 nats per point better, a checkerboard of classes 0.32, smooth functions in 2-D
+        and 6-D 0.001; a smooth boundary between classes 0.002 worse).
     n_jobs : processes in which partitions are fitted (joblib); None is one.
     name : of the first module, the others are numbered; None makes up unique ones.
     random_state : of where points go. An integer (the default is 0) always gives the same answer.
