@@ -19,17 +19,10 @@ from cases_gpytorch import (
     latent,
     numbers,
     sparse,
+    theirs,
 )
 
 X = 5 * numbers(40, 2, seed=9) - 0.5
-
-
-def theirs(model, points):
-    """Mean and variance of f; the whitened strategy adds its jitter to the variance of every test point."""
-    mean, variance = latent(model, points)
-    strategy = model.variational_strategy
-    added = strategy.jitter_val if isinstance(strategy, gpytorch.variational.VariationalStrategy) else 0.0
-    return mean, variance - added
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -149,9 +149,7 @@ def _sparse(model: Any, inner: ApproximateGP, likelihood: Any, name: str, rows: 
         _compare(inner, theirs, prior, Z)
         jitter = _jitter(strategy, theirs)
         L, used = linalg.cholesky(kernels.matrix(prior.kernel.tree, prior.kernel.tensor(), Z, Z), jitter)
-        q = distribution()  # as they compute it, in their precision; what follows is in ours
-        root = q.lazy_covariance_matrix.root_decomposition().root.to_dense().double().cpu()
-        mean, S = q.mean.double().cpu(), root @ root.mT
+        mean, S = _moments(distribution)
         if type(strategy) is VariationalStrategy:  # q is of v = L⁻¹(u − m)
             site, floored = sites.from_whitened(Z, L, prior.mean, mean, S)
         else:
@@ -171,6 +169,19 @@ def _sparse(model: Any, inner: ApproximateGP, likelihood: Any, name: str, rows: 
         stacklevel=4,
     )
     return _in_their_units(made, units)
+
+
+def _moments(distribution: Any) -> tuple[Tensor, Tensor]:
+    """Mean and covariance as GPyTorch computes them, in its precision; what follows is in ours."""
+    try:
+        q = distribution()
+        root = q.lazy_covariance_matrix.root_decomposition().root.to_dense().double().cpu()
+    except RuntimeError as failure:  # what GPyTorch raises for NaN, and for a matrix that is not positive definite
+        raise RecycleGPError(f"q(u) has no covariance ({failure}); the model's training had diverged") from None
+    mean = q.mean.double().cpu()
+    if not bool(torch.isfinite(mean).all() and torch.isfinite(root).all()):
+        raise RecycleGPError("q(u) holds NaN or infinite numbers; the model's training had diverged")
+    return mean, root @ root.mT
 
 
 def _jitter(strategy: Any, prior: gpytorch.distributions.MultivariateNormal) -> float:
