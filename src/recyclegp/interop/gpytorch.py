@@ -37,13 +37,13 @@ from torch import Tensor
 
 from .. import arrays, inducing, kernel_units, kernels, least_squares, linalg, sites
 from ..errors import RecycleGPError
+from ..fitting import PUBLISH
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..module import Convergence, Module, name_or_new, of_site
 from ..posterior import basis, features
 from .gpytorch_likelihoods import LogisticLikelihood, PoissonLikelihood
 
-PUBLISH = 64  # points of an exact model, as in `fit`
 STRATEGIES = (VariationalStrategy, UnwhitenedVariationalStrategy)
 DISTRIBUTIONS = (
     CholeskyVariationalDistribution,
@@ -210,8 +210,8 @@ def _exact(model: ExactGP, likelihood: Any, name: str, publish: Any, seed: int) 
             "convert one model of one input (n, D) and targets (n,) for each output"
         )
     inside = bool(getattr(model, "_has_transformed_inputs", False))  # BoTorch: in evaluation mode
-    X = arrays.inputs(model._original_train_inputs if inside else model.train_inputs[0], "train_inputs").X.detach()
-    X = X.cpu()
+    given = model._original_train_inputs if inside else model.train_inputs[0]
+    X = arrays.inputs(given.detach().cpu(), "train_inputs").X
     y = arrays.targets(model.train_targets.detach(), len(X), "train_targets", device="cpu")
     n, D = X.shape
     chosen = _likelihood(model.likelihood)
