@@ -51,6 +51,7 @@ DISTRIBUTIONS = (
     NaturalVariationalDistribution,
     TrilNaturalVariationalDistribution,
 )
+REACH = 3.0  # prior standard deviations that a direction which had not converged may pull
 AGREEMENT = {torch.float64: 1e-8, torch.float32: 1e-4}  # of what was read with the model, relative
 
 
@@ -151,9 +152,9 @@ def _sparse(model: Any, inner: ApproximateGP, likelihood: Any, name: str, rows: 
         L, used = linalg.cholesky(kernels.matrix(prior.kernel.tree, prior.kernel.tensor(), Z, Z), jitter)
         mean, S = _moments(distribution)
         if type(strategy) is VariationalStrategy:  # q is of v = L⁻¹(u − m)
-            site, floored = sites.from_whitened(Z, L, prior.mean, mean, S)
+            site, floored = sites.from_whitened(Z, L, prior.mean, mean, S, REACH)
         else:
-            site, floored = sites.from_moments(Z, L, prior.mean, mean, S)
+            site, floored = sites.from_moments(Z, L, prior.mean, mean, S, REACH)
     known = getattr(inner, "train_inputs", None)  # BoTorch keeps them
     count = known[0].shape[-2] if rows is None and known else rows
     made = of_site(
