@@ -6,9 +6,9 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
-from cases_gpytorch import KERNELS, STRATEGIES, numbers
 
 import recyclegp as rgp
+from cases_gpytorch import KERNELS, STRATEGIES, numbers
 
 botorch = pytest.importorskip("botorch")
 
@@ -234,7 +234,7 @@ def test_refused_by_name(message):
 
 def test_a_list_of_models_is_converted_one_by_one():
     models = ModelListGP(SingleTaskGP(X, Y), SingleTaskGP(X, Y**2))
-    with pytest.raises(TypeError, match="model ModelListGP cannot be converted.*one at a time"):
+    with pytest.raises(TypeError, match=r"model ModelListGP cannot be converted.*one at a time"):
         rgp.from_gpytorch(models)
 
 

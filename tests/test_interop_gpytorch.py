@@ -19,17 +19,10 @@ from cases_gpytorch import (
     latent,
     numbers,
     sparse,
+    theirs,
 )
 
 X = 5 * numbers(40, 2, seed=9) - 0.5
-
-
-def theirs(model, points):
-    """Mean and variance of f; the whitened strategy adds its jitter to the variance of every test point."""
-    mean, variance = latent(model, points)
-    strategy = model.variational_strategy
-    added = strategy.jitter_val if isinstance(strategy, gpytorch.variational.VariationalStrategy) else 0.0
-    return mean, variance - added
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -88,6 +81,25 @@ def test_wider_than_the_prior_keeps_the_mean_and_warns(strategy, distribution):
     np.testing.assert_allclose(mean, expected[0], rtol=0, atol=1e-6)
     assert (variance <= expected[1] + 1e-6).all()
     assert (variance < expected[1] - 1e-3).any()
+
+
+def test_one_direction_wider_than_the_prior_does_not_wreck_a_merge():
+    """It pulls within a few prior standard deviations; at 1e4 of them a learned kernel would explode."""
+    model = sparse()
+    good = rgp.merge([rgp.from_gpytorch(model, LIKELIHOODS["gaussian"](), name="w")])
+    q = model.variational_strategy._variational_distribution
+    with torch.no_grad():
+        v = torch.linalg.eigh(q().covariance_matrix).eigenvectors[:, -1]  # where it had learned least
+        S = q().covariance_matrix + 1.5 * torch.outer(v, v)
+        q.chol_variational_covar.copy_(torch.linalg.cholesky(S))
+    model.train().eval()  # forget what it kept
+    with pytest.warns(rgp.RecycleGPWarning, match="module w: 1 of 11 directions"):
+        wide = rgp.from_gpytorch(model, LIKELIHOODS["gaussian"](), name="w")
+    np.testing.assert_allclose(wide.predict(X.numpy())[0], theirs(model, X)[0], rtol=0, atol=1e-9)
+    merged = rgp.merge([wide])
+    assert merged.kernel.outputscale < 5 * good.kernel.outputscale
+    spread = np.ptp(good.predict(X.numpy())[0])
+    assert np.abs(merged.predict(X.numpy())[0] - good.predict(X.numpy())[0]).max() < 0.5 * spread
 
 
 def test_untrained_unwhitened_models_begin_wider_than_their_prior():

@@ -65,6 +65,13 @@ def _twice():
     return model
 
 
+def _diverged(distribution, parameter, value):
+    model = sparse(distribution=distribution)
+    with torch.no_grad():
+        getattr(model.variational_strategy._variational_distribution, parameter).fill_(value)
+    return model
+
+
 def _several_tasks():
     X_ = numbers(9, 2, seed=1)
     likelihood = gpytorch.likelihoods.MultitaskGaussianLikelihood(num_tasks=2)
@@ -108,6 +115,9 @@ REFUSED = {
     "never called": (_uncalled, GAUSSIAN, "never been called"),
     "coinciding points": (_twice, GAUSSIAN, "inducing points coincide"),
     "network in front": (_deep, GAUSSIAN, "forward does more than mean_module"),
+    "diverged": (lambda: _diverged("cholesky", "variational_mean", torch.nan), GAUSSIAN, "training had diverged"),
+    "diverged S": (lambda: _diverged("natural", "natural_mat", torch.nan), GAUSSIAN, "training had diverged"),
+    "indefinite S": (lambda: _diverged("natural", "natural_mat", 1.0), GAUSSIAN, "training had diverged"),
     "beta": (sparse, gpytorch.likelihoods.BetaLikelihood, "likelihood BetaLikelihood cannot"),
     "laplace": (sparse, gpytorch.likelihoods.LaplaceLikelihood, "likelihood LaplaceLikelihood cannot"),
     "softmax": (
@@ -121,6 +131,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:A not p.d.:linear_operator.utils.warnings.NumericalWarning")
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_by_name(case):
     model, likelihood, message = REFUSED[case]

@@ -40,7 +40,7 @@ class MergedModel(Model, FantasizeMixin):
         super().__init__()
         self.ensemble = ensemble
         known = [p for p in ensemble.likelihoods if p.name == "gaussian" and p.parameters]
-        self.likelihood = gpytorch_likelihoods.to_gpytorch(known[0]) if known else None
+        self.likelihood = gpytorch_likelihoods.to_gpytorch(known[0]).requires_grad_(False) if known else None
         self._noise = known[0].parameters[0] if known else None
         self._observed = observed
 

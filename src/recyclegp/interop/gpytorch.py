@@ -37,13 +37,13 @@ from torch import Tensor
 
 from .. import arrays, inducing, kernel_units, kernels, least_squares, linalg, sites
 from ..errors import RecycleGPError
+from ..fitting import PUBLISH
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..module import Convergence, Module, name_or_new, of_site
 from ..posterior import basis, features
 from .gpytorch_likelihoods import LogisticLikelihood, PoissonLikelihood
 
-PUBLISH = 64  # points of an exact model, as in `fit`
 STRATEGIES = (VariationalStrategy, UnwhitenedVariationalStrategy)
 DISTRIBUTIONS = (
     CholeskyVariationalDistribution,
@@ -51,6 +51,7 @@ DISTRIBUTIONS = (
     NaturalVariationalDistribution,
     TrilNaturalVariationalDistribution,
 )
+REACH = 3.0  # prior standard deviations that a direction which had not converged may pull
 AGREEMENT = {torch.float64: 1e-8, torch.float32: 1e-4}  # of what was read with the model, relative
 
 
@@ -149,13 +150,11 @@ def _sparse(model: Any, inner: ApproximateGP, likelihood: Any, name: str, rows: 
         _compare(inner, theirs, prior, Z)
         jitter = _jitter(strategy, theirs)
         L, used = linalg.cholesky(kernels.matrix(prior.kernel.tree, prior.kernel.tensor(), Z, Z), jitter)
-        q = distribution()  # as they compute it, in their precision; what follows is in ours
-        root = q.lazy_covariance_matrix.root_decomposition().root.to_dense().double().cpu()
-        mean, S = q.mean.double().cpu(), root @ root.mT
+        mean, S = _moments(distribution)
         if type(strategy) is VariationalStrategy:  # q is of v = L⁻¹(u − m)
-            site, floored = sites.from_whitened(Z, L, prior.mean, mean, S)
+            site, floored = sites.from_whitened(Z, L, prior.mean, mean, S, REACH)
         else:
-            site, floored = sites.from_moments(Z, L, prior.mean, mean, S)
+            site, floored = sites.from_moments(Z, L, prior.mean, mean, S, REACH)
     known = getattr(inner, "train_inputs", None)  # BoTorch keeps them
     count = known[0].shape[-2] if rows is None and known else rows
     made = of_site(
@@ -171,6 +170,19 @@ def _sparse(model: Any, inner: ApproximateGP, likelihood: Any, name: str, rows: 
         stacklevel=4,
     )
     return _in_their_units(made, units)
+
+
+def _moments(distribution: Any) -> tuple[Tensor, Tensor]:
+    """Mean and covariance as GPyTorch computes them, in its precision; what follows is in ours."""
+    try:
+        q = distribution()
+        root = q.lazy_covariance_matrix.root_decomposition().root.to_dense().double().cpu()
+    except RuntimeError as failure:  # what GPyTorch raises for NaN, and for a matrix that is not positive definite
+        raise RecycleGPError(f"q(u) has no covariance ({failure}); the model's training had diverged") from None
+    mean = q.mean.double().cpu()
+    if not bool(torch.isfinite(mean).all() and torch.isfinite(root).all()):
+        raise RecycleGPError("q(u) holds NaN or infinite numbers; the model's training had diverged")
+    return mean, root @ root.mT
 
 
 def _jitter(strategy: Any, prior: gpytorch.distributions.MultivariateNormal) -> float:
@@ -199,8 +211,8 @@ def _exact(model: ExactGP, likelihood: Any, name: str, publish: Any, seed: int) 
             "convert one model of one input (n, D) and targets (n,) for each output"
         )
     inside = bool(getattr(model, "_has_transformed_inputs", False))  # BoTorch: in evaluation mode
-    X = arrays.inputs(model._original_train_inputs if inside else model.train_inputs[0], "train_inputs").X.detach()
-    X = X.cpu()
+    given = model._original_train_inputs if inside else model.train_inputs[0]
+    X = arrays.inputs(given.detach().cpu(), "train_inputs").X
     y = arrays.targets(model.train_targets.detach(), len(X), "train_targets", device="cpu")
     n, D = X.shape
     chosen = _likelihood(model.likelihood)
