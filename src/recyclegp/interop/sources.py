@@ -25,6 +25,8 @@ from ..posterior import basis
 from .exact import Observations
 from .exact import publish as publish_exactly
 
+REACH = 3.0  # prior standard deviations that a direction which had not converged may pull
+
 
 class Source(NamedTuple):
     """What every model has: f ~ GP(mean, kernel), and y given f."""
@@ -95,9 +97,9 @@ def sparse(
     """q(u − m1) = N(μ, S), or q(v) = N(μ, S) where u = m1 + Lv, and LLᵀ = K_ZZ + jitter as in the library."""
     L, used = linalg.cholesky(kernels.matrix(source.kernel.tree, source.kernel.tensor(), Z, Z), source.jitter)
     if whitened:
-        site, floored = sites.from_whitened(Z, L, source.mean, mu, S)
+        site, floored = sites.from_whitened(Z, L, source.mean, mu, S, REACH)
     else:
-        site, floored = sites.from_moments(Z, L, source.mean, mu + source.mean, S)
+        site, floored = sites.from_moments(Z, L, source.mean, mu + source.mean, S, REACH)
     return of_site(
         site,
         L,
@@ -121,9 +123,9 @@ def collapsed(source: Source, Z: Tensor, X: Tensor, y: Tensor, noise: float) -> 
     return _module(source, site, float(base.jitter), len(X), "collapsed")
 
 
-def exact(source: Source, X: Tensor, y: Tensor, noise: float, request: Request) -> Module:
-    """Observations of f with variance `noise`, published at points that are the user's, or no rows."""
-    data = Observations(X, y, torch.full_like(y, noise), y.new_zeros(()))
+def exact(source: Source, X: Tensor, y: Tensor, noise: Tensor | float, request: Request) -> Module:
+    """Observations of f with variance `noise`, of each or of all, published at the user's points, or at no rows."""
+    data = Observations(X, y, torch.zeros_like(y) + noise, y.new_zeros(()))
     where = PUBLISH if request.open else request.publish
     site, jitter = publish_exactly(data, source.kernel, source.mean, where, None, request.seed)
     return _module(source, site, jitter, len(X), "exact")
