@@ -1,38 +1,62 @@
 """The command line: fast help, plain errors, one real run."""
 
 import json
+import os
 import subprocess
 import sys
+import warnings
 
 import pytest
-from typer.testing import CliRunner
 
 import recyclegp as rgp
 from cases_bad import one_line
-from recyclegp.cli import app
+from cases_cli import call, ok
+from recyclegp.cli import PANELS
 
 PNG = b"\x89PNG\r\n\x1a\n"
+COMMANDS = [function.__name__ for functions in PANELS.values() for function in functions]
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)))
+def test_every_command_is_there():
+    assert set(COMMANDS) == {
+        *("fit", "merge", "predict", "score", "plot", "inspect", "compare"),
+        *("update", "add", "remove", "reweight", "demo", "experiment"),
+    }
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["demo", "--help"]])
-def test_help_does_not_import_anything_heavy(arguments):
+def test_help_does_not_import_anything_heavy():
     program = f"""
 import sys
 from recyclegp.cli import app
-try:
-    app({arguments}, prog_name="recyclegp")
-except SystemExit as ended:
-    assert ended.code == 0, ended.code
-heavy = {{"torch", "gpytorch", "numpy", "scipy", "sklearn", "matplotlib", "pandas"}} & set(sys.modules)
+for arguments in [["--help"], ["--version"], *([command, "--help"] for command in {COMMANDS})]:
+    try:
+        app(arguments, prog_name="recyclegp")
+    except SystemExit as ended:
+        assert ended.code == 0, (arguments, ended.code)
+heavy = {{"torch", "gpytorch", "numpy", "scipy", "sklearn", "matplotlib", "pandas", "pyarrow"}} & set(sys.modules)
 sys.exit(f"imported {{heavy}}" if heavy else 0)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "recyclegp" in done.stdout
+
+
+def test_help_takes_less_than_a_second():
+    """Of processor time, which a busy machine does not change."""
+    before = os.times()
+    program = "from recyclegp.cli import app; app(['--help'], prog_name='recyclegp')"
+    subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=True)
+    after = os.times()
+    assert after.children_user - before.children_user + after.children_system - before.children_system < 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example_and_the_common_options(command):
+    said = ok(command, "--help").stdout
+    assert f"Example: recyclegp {command} " in said
+    for option in ("--json", "--quiet", "--help"):
+        assert option in said
+    assert ("--seed" in said) == (command in ("fit", "demo", "experiment"))  # the others leave nothing to chance
 
 
 def test_version():
@@ -72,8 +96,19 @@ def test_errors_of_the_library_are_one_line(tmp_path, monkeypatch, error):
 
     monkeypatch.setattr("recyclegp.demo.run", fails)
     assert one_line(call("demo", "-o", tmp_path)) == "recyclegp: X is wrong; use another"
-    debugged = call("--debug", "demo", "-o", tmp_path)
-    assert debugged.exception is error
+    for arguments in (["--debug", "demo"], ["demo", "--debug"]):
+        assert call(*arguments, "-o", tmp_path).exception is error
+
+
+def test_warnings_of_the_library_are_one_line_each(tmp_path, monkeypatch):
+    def warns(seed, folder):
+        warnings.warn("mind\n the gap", rgp.RecycleGPWarning, stacklevel=1)
+        warnings.warn("nobody's business", DeprecationWarning, stacklevel=1)
+        raise rgp.RecycleGPError("over")
+
+    monkeypatch.setattr("recyclegp.demo.run", warns)
+    result = call("demo", "-o", tmp_path, "--quiet")
+    assert result.stderr == "recyclegp: warning: mind the gap\nrecyclegp: over\n"
 
 
 def test_a_bug_is_not_dressed_up(tmp_path, monkeypatch):
@@ -85,8 +120,34 @@ def test_a_bug_is_not_dressed_up(tmp_path, monkeypatch):
     assert isinstance(result.exception, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("arguments", [["demo", "--seed", "-1"], ["demo", "--seed", "x"], ["dmeo"], ["demo", "--nope"]])
-def test_wrong_usage_has_exit_code_2(arguments):
-    result = call(*arguments)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["demo", "--seed", "-1"], "Invalid value for '--seed'"),
+        (["demo", "--seed", "x"], "Invalid value for '--seed'"),
+        (["dmeo"], "No such command 'dmeo'"),
+        (["demo", "--nope"], "No such option: --nope"),
+        (["fit", "a.csv", "-o", "a.safetensors"], "Missing option '-t' / '--target'"),
+        (["merge", "-o", "a.safetensors"], "Missing argument"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments, message):
+    said = one_line(call(*arguments))
+    assert message in said
+    assert "--help says more" in said
+
+
+def test_wrong_usage_of_the_program_itself():
+    result = call("--nope")
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+
+
+def test_a_traceback_only_on_request(tmp_path):
+    for debug, traceback in (([], False), (["--debug"], True)):
+        arguments = ["inspect", str(tmp_path / "absent"), *debug]
+        program = f"from recyclegp.cli import app; app({arguments})"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == (1 if debug else 2)
+        assert ("Traceback" in done.stderr) is traceback
+        assert "No such file or directory" in done.stderr

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import RecycleGPError, RecycleGPWarning
 
 if TYPE_CHECKING:
+    from . import plot
     from .ensemble import Ensemble
     from .files import load
     from .fitting import fit, fit_many
@@ -24,6 +25,7 @@ _HOMES = {
     "load": ".files",
     "merge": ".merging",
 }
+_ROOMS = ("plot",)  # public submodules, imported when first used
 
 __all__ = [
     "Ensemble",
@@ -35,12 +37,15 @@ __all__ = [
     "fit_many",
     "load",
     "merge",
+    "plot",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f".{name}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name], __name__), name)

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 import recyclegp as rgp
 
+from .plot.style import BLACK, BLUE, FAINT, GREEN, ORANGE, VERMILION, tidy
+
 Array = NDArray[np.float64]
 
 REGION = (0.0, 6.0)
@@ -171,9 +173,7 @@ def score(model: rgp.Module | rgp.Ensemble, X: Array, y: Array) -> Score:
 
 # --- the figure -------------------------------------------------------------------------------
 
-# Okabe & Ito: distinguishable with any colour vision
-COLOURS = {"A": "#0072B2", "B": "#E69F00", "C": "#009E73", "merged": "#D55E00", "central": "#000000"}
-FAINT = "#8a8a8a"
+COLOURS = {"A": BLUE, "B": ORANGE, "C": GREEN, "merged": VERMILION, "central": BLACK}
 HEIGHT = 4.6  # the panels show |f| up to here; outcomes are ticks along the edges
 
 
@@ -186,9 +186,7 @@ def draw(results: Results) -> Figure:
         _draw_module(panels[owner.name], x, owner, results)
     _draw_merged(panels["all"], x, results)
     for panel in panels.values():
-        panel.set(xlim=REGION, ylim=(-HEIGHT, HEIGHT), yticks=[-4, -2, 0, 2, 4], xlabel="x")
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.spines[["bottom", "left"]].set_color(FAINT)
+        tidy(panel, xlim=REGION, ylim=(-HEIGHT, HEIGHT), yticks=[-4, -2, 0, 2, 4], xlabel="x")
     for name in ("A", "all"):
         panels[name].set_ylabel("f(x)")
     for name in ("B", "C"):

@@ -10,8 +10,6 @@ from __future__ import annotations
 import errno
 import json
 import math
-import os
-import uuid
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -23,6 +21,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from . import __version__, arrays, kernels
+from .atomic import write_atomically as write_atomically
 from .ensemble import Ensemble, Member
 from .errors import RecycleGPError
 from .kernels import Kernel
@@ -51,24 +50,10 @@ def save(model: Module | Ensemble, path: str | PathLike[str]) -> None:
     write_atomically(Path(path), to_bytes(tensors, metadata={KEY: text}))
 
 
-def write_atomically(target: Path, content: bytes) -> None:
-    """The whole file or none: written beside the target, flushed, then moved into place."""
-    temporary = target.parent / f".{uuid.uuid4().hex}.part"
-    try:
-        with open(temporary, "xb") as stream:  # with the permissions the user's umask gives any new file
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def load(path: str | PathLike[str]) -> Module | Ensemble:
     """Read what was saved: a Module or an Ensemble. Nothing in the file is executed."""
     path = Path(path)
-    header, tensors = _read(path)
+    header, tensors = read(path)
     readers: dict[Any, Callable[[_Reader], Module | Ensemble]] = {"module": _module_in, "ensemble": _ensemble_in}
     kind = header.get("kind")
     if not isinstance(kind, str) or kind not in readers:
@@ -81,7 +66,7 @@ def load(path: str | PathLike[str]) -> Module | Ensemble:
         raise RecycleGPError(f"{path}: the header is malformed ({broken!r}); ask for the file again") from None
 
 
-def _read(path: Path) -> tuple[Header, Tensors]:
+def read(path: Path) -> tuple[Header, Tensors]:
     size = path.stat().st_size  # FileNotFoundError and PermissionError are the convention
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file; load its files one by one", str(path))

@@ -10,6 +10,7 @@ own data in its own units. One model is one lane.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from .least_squares import Rows
 from .likelihoods import Dual, family
 from .optimise import Objective
 from .posterior import Basis, features
+
+log = logging.getLogger(__name__)
 
 # Weakly informative priors: (mean, sd) of each log-parameter, in standard deviations of the data.
 PRIORS = {
@@ -250,11 +253,13 @@ def gaussian_rows(base: Basis, X: Tensor, y: Tensor, noise: Tensor, *, marginal:
 @torch.no_grad()
 def stream(base: Basis, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor | float, w: Tensor | None = None) -> Rows:
     """Collapsed rows in bounded memory: each chunk of data is folded into one triangle."""
-    folded: Rows | None = None
+    folded, done = None, 0
     w = torch.ones_like(y) if w is None else w
     for X_, y_, w_ in zip(X.split(CHUNK, -2), y.split(CHUNK, -1), w.split(CHUNK, -1), strict=True):
         rows = least_squares.centre(gaussian_rows(base, X_, y_, noise, marginal=False, w=w_), mean)
         folded = least_squares.compress(rows if folded is None else least_squares.stack([folded, rows]))
+        done += y_.shape[-1]
+        log.debug("%d of %d rows", done, y.shape[-1])
     assert folded is not None  # the door refuses zero rows
     return folded
 

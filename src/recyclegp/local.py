@@ -6,6 +6,7 @@ Models of one kind and similar size are lanes of one batched problem. One model 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from .least_squares import Rows
 from .likelihoods import Likelihood
 from .module import Convergence, Module
 from .posterior import Basis, basis
+
+log = logging.getLogger(__name__)
 
 SUBSET = {"exact": 1000, "collapsed": 4000, "dual": 2000}  # rows on which hyperparameters are learned
 ROUGHLY = 0.1  # gradient, in nats, to which the kernel is learned that only decides where points go
@@ -92,6 +95,7 @@ def solve(jobs: Sequence[Job]) -> list[Module | None]:
     # The first points must serve every lengthscale that is tried: placed for the shortest, none is left out.
     first = sp.unpack(starts[0] if one.learn else sp.given, lanes)
     rngs = [np.random.default_rng(job.entropy) for job in jobs]
+    log.debug("placing points")
     batch = Batch(jobs, data, sp, rngs, _crowds(jobs, rngs, first.theta))
     points = _inducing(batch, first.theta)
     hyper, points, ends = _learned(batch, starts, points) if one.learn else (first, points, [_NOTHING] * len(jobs))
@@ -144,6 +148,7 @@ def _learned(batch: Batch, starts: list[Tensor], points: Points) -> tuple[Hyper,
     single = one.method == "exact" or isinstance(one.inducing, Tensor)
     metric = sp.metric(subset.w.sum(-1))
     for last in (True,) if single else (False, True):
+        log.debug("learning on %d of %d rows", subset.y.shape[1], batch.data.y.shape[1])
         objective = _objective(batch, points, subset)
         width = batch.width(points.Z.shape[1])
         start = optimise.best_start(objective, starts, width)
@@ -153,6 +158,7 @@ def _learned(batch: Batch, starts: list[Tensor], points: Points) -> tuple[Hyper,
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
         hyper = sp.unpack(best.x, lanes)
         if not last:
+            log.debug("placing points again")
             points, starts, metric = _inducing(batch, hyper.theta), [best.x], best.metric
     good = zip(best.converged.tolist(), torch.isfinite(best.value).tolist(), evaluations.tolist(), strict=True)
     return hyper, points, [_end(*lane) for lane in good]
@@ -211,6 +217,7 @@ def _modules(batch: Batch, hyper: Hyper, points: Points, ends: list[Convergence]
     target = _points(batch, goals, hyper.theta) if exact or fewer else None
     if exact and target is not None:
         points, target = target, None
+    log.debug("summarising %d rows", batch.data.y.shape[1])
     made: list[Module | None] = []
     lanes = torch.arange(len(ends), device=hyper.mean.device)
     for some in lanes.split(batch.width(points.Z.shape[1])):  # so that only their features are held

@@ -7,6 +7,7 @@ y, and the score says which. Anything that knows its likelihood and the moments 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -92,6 +93,23 @@ def score(model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None
         coverage=covered,
         error=error_rate(predicted, y) if classes else math.nan,
         on="y" if f is None else "f",
+    )
+
+
+def pooled(scores: Sequence[Score], rows: Sequence[int]) -> Score:
+    """The score of all test data, from those of its parts."""
+    share = np.asarray(rows, dtype=float) / sum(rows)
+
+    def mean(values: Iterable[float]) -> float:
+        return float(share @ np.asarray(list(values)))
+
+    return Score(
+        nlpd=mean(s.nlpd for s in scores),
+        rmse=math.sqrt(mean(s.rmse**2 for s in scores)),
+        mae=mean(s.mae for s in scores),
+        coverage=mean(s.coverage for s in scores),
+        error=mean(s.error for s in scores),
+        on=scores[0].on,
     )
 
 

@@ -1,4 +1,4 @@
-"""What the experiments' figures share: one palette, one way to draw a band, one mark for inducing points."""
+"""What the experiments' figures share, beside the style they have in common with every other figure."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from ..plot.style import (
+    BLACK,
+    BLUE,
+    FAINT,
+    GREEN,
+    ORANGE,
+    PALETTE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    YELLOW,
+    band,
+    inducing,
+    tidy,
+)
 from .core import Row
 
-# Okabe & Ito: distinguishable with any colour vision
-ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
-BLUE, VERMILION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
-PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW)
-FAINT = "#8a8a8a"
+# fmt: off
+__all__ = [
+    "BLACK", "BLUE", "CENTRAL", "DPI", "FAINT", "GREEN", "MERGED", "ORANGE", "PALETTE", "PURPLE", "SKY", "VERMILION",
+    "YELLOW", "band", "colour_of", "excess", "inducing", "new", "outline", "rows_of", "tidy",
+]
+# fmt: on
+
 MERGED, CENTRAL = VERMILION, BLACK
 DPI = 110
 
 
 def new(width: float = 10.0, height: float = 6.0) -> Figure:
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-
-
-def tidy(panel: Axes, title: str | None = None, **labels: Any) -> None:
-    """No box, a title on the left."""
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.spines[["bottom", "left"]].set_color(FAINT)
-    panel.set(**labels)
-    if title is not None:
-        panel.set_title(title, loc="left", fontsize=10, fontweight="bold")
-
-
-def band(panel: Axes, x: Any, mean: Any, variance: Any, colour: str, label: str | None, **style: Any) -> None:
-    """A mean with its central 95% band."""
-    half = 1.96 * np.sqrt(variance)
-    panel.fill_between(x, mean - half, mean + half, color=colour, alpha=0.25, lw=0, zorder=1)
-    panel.plot(x, mean, color=colour, label=label, zorder=3, **{"lw": 1.6, **style})
 
 
 def outline(panel: Axes, x: Any, mean: Any, variance: Any, colour: str = CENTRAL, label: str | None = None) -> None:
@@ -48,33 +49,9 @@ def outline(panel: Axes, x: Any, mean: Any, variance: Any, colour: str = CENTRAL
         panel.plot(x, mean + sign * np.sqrt(variance), ":", color=colour, lw=0.9, zorder=4)
 
 
-def inducing(panel: Axes, Z: Any, colour: str, label: str | None = None, level: float = 0.02) -> None:
-    """Triangles along the lower edge, at the inducing inputs."""
-    across = panel.get_xaxis_transform()
-    panel.plot(
-        Z,
-        np.full(len(Z), level),
-        "^",
-        color=colour,
-        ms=5,
-        mew=0,
-        transform=across,
-        clip_on=False,
-        label=label,
-        zorder=5,
-    )
-
-
 def rows_of(panel: Axes, x: Any, y: Any, colour: str = FAINT, label: str | None = None, size: float = 4) -> None:
     """Data rows as faint dots."""
     panel.scatter(x, y, s=size, color=colour, alpha=0.35, lw=0, zorder=0, label=label, rasterized=True)
-
-
-def contours(panel: Axes, x: Any, y: Any, p: Any, levels: Sequence[float], colour: str = BLACK) -> None:
-    """Probabilities over the plane, with labelled contours; p has one row for each y."""
-    panel.contourf(x, y, p, levels=np.linspace(0, 1, 21), cmap="cividis", zorder=0)
-    lines = panel.contour(x, y, p, levels=list(levels), colors=colour, linewidths=1.2, zorder=2)
-    panel.clabel(lines, fmt=lambda v: f"{v:g}", fontsize=8)
 
 
 def excess(panel: Axes, rows: Sequence[Row], best: str) -> None:

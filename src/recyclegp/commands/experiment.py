@@ -1,0 +1,78 @@
+"""experiment: the paper's figures and tables, and some of our own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .options import AsJson, Quiet
+
+
+def experiment(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="One of those of --list, or all.")] = "",
+    listed: Annotated[bool, typer.Option("--list", help="Say which experiments there are, and what each is.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The paper's sizes, instead of under a minute.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Data sets or splits to average over.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help=r"Where data files are; else the packages of \[experiments].")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Where files go.  [default: experiment-output/NAME]"),
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="For matrices; one is best where they are small.")] = 1,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment of the paper, end to end: a table and a figure, with every rival.
+
+    Example: recyclegp experiment banana
+    """
+    from ..experiments.registry import EXPERIMENTS, check
+
+    if listed or not name:
+        Console().print(_experiments())
+        return
+    check(name)
+    notes = Console(stderr=True, quiet=quiet or as_json)
+    with notes.status("Importing …"):
+        from ..experiments import command
+        from ..experiments.core import MissingDataError
+        from ..experiments.output import show
+    results, missing = [], []
+    for each in EXPERIMENTS if name == "all" else [name]:
+        base = output or Path("experiment-output")
+        folder = base / each if name == "all" or output is None else base
+        settings = command.settings_for(each, full, seeds, data_dir, seed)
+        try:
+            result = command.execute(each, settings, folder, threads, notes)
+        except MissingDataError as error:
+            if name != "all":
+                raise
+            missing.append(str(error))
+            continue
+        results.append(result.to_dict())
+        if not quiet and not as_json:
+            show(result, folder)
+    if as_json:
+        typer.echo(json.dumps(results if name == "all" else results[0], indent=1))
+    for line in missing:
+        typer.echo(f"recyclegp: {line}", err=True)
+    if missing:
+        raise typer.Exit(2)
+
+
+def _experiments() -> Table:
+    from ..experiments.registry import EXPERIMENTS
+
+    table = Table(title="recyclegp experiment NAME", title_justify="left", show_lines=True, show_header=False)
+    for name, entry in EXPERIMENTS.items():
+        told = f"[bold]{entry.title}[/bold]\n{entry.explanation}"
+        table.add_row(f"[bold]{name}[/bold]", told if entry.data == "generated" else f"{told}\nData: {entry.data}")
+    return table

@@ -1,0 +1,122 @@
+"""What there is to say of a file: as values for machines, and in words."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from .screen import Screen, say
+
+NAMES = 5  # modules of an ensemble named in words
+
+Facts = dict[str, Any]
+
+
+def of_file(path: Path) -> Facts:
+    """Reads the file as anybody who receives it would."""
+    from .. import files
+    from ..ensemble import Ensemble
+
+    model = files.load(path)
+    header, _ = files.read(path)
+    Z = model.inducing
+    names = list(model.columns) if model.columns is not None else [f"input {i + 1}" for i in range(model.dimension)]
+    facts: Facts = {
+        "file": str(path),
+        "kind": "ensemble" if isinstance(model, Ensemble) else "module",
+        "name": None if isinstance(model, Ensemble) else model.name,
+        "rows": model.rows,
+        "points": len(Z),
+        "columns": None if model.columns is None else names,
+        "region": {n: [float(low), float(high)] for n, low, high in zip(names, Z.min(0), Z.max(0), strict=True)},
+        "likelihoods": [p.name for p in model.likelihoods],
+        "kernel": model.kernel_spec.describe(),
+        "mean": model.mean,
+        "noise": model.noise,
+        "evidence": _finite(model.evidence),
+    }
+    if isinstance(model, Ensemble):
+        facts |= {"modules": len(model.names), "names": model.names, "slack": model.slack, "bound": model.bound}
+        facts |= {"keeps": "sites" if model._keeps_sites else "names"}
+    else:
+        end = model.convergence
+        facts |= {"method": model.method, "converged": end.converged, "evaluations": end.evaluations}
+        facts |= {"convergence": end.message}
+    return facts | {
+        # A posterior from elsewhere is described at whatever points its owner had.
+        "contains_data_rows": None if facts.get("method") == "moments" else False,
+        "bytes": path.stat().st_size,
+        "schema": header["schema"],
+        "written_by": str(header.get("written_by", "")),
+        "content_id": f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",
+    }
+
+
+def report(screen: Screen, path: Path, **more: Any) -> None:
+    """Of one file."""
+    facts = of_file(path) | more
+    screen.result(facts, lambda: say(in_words(facts)))
+
+
+def in_words(facts: Facts) -> dict[str, str]:
+    rows, points, D = facts["rows"], facts["points"], len(facts["region"])
+    lines = {"file": f"{facts['file']}, {facts['bytes']:,} bytes, schema {facts['schema']}, by {facts['written_by']}"}
+    if facts["kind"] == "module":
+        lines["module"] = f"{facts['name']}, {_many(rows, 'row')} of {_many(D, 'input')}, {facts['method']} method"
+    else:
+        names = facts["names"]
+        shown = ", ".join(names[:NAMES]) + (", …" if len(names) > NAMES else "")
+        lines["ensemble"] = f"of {_many(len(names), 'module')} ({shown}), {_many(rows, 'row')} of {_many(D, 'input')}"
+    region = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in facts["region"].items())
+    lines["region"] = region if facts["columns"] is not None else f"{region} (the columns have no names)"
+    lines["likelihood"] = ", ".join(facts["likelihoods"])
+    lines["kernel"] = f"{facts['kernel']}, prior mean {facts['mean']:.4g}"
+    if facts["noise"] is not None:
+        lines["noise"] = f"variance {facts['noise']:.4g}, standard deviation {math.sqrt(facts['noise']):.4g}"
+    if facts["kind"] == "module":
+        after = f"after {_many(facts['evaluations'], 'evaluation')}" if facts["evaluations"] else facts["convergence"]
+        lines["converged"] = f"{'yes' if facts['converged'] else 'NO: ' + facts['convergence']}, {after}"
+    else:
+        lines["slack"] = f"{facts['slack']:.3g} nats that {_many(points, 'point')} cannot express"
+        lines["keeps"] = {
+            "sites": "the modules' sites: they can be removed or reweighted",
+            "names": "only the modules' names: none can be removed or reweighted",
+        }[facts["keeps"]]
+    lines["contains data rows"] = (
+        f"no, only {_many(points, 'point')} and what is known of f there (points an owner chose by hand may be rows)"
+        if facts["contains_data_rows"] is False
+        else f"not known: another program chose its {_many(points, 'point')}, and may have taken rows"
+    )
+    lines["content id"] = facts["content_id"]
+    return lines
+
+
+def table(found: list[Facts]) -> Table:
+    made = Table("file", "what", "rows", "inputs", "points", "likelihood", "noise", "converged", "bytes", "content id")
+    for f in found:
+        module = f["kind"] == "module"
+        made.add_row(
+            f["file"],
+            f["name"] if module else f"ensemble of {f['modules']}",
+            f"{f['rows']:,}",
+            ", ".join(f["columns"] or map(str, [len(f["region"])])),
+            str(f["points"]),
+            ", ".join(f["likelihoods"]),
+            "" if f["noise"] is None else f"{f['noise']:.4g}",
+            "" if not module else "yes" if f["converged"] else "NO",
+            f"{f['bytes']:,}",
+            f["content_id"][7:19],
+        )
+    return made
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,89 @@
+"""fit: a table becomes a module."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import facts
+from .options import AsJson, Data, DropMissing, Inputs, Output, Positive, Quiet, Seed, Target, Threads
+from .paths import check_model_output
+from .screen import Screen
+
+
+def fit(
+    data: Data,
+    target: Target,
+    output: Output,
+    inputs: Inputs = None,
+    likelihood: Annotated[
+        str, typer.Option(metavar="NAME", help="gaussian, bernoulli, bernoulli-probit, poisson, student-t.")
+    ] = "gaussian",
+    kernel: Annotated[
+        str, typer.Option(help="rbf, matern12, matern32, matern52, rq, periodic, linear; also 'rbf + linear'.")
+    ] = "rbf",
+    method: Annotated[str, typer.Option(help="exact, collapsed, dual, or auto.")] = "auto",
+    publish: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            show_default="64 up to 3,000 rows, then all inducing points",
+            help="Points at which the posterior is published.",
+        ),
+    ] = None,
+    inducing: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, show_default="512 for collapsed, 200 for dual", help="Inducing points to fit with."
+        ),
+    ] = None,
+    noise: Annotated[
+        float | None, typer.Option(metavar="VARIANCE", help="Noise variance, if it is known.", show_default="learned")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The module's, unique within an ensemble.", show_default="the output's")
+    ] = None,
+    positive: Positive = None,
+    drop_missing: DropMissing = False,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit one model to a table, and write what may be shared of it: no data rows.
+
+    Every column but the target is an input, unless --inputs names them.
+    Their names go into the file.
+
+    Example: recyclegp fit north.csv --target y -o north.safetensors
+    """
+    screen = Screen(quiet, as_json)
+    check_model_output(output, [data])
+    from .rows import Rows
+    from .tables import open_table
+
+    table = open_table(data)
+    classes = likelihood.startswith("bernoulli")
+    rows = Rows(table, table.inputs(inputs, target), target, classes, positive, drop_missing)
+    X, y = rows.whole(screen)
+    with screen.working("Fitting", threads):
+        from .. import fitting
+
+        # A small published summary of many rows would waste them: 64 points cannot say what a million rows do.
+        many = len(y) > fitting.EXACT_ROWS and method != "exact"
+        module = fitting.fit(
+            X,
+            y,
+            likelihood=likelihood,
+            kernel=kernel,
+            method=method,
+            inducing=inducing,
+            publish=publish if publish is not None else None if many else "auto",
+            noise=noise,
+            name=output.stem if name is None else name,
+            seed=seed,
+        )
+        module.save(output)
+    facts.report(screen, output, rows_left_out=rows.incomplete)

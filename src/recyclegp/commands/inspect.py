@@ -1,0 +1,110 @@
+"""inspect and compare: what files hold, and how modules agree."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from . import facts, models
+from .options import AsJson, Ensemble, Quiet
+from .paths import expand
+from .screen import Screen, say, show
+
+if TYPE_CHECKING:
+    from .. import ensemble
+    from ..module import Module
+
+
+def inspect(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES…", help="Modules and ensembles: files, folders, or patterns.")
+    ],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say in words what files hold: rows, region, kernel, noise, size, and whether a data row is among it.
+
+    Several files make a table. The content id is the file's SHA-256. A file
+    that cannot be read ends the command with exit code 2.
+
+    Example: recyclegp inspect north.safetensors
+    """
+    screen = Screen(quiet, as_json)
+    paths = expand(files)
+    with screen.bar("Inspecting", len(paths)) as advance:
+        found = []
+        for path in paths:
+            found.append(facts.of_file(path))
+            advance(by=1)
+    if len(files) == 1 and paths == [Path(files[0])]:
+        screen.result(found[0], lambda: say(facts.in_words(found[0])))
+    else:
+        screen.result(found, lambda: show(facts.table(found)))
+
+
+def compare(
+    ensemble: Ensemble,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILES…]", help="Module files, to compare predictions with theirs.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare each module with the ensemble, the least agreeing first.
+
+    Surprise is how far what a module says lies from what all the others
+    predict of it: about 1 where they agree. Agreement is the probability of a
+    larger one. With module files, predictions of f at each module's own points
+    are set against the ensemble's: their mean difference, the same in standard
+    deviations, and the information between them in nats per point.
+
+    Example: recyclegp compare city.safetensors north.safetensors south.safetensors
+    """
+    screen = Screen(quiet, as_json)
+    paths = expand(files or [])
+    with screen.working("Comparing", total=len(paths) or None) as advance:
+        merged = models.load_ensemble(ensemble, "compare")
+        found: dict[str, dict[str, Any]] = {row["name"]: {"member": True, **row} for row in merged.report()}
+        for module in models.modules(paths, advance, recycle=True):
+            absent = {"member": False, "name": module.name, "rows": module.rows, "points": len(module.inducing)}
+            absent |= {"weight": 0.0, "likelihood": module.likelihood, "surprise": math.nan, "agreement": math.nan}
+            found[module.name] = found.get(module.name, absent) | _difference(merged, module)
+    rows = sorted(found.values(), key=lambda r: (math.isnan(r["agreement"]), r["agreement"]))
+    for row in rows:
+        row |= {key: None for key in ("surprise", "agreement") if math.isnan(row[key])}
+    screen.result(rows, lambda: show(_comparison(rows)))
+
+
+def _difference(merged: ensemble.Ensemble, module: Module) -> dict[str, float]:
+    """Of the two predictions of f at the module's own points."""
+    import numpy as np
+    import pandas as pd
+
+    Z = module.inducing
+    where = pd.DataFrame(Z, columns=module.columns)
+    mine, mine_var = module.predict(Z)
+    all_, all_var = merged.predict(where)
+    # KL[N(mine) ‖ N(all)] of each point's value
+    kl = 0.5 * (mine_var / all_var - 1 + (mine - all_) ** 2 / all_var - np.log(mine_var / all_var))
+    return {
+        "difference": float(np.mean(np.abs(mine - all_))),
+        "standardised": float(np.mean(np.abs(mine - all_) / np.sqrt(mine_var + all_var))),
+        "nats": float(np.mean(kl)),
+    }
+
+
+def _comparison(rows: list[dict[str, Any]]) -> Table:
+    with_files = any("nats" in r for r in rows)
+    extra = ("difference of f", "in sd", "nats") if with_files else ()
+    table = Table("module", "rows", "points", "weight", "likelihood", "surprise", "agreement", *extra)
+    for r in rows:
+        cells = [r["name"] if r["member"] else f"{r['name']} (not in it)", f"{r['rows']:,}", str(r["points"] or "")]
+        cells += [f"{r['weight']:g}", r["likelihood"]]
+        keys = ["surprise", "agreement", *(["difference", "standardised", "nats"] if with_files else [])]
+        cells += ["" if r.get(key) is None else f"{r[key]:.3g}" for key in keys]
+        table.add_row(*cells)
+    return table

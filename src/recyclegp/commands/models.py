@@ -1,0 +1,78 @@
+"""Models from files, and the columns that fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import RecycleGPError
+from .paths import SUFFIX
+from .screen import Advance
+
+if TYPE_CHECKING:
+    from ..ensemble import Ensemble
+    from ..module import Module
+    from .tables import Table
+
+
+def load(path: str | Path) -> Module | Ensemble:
+    from ..files import load as from_file
+
+    return from_file(path)
+
+
+def load_ensemble(path: str, command: str) -> Ensemble:
+    from ..ensemble import Ensemble
+
+    model = load(path)
+    if not isinstance(model, Ensemble):
+        raise RecycleGPError(f"{path}: it holds a module, and {command} needs an ensemble; make one with merge")
+    return model
+
+
+def modules(
+    paths: Iterable[Path],
+    advance: Advance,
+    *,
+    recycle: bool = False,
+    file_names: bool = False,
+    taken: Iterable[str] = (),
+) -> Iterator[Module]:
+    """One after the other; `taken` are names already used."""
+    from ..ensemble import Ensemble
+
+    seen = dict.fromkeys(taken, "the ensemble")
+    for path in paths:
+        model = load(path)
+        by_file = path.name.removesuffix(SUFFIX)
+        if isinstance(model, Ensemble):
+            if not recycle:
+                raise RecycleGPError(f"{path}: it holds an ensemble, not a module; --recycle takes it as one module")
+            model = model.to_module(by_file)
+        if file_names:
+            model = model.rename(by_file)
+        if model.name in seen:
+            raise RecycleGPError(
+                f"{path}: its module is called {model.name!r}, as one of {seen[model.name]}; --file-names calls "
+                "modules by their files, or fit it with another --name"
+            )
+        seen[model.name] = str(path)
+        advance(by=1)
+        yield model
+
+
+def inputs_of(model: Module | Ensemble, table: Table, given: str | None, target: str | None = None) -> list[str]:
+    """The columns the model was fitted on; in order, for a model that does not know their names."""
+    if model.columns is not None:
+        known = ", ".join(model.columns)
+        if given is not None and set(table.inputs(given, target)) != set(model.columns):
+            raise RecycleGPError(f"--inputs {given}: the model was fitted on {known}; leave the option out")
+        return list(model.columns)
+    chosen = table.inputs(given, target)
+    if len(chosen) != model.dimension:
+        raise RecycleGPError(
+            f"{table.path}: {len(chosen)} columns, and the model, which does not know their names, has "
+            f"{model.dimension} inputs; name them in order with --inputs"
+        )
+    return chosen

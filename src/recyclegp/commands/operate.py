@@ -1,0 +1,149 @@
+"""update, add, remove and reweight: an ensemble becomes another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import facts, models
+from .options import (
+    AsJson,
+    Data,
+    DropMissing,
+    Ensemble,
+    FileNames,
+    ModelInputs,
+    Modules,
+    Output,
+    Positive,
+    Quiet,
+    Recycle,
+    Relearn,
+    Target,
+    Threads,
+    pairs,
+)
+from .paths import check_model_output, expand
+from .screen import Screen
+
+if TYPE_CHECKING:
+    from .. import ensemble as library
+
+
+def update(
+    ensemble: Ensemble,
+    data: Data,
+    target: Target,
+    output: Output,
+    inputs: ModelInputs = None,
+    likelihood: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of the new rows.", show_default="the ensemble's, if it has one")
+    ] = None,
+    noise: Annotated[
+        float | None,
+        typer.Option(metavar="VARIANCE", help="Noise variance of the new rows.", show_default="the ensemble's"),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the new rows.", show_default="update-1, …")] = None,
+    relearn: Relearn = False,
+    positive: Positive = None,
+    drop_missing: DropMissing = False,
+    threads: Threads = 1,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Update an ensemble with new rows: a table, not a module.
+
+    Example: recyclegp update city.safetensors new.csv --target y -o city2.safetensors
+    """
+    screen = Screen(quiet, as_json)
+    check_model_output(output)
+    from .rows import Rows
+    from .tables import open_table
+
+    table = open_table(data)
+    with screen.working("Loading"):
+        old = models.load_ensemble(ensemble, "update")
+        chosen = likelihood or (old.likelihoods[0].name if len(old.likelihoods) == 1 else "")
+    columns = models.inputs_of(old, table, inputs, target)
+    rows = Rows(table, columns, target, chosen.startswith("bernoulli"), positive, drop_missing)
+    X, y = rows.whole(screen)
+    with screen.working("Updating", threads):
+        new = old.update(X, y, likelihood=likelihood, noise=noise, name=name, relearn=relearn)
+        new.save(output)
+    facts.report(screen, output, rows_left_out=rows.incomplete)
+
+
+def add(
+    ensemble: Ensemble,
+    files: Modules,
+    output: Output,
+    relearn: Relearn = False,
+    recycle: Recycle = False,
+    file_names: FileNames = False,
+    threads: Threads = 1,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add modules to an ensemble.
+
+    Example: recyclegp add city.safetensors east.safetensors -o city2.safetensors
+    """
+    screen = Screen(quiet, as_json)
+    paths = expand(files)
+    check_model_output(output, paths)
+    with screen.working("Adding", threads, total=len(paths)) as advance:
+        old = models.load_ensemble(ensemble, "add")
+        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, taken=old.names)
+        old.add(modules, relearn=relearn).save(output)
+    facts.report(screen, output)
+
+
+def remove(
+    ensemble: Ensemble,
+    names: Annotated[list[str], typer.Argument(metavar="NAMES…", help="Modules to leave out, as inspect names them.")],
+    output: Output,
+    relearn: Relearn = False,
+    threads: Threads = 1,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove modules from an ensemble, as if they had never been merged.
+
+    Example: recyclegp remove city.safetensors south -o city2.safetensors
+    """
+    screen = Screen(quiet, as_json)
+    _changed(screen, ensemble, "remove", lambda old: old.remove(names, relearn=relearn), output, threads)
+
+
+def reweight(
+    ensemble: Ensemble,
+    weights: Annotated[list[str], typer.Argument(metavar="NAME=W…", help="0 leaves a module out, 2 counts it twice.")],
+    output: Output,
+    relearn: Relearn = False,
+    threads: Threads = 1,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Reweight modules of an ensemble.
+
+    Example: recyclegp reweight city.safetensors south=0.5 -o city2.safetensors
+    """
+    screen, weighed = Screen(quiet, as_json), pairs(weights, "weight")
+    _changed(screen, ensemble, "reweight", lambda old: old.reweight(weighed, relearn=relearn), output, threads)
+
+
+def _changed(
+    screen: Screen,
+    ensemble: str,
+    command: str,
+    change: Callable[[library.Ensemble], library.Ensemble],
+    output: Path,
+    threads: int,
+) -> None:
+    check_model_output(output)
+    with screen.working("Working", threads):
+        change(models.load_ensemble(ensemble, command)).save(output)
+    facts.report(screen, output)

@@ -1,0 +1,65 @@
+"""Options that several commands have, each written down once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import RecycleGPError
+
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but warnings and errors.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+Threads = Annotated[int, typer.Option(min=1, help="For matrices. One is best on a busy machine, or for small ones.")]
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help="Table with a header line: CSV (also .gz) or Parquet.")]
+Target = Annotated[str, typer.Option("-t", "--target", metavar="COLUMN", help="The column y.")]
+Inputs = Annotated[
+    str | None,
+    typer.Option("-i", "--inputs", metavar="A,B,…", help="The columns of X.", show_default="all but the target"),
+]
+ModelInputs = Annotated[
+    str | None,
+    typer.Option("-i", "--inputs", metavar="A,B,…", help="The columns of X, if the model does not know their names."),
+]
+DropMissing = Annotated[
+    bool, typer.Option("--drop-missing", help="Leave out rows with missing values, instead of refusing the table.")
+]
+Positive = Annotated[
+    str | None,
+    typer.Option(metavar="LABEL", help="The class that counts as 1, every other as 0, where classes are not 0 and 1."),
+]
+Likelihood = Annotated[str | None, typer.Option(metavar="NAME", help="Which one, where the model has several.")]
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="File of a module or an ensemble.")]
+Ensemble = Annotated[str, typer.Argument(metavar="ENSEMBLE", help="File of an ensemble, as merge writes it.")]
+Modules = Annotated[
+    list[str], typer.Argument(metavar="FILES…", help="Module files, folders of them, or patterns such as 'wards/*'.")
+]
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE.safetensors", help="The file to write.")]
+Recycle = Annotated[
+    bool, typer.Option("--recycle", help="Take ensembles among FILES too, each as one module called by its file.")
+]
+FileNames = Annotated[
+    bool, typer.Option("--file-names", help="Call modules by their files, where owners chose the same name.")
+]
+Relearn = Annotated[
+    bool, typer.Option("--relearn", help="Choose kernel, points, mean and noise anew, instead of keeping them.")
+]
+
+
+def pairs(given: list[str], option: str) -> dict[str, float]:
+    """NAME=NUMBER …, where a name may itself hold an equals sign."""
+    found = {}
+    for item in given:
+        name, equals, text = item.rpartition("=")
+        try:
+            number = float(text)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise RecycleGPError(f"{option} {item}: write NAME=NUMBER, as ward-7=0.5")
+        found[name] = number
+    return found

@@ -1,0 +1,44 @@
+"""Files on the command line: patterns, folders, and where results go."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..atomic import check_writable
+from ..errors import RecycleGPError
+
+SUFFIX = ".safetensors"
+
+
+def expand(arguments: Sequence[str]) -> list[Path]:
+    """Every file meant, once: names as they are, folders and patterns (also quoted ones) in alphabetical order."""
+    found: dict[Path, None] = {}
+    for argument in arguments:
+        path = Path(argument)
+        if path.is_dir():
+            files = sorted(path.glob(f"*{SUFFIX}"))
+            remedy = f"the folder holds no *{SUFFIX} files"
+        elif not path.exists() and glob.has_magic(argument):
+            files = sorted(p for p in map(Path, glob.glob(argument, recursive=True)) if not p.is_dir())
+            remedy = "no file matches"
+        else:
+            files, remedy = [path], ""  # whether it can be read is said by who reads it
+        if not files:
+            raise RecycleGPError(f"{argument}: {remedy}; name the files of modules")
+        found |= dict.fromkeys(files)
+    return list(found)
+
+
+def check_model_output(output: Path, read: Sequence[str | Path] = ()) -> None:
+    """Before any work: may the model be written there, and over none of the files that are read?"""
+    if output.suffix != SUFFIX:
+        raise RecycleGPError(f"-o {output}: files of models end in {SUFFIX}; write to {output.stem or 'model'}{SUFFIX}")
+    check_writable(output)
+    check_other(output, read)
+
+
+def check_other(output: Path, read: Sequence[str | Path]) -> None:
+    if output.exists() and any(Path(r).exists() and output.samefile(r) for r in read):
+        raise RecycleGPError(f"-o {output}: this file is among those that are read; write to another one")

@@ -1,0 +1,169 @@
+"""predict and score: a model meets a table, chunk by chunk, in constant memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from ..atomic import check_writable, replacing
+from ..errors import RecycleGPError
+from . import models
+from .options import AsJson, Data, DropMissing, Likelihood, Model, ModelInputs, Positive, Quiet, Target, Threads
+from .paths import check_other
+from .screen import Screen, say, using_threads
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STDOUT = Path("-")
+
+
+def predict(
+    model: Model,
+    data: Data,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="OUT.csv", help="The table to write; - is standard output.")
+    ] = STDOUT,
+    keep: Annotated[
+        str, typer.Option(metavar="A,B,…", help="Columns of DATA to carry along: names, all, or none.")
+    ] = "all",
+    inputs: ModelInputs = None,
+    likelihood: Likelihood = None,
+    drop_missing: DropMissing = False,
+    threads: Threads = 1,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Predict at the rows of a table.
+
+    Writes the function's mean, standard deviation and 95% band (mean, sd, lower,
+    upper). For measurements also those of a new observation (y_sd, y_lower,
+    y_upper), for classes the probability of class 1 and for counts the rate,
+    each with its 95% band (…_lower, …_upper).
+
+    Example: recyclegp predict city.safetensors new.csv -o predictions.csv
+    """
+    screen = Screen(quiet, as_json)
+    if output != STDOUT:
+        _check_output(output, [model, data])
+    from .rows import Rows
+    from .tables import listed, open_table
+
+    table = open_table(data)
+    kept = list(table.names) if keep == "all" else [] if keep == "none" else listed(keep, table.names)
+    with screen.working("Loading"):
+        from . import predictions
+
+        gp = models.load(model)
+    chosen = predictions.likelihood_of(gp, likelihood)
+    made = predictions.columns(chosen)
+    rows = Rows(table, models.inputs_of(gp, table, inputs), drop_missing=drop_missing, keep=kept)
+    clash = [c for c in kept if c in made]
+    if clash:
+        raise RecycleGPError(f"{data}: its column {clash[0]!r} has the name of a prediction; choose what to --keep")
+    if chosen is None:
+        known = ", ".join(p.name for p in gp.likelihoods)
+        screen.note(f"Only f is predicted: the --likelihood of observations ({known}) or their noise is not known")
+    with using_threads(threads), _destination(output) as stream:
+        frames = (predictions.frame(gp, part, chosen) for part in rows.parts(screen))
+        count = (_json_rows if as_json and output == STDOUT else _csv_rows)(stream, frames)
+    if output != STDOUT:
+        facts = {"file": str(output), "rows": count, "rows_left_out": rows.incomplete, "columns": [*kept, *made]}
+        screen.result(
+            facts, lambda: typer.echo(f"{output}: {count:,} predictions, columns {', '.join([*kept, *made])}")
+        )
+
+
+def _check_output(output: Path, read: list[str]) -> None:
+    if output.suffix.lower() != ".csv" and (output.is_file() or not output.exists()):
+        raise RecycleGPError(f"-o {output}: predictions are written as CSV; write to {output.stem}.csv")
+    check_writable(output)
+    check_other(output, read)
+
+
+@contextmanager
+def _destination(output: Path) -> Iterator[BinaryIO]:
+    if output == STDOUT:
+        yield typer.get_binary_stream("stdout")
+    else:
+        with replacing(output) as stream:
+            yield stream
+
+
+def _csv_rows(stream: BinaryIO, frames: Iterable[pd.DataFrame]) -> int:
+    count = 0
+    for frame in frames:
+        frame.to_csv(stream, index=False, header=count == 0, lineterminator="\n", encoding="utf-8", mode="wb")
+        count += len(frame)
+    return count
+
+
+def _json_rows(stream: BinaryIO, frames: Iterable[pd.DataFrame]) -> int:
+    """One list of objects, written as it comes."""
+    count = 0
+    for frame in frames:
+        stream.write(b",\n" if count else b"[")
+        text = frame.to_json(orient="records", lines=True, double_precision=15).strip()
+        stream.write(text.replace("\n", ",\n").encode())
+        count += len(frame)
+    stream.write(b"]\n")
+    return count
+
+
+def score(
+    model: Model,
+    data: Data,
+    target: Target,
+    inputs: ModelInputs = None,
+    likelihood: Likelihood = None,
+    positive: Positive = None,
+    drop_missing: DropMissing = False,
+    threads: Threads = 1,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score a model on a table whose target is known.
+
+    NLPD is the mean of -log p(y): lower is better. RMSE and MAE are of y, for
+    classes of its probability; coverage is the share of rows within their 95%
+    bands.
+
+    Example: recyclegp score city.safetensors test.csv --target y
+    """
+    screen = Screen(quiet, as_json)
+    from .rows import Rows
+    from .tables import open_table
+
+    table = open_table(data)
+    with screen.working("Loading"):
+        from .. import metrics
+        from ..gp import pick
+
+        gp = models.load(model)
+    chosen = pick(gp.likelihoods, likelihood).name
+    columns = models.inputs_of(gp, table, inputs, target)
+    rows = Rows(table, columns, target, chosen.startswith("bernoulli"), positive, drop_missing)
+    scores, weights = [], []
+    with using_threads(threads):
+        for part in rows.parts(screen):
+            scores.append(metrics.score(gp, part.X, part.y, likelihood=chosen))
+            weights.append(len(part.X))
+    total = metrics.pooled(scores, weights)
+    words = {
+        "rows": f"{sum(weights):,}",
+        "NLPD": f"{total.nlpd:.4f}",
+        "RMSE": f"{total.rmse:.4f}",
+        "MAE": f"{total.mae:.4f}",
+    }
+    facts = {"model": model, "data": data, "likelihood": chosen, "rows": sum(weights), "rows_left_out": rows.incomplete}
+    facts |= {"nlpd": total.nlpd, "rmse": total.rmse, "mae": total.mae, "of": total.on}
+    if math.isnan(total.coverage):
+        facts["error_rate"], words["error rate"] = total.error, f"{total.error:.4f}"
+    else:
+        facts["coverage"], words["coverage"] = total.coverage, f"{total.coverage:.4f} of the 95% bands"
+    screen.result(facts, lambda: say(words))

@@ -1,0 +1,114 @@
+"""Where commands talk: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+WIDE = 160  # columns for tables nobody is looking at in a terminal
+
+
+class Advance(Protocol):
+    """How far the work has come: so much in all, or so much more."""
+
+    def __call__(self, *, to: float | None = None, by: float = 0.0) -> None: ...
+
+
+@dataclass(frozen=True)
+class Screen:
+    quiet: bool
+    as_json: bool = False
+
+    @property
+    def notes(self) -> Console:
+        return Console(stderr=True, quiet=self.quiet or self.as_json)
+
+    def note(self, text: str) -> None:
+        self.notes.print(text, soft_wrap=True, highlight=False, markup=False)
+
+    def result(self, facts: Any, words: Callable[[], None]) -> None:
+        """What a command is for: as JSON, or in words."""
+        if self.as_json:
+            typer.echo(json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False))
+        elif not self.quiet:
+            words()
+
+    @contextmanager
+    def bar(self, text: str, total: float | None = None) -> Iterator[Advance]:
+        """A progress bar, where somebody may be looking."""
+        with self._progress() as progress:
+            yield _advance(progress, progress.add_task(text, total=total))
+
+    @contextmanager
+    def working(self, text: str, threads: int = 1, total: float | None = None) -> Iterator[Advance]:
+        """For the library's own work: with so many threads, and what it logs as the description."""
+        with self._progress() as progress:
+            task = progress.add_task(text, total=total)
+            with _told(progress, task, text), using_threads(threads):
+                yield _advance(progress, task)
+
+    def _progress(self) -> Progress:
+        console = self.notes
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+        return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _advance(progress: Progress, task: TaskID) -> Advance:
+    def advance(*, to: float | None = None, by: float = 0.0) -> None:
+        progress.update(task, completed=to, advance=None if to is not None else by)
+
+    return advance
+
+
+@contextmanager
+def _told(progress: Progress, task: TaskID, text: str) -> Iterator[None]:
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            progress.update(task, description=f"{text}: {record.getMessage()}")
+
+    logger, handler = logging.getLogger("recyclegp"), Handler()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Threads that wait for each other on a busy machine are slower than one."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def show(table: Table) -> None:
+    """A table on standard output; in a file or a pipe it is not squeezed into eighty columns."""
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
+    Console(width=wide).print(table)
+
+
+def say(lines: dict[str, str]) -> None:
+    """Facts in words, one to a line; no wrapping, so that they can be searched."""
+    width = max(map(len, lines)) + 2
+    for label, text in lines.items():
+        typer.echo(typer.style(label.ljust(width), bold=True) + text)

@@ -1,0 +1,153 @@
+"""Tables on disk, CSV and Parquet, read a chunk at a time."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import RecycleGPError
+from .screen import Advance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CHUNK = 65_536  # rows read at once
+TEXT = (".csv", ".tsv", ".txt")
+PARQUET = (".parquet", ".pq")
+MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None"]
+SHOWN = 12  # column names in an error
+
+
+@dataclass(frozen=True)
+class Table:
+    path: Path
+    names: tuple[str, ...]
+    delimiter: str | None  # None for Parquet
+
+    @property
+    def size(self) -> float:
+        """What `frames` counts up to: bytes of a CSV file, rows of a Parquet file."""
+        return os.path.getsize(self.path) if self.delimiter is not None else _parquet(self.path).metadata.num_rows
+
+    def frames(self, numbers: Sequence[str], advance: Advance) -> Iterator[pd.DataFrame]:
+        """All columns, chunk by chunk; those not meant as numbers exactly as they were written."""
+        return _csv_frames(self, numbers, advance) if self.delimiter is not None else _parquet_frames(self, advance)
+
+    def inputs(self, given: str | None, target: str | None) -> list[str]:
+        """The columns named (A,B,…), else all but the target."""
+        if given is not None:
+            return listed(given, self.names)
+        return [n for n in self.names if n != target]
+
+    def require(self, columns: Sequence[str]) -> None:
+        absent = [c for c in columns if c not in self.names]
+        if absent:
+            there = ", ".join(self.names[:SHOWN]) + (", …" if len(self.names) > SHOWN else "")
+            raise RecycleGPError(f"{self.path}: no column {', '.join(map(repr, absent))}; there are {there}")
+
+
+def listed(given: str, names: Sequence[str]) -> list[str]:
+    """Column names separated by commas; a name that itself holds one can stand alone."""
+    return [given] if given in names else [n.strip() for n in given.split(",") if n.strip()]
+
+
+def open_table(path: str | Path) -> Table:
+    """Its columns, and how to read it."""
+    path = Path(path)
+    size = path.stat().st_size  # FileNotFoundError names the file
+    suffixes = [s.lower() for s in path.suffixes]
+    last = suffixes[-1] if suffixes else ""
+    if path.is_dir() or (last not in (*TEXT, *PARQUET) and suffixes[-2:] not in [[t, ".gz"] for t in TEXT]):
+        raise RecycleGPError(f"{path}: not a table this command reads; save it as .csv, .csv.gz or .parquet")
+    if size == 0:
+        raise RecycleGPError(f"{path}: the file is empty; it needs a header line and rows")
+    if last in PARQUET:
+        names, delimiter = _parquet(path).schema_arrow.names, None
+        names = [n for n in names if not n.startswith("__index_level_")]
+    else:
+        names, delimiter = _csv_header(path)
+    if len(set(names)) < len(names):
+        twice = sorted({n for n in names if names.count(n) > 1})
+        raise RecycleGPError(f"{path}: column names repeat ({', '.join(map(repr, twice))}); rename them")
+    return Table(path, tuple(names), delimiter)
+
+
+# --- CSV --------------------------------------------------------------------------------------
+
+
+def _csv_header(path: Path) -> tuple[list[str], str]:
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
+            first = stream.readline()
+            while first and not first.strip():
+                first = stream.readline()
+            if "\0" in first + stream.read(4096):
+                raise ValueError
+    except (ValueError, EOFError, gzip.BadGzipFile):
+        raise RecycleGPError(f"{path}: not a text table in UTF-8; save it as CSV in UTF-8") from None
+    delimiter = "," if "," in first else next((d for d in "\t;" if d in first), ",")
+    names = next(csv.reader([first], delimiter=delimiter, skipinitialspace=True), [])
+    return [n.strip() for n in names], delimiter
+
+
+def _csv_frames(table: Table, numbers: Sequence[str], advance: Advance) -> Iterator[pd.DataFrame]:
+    import pandas as pd
+
+    options: dict[str, Any] = {
+        "sep": table.delimiter,
+        "header": 0,
+        "names": list(table.names),
+        "index_col": False,
+        "dtype": {n: str for n in table.names if n not in numbers},
+        "keep_default_na": False,
+        "na_values": {n: MISSING for n in numbers},
+        "skipinitialspace": True,
+        "encoding": "utf-8-sig",
+        "compression": "gzip" if table.path.suffix.lower() == ".gz" else None,
+        "chunksize": CHUNK,
+    }
+    with open(table.path, "rb") as stream, warnings.catch_warnings():
+        # rows longer than the header would be cut; a column whose kind changes on the way is looked at later
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        warnings.simplefilter("ignore", pd.errors.DtypeWarning)
+        try:
+            for frame in pd.read_csv(stream, **options):
+                advance(to=stream.tell())
+                yield frame
+        except pd.errors.ParserWarning:
+            raise RecycleGPError(
+                f"{table.path}: rows have more fields than the {len(table.names)} names in the header; "
+                "are there decimal commas?"
+            ) from None
+        except (pd.errors.ParserError, UnicodeError, EOFError, gzip.BadGzipFile) as error:
+            said = str(error).replace("Error tokenizing data. C error: ", "")
+            raise RecycleGPError(f"{table.path}: not a table in CSV ({said.strip()})") from None
+
+
+# --- Parquet ----------------------------------------------------------------------------------
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise RecycleGPError(f"{path}: reading Parquet needs pyarrow; pip install 'recyclegp[parquet]'") from None
+    try:
+        return parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise RecycleGPError(f"{path}: not a complete Parquet file ({error})") from None
+
+
+def _parquet_frames(table: Table, advance: Advance) -> Iterator[pd.DataFrame]:
+    with _parquet(table.path) as file:
+        for batch in file.iter_batches(batch_size=CHUNK, columns=list(table.names)):
+            advance(by=batch.num_rows)
+            yield batch.to_pandas(ignore_metadata=True)

@@ -1,0 +1,107 @@
+"""Two inputs: a map of the mean (or probability, or rate) and one of the standard deviation of f, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import FigureBase
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FuncFormatter
+
+from . import ranges
+from .lines import Key, as_text, more
+from .numbers import Map
+from .scale import Array, Scale
+from .scene import CROWD, DASHES, Marks, Scene, plain
+from .style import BLACK, FAINT
+
+SD_OF_F = "sd of f"
+SHAPES = dict(zip(DASHES, "osD^", strict=True))  # dots cannot be dashed
+MEAN, SD = "cividis", "Greys"  # on grey the modules' colours stand out
+STYLES = dict(zip(ranges.LEVELS, (":", "-", "--"), strict=True))  # contours of probabilities
+
+
+def draw(figure: FigureBase, centres: Sequence[Axes], sds: Sequence[Axes], maps: Sequence[Map], scene: Scene) -> None:
+    """One model on each of `centres`, and its standard deviation on each of `sds`, which may be none."""
+    _draw(figure, centres, maps, [m.centre for m in maps], quantity(scene), scene, scene.scale)
+    if sds:
+        _draw(figure, sds, maps, [m.sd for m in maps], SD_OF_F, scene, None)
+
+
+def _draw(
+    figure: FigureBase,
+    axes: Sequence[Axes],
+    maps: Sequence[Map],
+    values: Sequence[Array],
+    what: str,
+    scene: Scene,
+    scale: Scale | None,
+) -> None:
+    """Maps that share their colours and contours; a scale of None is that of standard deviations."""
+    low, high, log = ranges.spread(values, scale)
+    norm = (LogNorm if log else Normalize)(low, high)
+    levels = ranges.contours(values, scale)
+    styles = STYLES if scale is not None and scale.is_probability else {}
+    for ax, m, v in zip(axes, maps, values, strict=True):
+        # pixels are centred on the places that were asked
+        dx, dy = (m.x[1] - m.x[0]) / 2, (m.y[1] - m.y[0]) / 2
+        extent = (m.x[0] - dx, m.x[-1] + dx, m.y[0] - dy, m.y[-1] + dy)
+        style: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear", "zorder": 0}
+        image = ax.imshow(v, cmap=SD if scale is None else MEAN, norm=norm, extent=extent, **style)
+        _contours(ax, m, v, levels, BLACK if scale is None else "white", styles)
+        _points(ax, m, scene, BLACK if scale is None else "white")
+        ax.set(xlim=scene.region[0], ylim=scene.region[1])
+        ax.set(xlabel=as_text(plain(scene.columns[0])), ylabel=as_text(plain(scene.columns[1])))
+        title = what if len(scene.subjects) == 1 else f"{as_text(m.subject.label)}: {what}"
+        ax.set_title(title, loc="left", fontsize=10, fontweight="bold")
+        for spine in ax.spines.values():
+            spine.set_color(FAINT)
+    bar = figure.colorbar(image, ax=list(axes), aspect=20 * min(2, len(maps)), pad=0.02)
+    if log:
+        bar.set_ticks(ranges.Range(low, high, log).round_values(8), minor=False)
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+        bar.minorticks_off()
+
+
+def quantity(scene: Scene) -> str:
+    return "mean of f" if scene.scale.label == "f" else scene.scale.label
+
+
+def _contours(ax: Axes, m: Map, values: Array, levels: Sequence[float], colour: str, styles: dict[float, str]) -> None:
+    levels = ranges.within(levels, values)
+    if levels:
+        drawn = [styles.get(v, "-") for v in levels]
+        lines = ax.contour(m.x, m.y, values, levels=levels, colors=colour, linestyles=drawn, linewidths=0.9, zorder=2)
+        labels = ax.clabel(lines, fmt=lambda v: f"{v:g}", fontsize=7)
+        if colour == "white":  # it may cross the brightest colours
+            for drawn_on in (lines, *labels):
+                drawn_on.set_path_effects([withStroke(linewidth=1.8, foreground="#00000070")])
+
+
+def _points(ax: Axes, m: Map, scene: Scene, ink: str) -> None:
+    """Modules' points as dots; Z_* as rings, which go round those of them that were chosen."""
+    for marks in scene.marks(m.subject):
+        ax.plot(*marks.Z.T, ls="none", zorder=3, **(_ring(ink) if marks.chosen else _dot(marks)))
+
+
+def _dot(marks: Marks) -> dict[str, Any]:
+    return {"marker": SHAPES[marks.dashes], "color": marks.colour, "ms": 4.5, "mec": "white", "mew": 0.6}
+
+
+def _ring(colour: str) -> dict[str, Any]:
+    return {"marker": "o", "mfc": "none", "mec": colour, "ms": 7.5, "mew": 1.0}
+
+
+def key(maps: Sequence[Map], scene: Scene) -> Key:
+    """Whose points are whose."""
+    known = {(k.label, k.colour, k.dashes): k for m in maps for k in scene.marks(m.subject) if not k.chosen}
+    modules = list(known.values())
+    entries = [(Line2D([], [], ls="none", **{**_dot(k), "ms": 6}), as_text(k.label)) for k in modules[:CROWD]]
+    entries += more(len(modules) - CROWD)
+    if any(m.subject.merged for m in maps):
+        entries.append((Line2D([], [], ls="none", **_ring(FAINT)), "points $Z_*$"))
+    return Key([h for h, _ in entries], [t for _, t in entries])

@@ -1,0 +1,178 @@
+"""What is drawn, as arrays: curves along one input, maps over two. Pictures and the page show the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import arrays, kernel_units
+from ..errors import RecycleGPError
+from .scale import Array
+from .scene import Marks, Scene, Subject, extent, plain
+from .style import FAINT, HALF
+
+COARSEST, FINEST = 201, 801  # places along a curve
+PER_LENGTH = 12  # of them in the kernel's lengthscale
+BESIDE = "region: none of the modules has points there, so there is nothing to draw; choose a larger one"
+SIDE = 81  # places along each side of a map
+
+
+class Curve(NamedTuple):
+    """One model along one input."""
+
+    subject: Subject
+    x: Array
+    centre: Array
+    low: Array  # the 95% band of f, or of what the scale makes of it
+    high: Array
+    banded: bool  # is the band drawn? Many on top of each other say nothing
+    noisy: tuple[Array, Array] | None  # the 95% band of a new y, where that is another
+    Z: Array  # its points along this input …
+    at: Array | None  # … and the centre there; None where the others lie beside the slice
+
+
+class Panel(NamedTuple):
+    """One input, the others fixed."""
+
+    column: int
+    label: str
+    limits: tuple[float, float]
+    fixed: float | None  # where the other panels hold this input
+    curves: list[Curve]
+    lanes: list[Marks]  # points that are marked below the curves, a lane for each of these
+
+
+class Map(NamedTuple):
+    """One model over two inputs."""
+
+    subject: Subject
+    x: Array
+    y: Array
+    centre: Array  # [y, x]; NaN where it has nothing to say
+    sd: Array  # of f
+
+
+# --- along one input ---
+
+
+def panels(scene: Scene, most: int, at: Any = None) -> list[Panel]:
+    """The `most` inputs along which the models vary most, in the order of the columns."""
+    D = len(scene.columns)
+    base = middle(scene, at)
+    found = [_panel(scene, j, base) for j in range(D)]
+    if not any(p.curves for p in found):
+        raise RecycleGPError(BESIDE)
+    kept = np.sort(np.argsort([-_variation(p) for p in found], kind="stable")[:most])
+    return [found[j] for j in kept]
+
+
+def middle(scene: Scene, at: Any = None) -> Array:
+    """Where the other inputs stay: at the median of all points, unless given."""
+    base: Array = np.median(scene.points, axis=0)
+    if at is None:
+        return base
+    if isinstance(at, Mapping):
+        for j, value in scene.by_column(at, "at").items():
+            base[j] = arrays.number(value, f"at of {scene.columns[j]}")
+        return base
+    given: Array = arrays.as_tensor(at, "at", "cpu").numpy().reshape(-1)
+    if len(given) != len(base):
+        raise RecycleGPError(f"at has {len(given)} numbers for {len(base)} input columns; pass one each, or a mapping")
+    return given
+
+
+def _panel(scene: Scene, column: int, base: Array) -> Panel:
+    low, high = scene.region[column]
+    curves = [_curve(scene, s, column, base) for s in scene.subjects]
+    return Panel(
+        column,
+        plain(scene.columns[column]),
+        (low, high),
+        fixed=base[column] if len(base) > 1 else None,
+        curves=[c for c in curves if c is not None],
+        lanes=lanes(scene),
+    )
+
+
+def lanes(scene: Scene) -> list[Marks]:
+    """Points that are on no curve: an ensemble's and its modules', and all of them where the curves are slices."""
+    chosen = [s.own for s in scene.subjects if s.merged]
+    beside = [s.own for s in scene.subjects if not s.merged]
+    if len(scene.columns) == 1:
+        beside = []
+    elif scene.crowded and beside:
+        beside = [Marks(f"points of {len(beside)} modules", FAINT, "-", np.concatenate([m.Z for m in beside]))]
+    return [*chosen, *beside, *scene.members]
+
+
+def _curve(scene: Scene, subject: Subject, column: int, base: Array) -> Curve | None:
+    low, high = _reach(scene, subject, column)
+    if low >= high:  # outside the region that was asked for
+        return None
+    x = np.linspace(low, high, _places(subject, column, high - low))
+    X = np.tile(base, (len(x), 1))
+    X[:, column] = x
+    mean, variance = subject.predict(X)
+    # where there is an ensemble, it alone speaks of y: bands of both for everybody would hide each other
+    banded = subject.merged or not scene.crowded
+    speaks = subject.merged or not scene.any_merged
+    noise = scene.scale.noise(subject.model) if banded and speaks else None
+    half = None if noise is None else HALF * np.sqrt(variance + noise)
+    return Curve(
+        subject,
+        x,
+        *scene.scale.read(mean, variance),
+        banded=banded,
+        noisy=None if half is None else (mean - half, mean + half),
+        Z=subject.Z[:, column],
+        at=scene.read(subject, subject.Z).centre if len(base) == 1 else None,
+    )
+
+
+def _reach(scene: Scene, subject: Subject, column: int) -> tuple[float, float]:
+    """A module among others is drawn where it has points: elsewhere it would only repeat its prior."""
+    low, high = scene.region[column]
+    if len(scene.subjects) > 1 and not subject.merged:
+        left, right = extent(subject, column)
+        return max(low, left), min(high, right)
+    return low, high
+
+
+def _places(subject: Subject, column: int, width: float) -> int:
+    spec = subject.model.kernel_spec
+    lengths = kernel_units.lengths(spec.tree, spec.tensor(), len(subject.order))
+    wanted = PER_LENGTH * width / float(lengths[subject.order.index(column)])
+    return int(np.clip(wanted, COARSEST, FINEST))
+
+
+def _variation(panel: Panel) -> float:
+    """How far the centre moves along an input; ensembles decide where there are any."""
+    merged = [c for c in panel.curves if c.subject.merged]
+    moves = [float(np.ptp(c.centre)) for c in merged or panel.curves]
+    return sum(moves) / max(1, len(moves))
+
+
+# --- over two inputs ---
+
+
+def maps(scene: Scene, most: int) -> list[Map]:
+    """At most so many models; ensembles are never left out in favour of modules."""
+    by_rank = sorted(range(len(scene.subjects)), key=lambda i: not scene.subjects[i].merged)
+    found = [_map(scene, scene.subjects[i]) for i in sorted(by_rank[:most])]
+    if not any(np.isfinite(m.sd).any() for m in found):
+        raise RecycleGPError(BESIDE)
+    return found
+
+
+def _map(scene: Scene, subject: Subject) -> Map:
+    x, y = (np.linspace(low, high, SIDE) for low, high in scene.region)
+    X = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    inside = np.ones(len(X), dtype=bool)
+    for j, (low, high) in enumerate(_reach(scene, subject, j) for j in (0, 1)):
+        inside &= (low <= X[:, j]) & (high >= X[:, j])
+    mean, variance = subject.predict(X[inside])
+    centre, sd = np.full((2, len(X)), np.nan)
+    centre[inside], sd[inside] = scene.scale.read(mean, variance).centre, np.sqrt(variance)
+    return Map(subject, x, y, centre.reshape(SIDE, SIDE), sd.reshape(SIDE, SIDE))

@@ -1,0 +1,167 @@
+"""One HTML file that can be asked: hover to read values, switch models on and off, no network needed.
+
+The numbers are computed here and embedded; page.html draws them with a few functions of its own. A plotting
+library would do the same in four megabytes, in every file.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from io import BytesIO
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from . import figure, maps, numbers, ranges
+from .numbers import Map, Panel
+from .ranges import Range
+from .scale import Array, Scale
+from .scene import Marks, Scene, plain
+from .style import BLACK
+
+DIGITS = 5  # significant ones, of every number in the file
+STOPS = 64  # colours of a map
+DPI = 80  # of the picture for browsers without scripts
+
+Json = dict[str, Any]
+
+
+def write(scene: Scene, at: Any = None, title: str | None = None) -> str:
+    """The whole file as text."""
+    heading, _, note = (figure.headline(scene) if title is None else title).partition("\n")
+    book = _Book(scene)
+    content = _maps(scene, book) if len(scene.columns) == 2 else _lines(scene, book, at)
+    data = {
+        "note": note,
+        "columns": [plain(c) for c in scene.columns],
+        "label": scene.scale.label,
+        "entries": book.entries,
+        **content,
+    }
+    parts = {
+        "title": html.escape(heading),
+        "data": _embedded(data),
+        "picture": base64.b64encode(_picture(scene, at, title)).decode("ascii"),
+    }
+    template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    # in one pass: what is put in is not looked at again, whatever a stranger's names hold
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+
+
+def _embedded(data: Json) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _picture(scene: Scene, at: Any, title: str | None) -> bytes:
+    stream = BytesIO()
+    figure.new(scene, at, title)[0].savefig(stream, format="png", dpi=DPI)
+    return stream.getvalue()
+
+
+class _Book:
+    """Everything that can be switched on and off: models, and modules of which only the points are known."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.entries: list[Json] = []
+        self._pages: dict[tuple[str, str, str], int] = {}
+        for s in scene.subjects:
+            self._enter(s.own, kind="ensemble" if s.merged else "module")
+
+    def page(self, marks: Marks) -> int:
+        known = self._pages.get(marks[:3])
+        return self._enter(marks, kind="points") if known is None else known
+
+    def _enter(self, marks: Marks, kind: str) -> int:
+        # black is whatever ink the reader's browser uses
+        colour = None if marks.colour == BLACK else marks.colour
+        self.entries.append({"name": marks.label, "colour": colour, "dashes": marks.dashes, "kind": kind})
+        return self._pages.setdefault(marks[:3], len(self.entries) - 1)
+
+
+def _lines(scene: Scene, book: _Book, at: Any) -> Json:
+    panels = numbers.panels(scene, figure.SLICES, at)
+    return {
+        "kind": "lines",
+        "span": ranges.height(panels, scene.scale)._asdict(),
+        "crowded": scene.crowded,
+        "panels": [_panel(p, scene, book) for p in panels],
+    }
+
+
+def _panel(panel: Panel, scene: Scene, book: _Book) -> Json:
+    curves = []
+    for c in panel.curves:
+        entry = next(i for i, s in enumerate(scene.subjects) if s is c.subject)
+        curve: Json = {"entry": entry, "from": c.x[0], "to": c.x[-1], "banded": c.banded}
+        curve |= {"mean": _short(c.centre), "low": _short(c.low), "high": _short(c.high)}
+        if c.noisy is not None:
+            curve |= {"noisy": [_short(limit) for limit in c.noisy]}
+        if c.at is not None and not c.subject.merged:
+            curve |= {"Z": _short(c.Z), "at": _short(c.at)}
+        curves.append(curve)
+    lanes = [
+        {"entry": book.page(marks), "chosen": marks.chosen, "Z": _short(marks.Z[:, panel.column])}
+        for marks in panel.lanes
+    ]
+    return {"label": panel.label, "limits": list(panel.limits), "fixed": panel.fixed, "curves": curves, "lanes": lanes}
+
+
+def _maps(scene: Scene, book: _Book) -> Json:
+    shown = numbers.maps(scene, figure.MAPS)
+    centres, sds = [m.centre for m in shown], [m.sd for m in shown]
+    return {
+        "kind": "maps",
+        "region": scene.region.tolist(),
+        "side": numbers.SIDE,
+        "layers": [
+            _layer(maps.quantity(scene), centres, shown, scene.scale, maps.MEAN),
+            _layer(maps.SD_OF_F, sds, shown, None, maps.SD),
+        ],
+        "models": [
+            {
+                "entry": next(i for i, s in enumerate(scene.subjects) if s is m.subject),
+                "points": [
+                    {"entry": book.page(k), "chosen": k.chosen, "x": _short(k.Z[:, 0]), "y": _short(k.Z[:, 1])}
+                    for k in scene.marks(m.subject)
+                ],
+            }
+            for m in shown
+        ],
+    }
+
+
+def _layer(label: str, values: Sequence[Array], shown: Sequence[Map], scale: Scale | None, colours: str) -> Json:
+    """One quantity over the plane, for every model."""
+    span: Range = ranges.spread(values, scale)
+    table = matplotlib.colormaps[colours](np.linspace(0, 1, STOPS))
+    return {
+        "label": label,
+        "span": span._asdict(),
+        "colours": [[round(255 * float(c)) for c in row[:3]] for row in table],
+        "values": [_short(v.ravel()) for v in values],
+        "contours": [_contours(m, v, ranges.contours(values, scale)) for m, v in zip(shown, values, strict=True)],
+    }
+
+
+def _contours(m: Map, values: Array, levels: Sequence[float]) -> list[Json]:
+    inside = ranges.within(levels, values)
+    if not inside:
+        return []
+    drawn = Figure().subplots().contour(m.x, m.y, values, levels=inside)
+    return [
+        {"level": level, "lines": [_short(line.ravel()) for line in lines if len(line) > 1]}
+        for level, lines in zip(inside, drawn.allsegs, strict=True)
+    ]
+
+
+def _short(values: Array) -> list[float | None]:
+    return [float(f"{v:.{DIGITS}g}") if np.isfinite(v) else None for v in values]

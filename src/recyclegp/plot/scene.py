@@ -1,0 +1,256 @@
+"""Who is drawn, and where: models checked and brought into one order of columns, with colours and a region."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import arrays, kernel_units
+from ..ensemble import Ensemble
+from ..errors import RecycleGPError
+from ..module import Module
+from .scale import Array, Model, Reading, Scale, choose
+from .style import BLACK, BLUE, FAINT, GREEN, ORANGE, PURPLE, SKY, VERMILION
+
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)  # yellow lines are hard to see on white
+DASHES = ("-", "--", "-.", ":")  # for those who come when the colours are used up
+MERGED = (BLACK, VERMILION, BLUE)
+MARGIN = 0.06  # of the points' extent, added on either side: data reach a little further than published points
+CROWD = 12  # modules that can be told apart
+MOST = 200  # models in one figure
+LONGEST = 34  # characters of a name
+
+
+class Marks(NamedTuple):
+    """Points of one colour: where one module has published, or an ensemble's Z_*."""
+
+    label: str
+    colour: str
+    dashes: str  # what tells it from others of that colour
+    Z: Array  # (M, D)
+    chosen: bool = False  # Z_*, which merging has chosen
+
+
+class Subject(NamedTuple):
+    """A model as it is drawn."""
+
+    model: Model
+    label: str
+    colour: str
+    dashes: str
+    order: list[int]  # its own j-th column is the figure's column order[j]
+    Z: Array  # (M, D): published points, or Z_*
+    members: list[Marks]  # of an ensemble that has kept them
+
+    @property
+    def merged(self) -> bool:
+        return isinstance(self.model, Ensemble)
+
+    @property
+    def own(self) -> Marks:
+        return Marks(self.label, self.colour, self.dashes, self.Z, self.merged)
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of f, X in the figure's columns."""
+        mean, variance = self.model.predict(X[:, self.order])
+        return mean, variance
+
+
+class Scene(NamedTuple):
+    subjects: list[Subject]
+    left_out: int  # models beyond MOST
+    columns: list[str]
+    region: Array  # (D, 2)
+    scale: Scale
+
+    @property
+    def points(self) -> Array:
+        """Every point of every module that is known; (n, D)."""
+        return np.concatenate([Z for s in self.subjects for Z in (s.Z, *(m.Z for m in s.members))])
+
+    @property
+    def members(self) -> list[Marks]:
+        """Modules of which only the points are known."""
+        return [m for s in self.subjects for m in s.members]
+
+    @property
+    def crowded(self) -> bool:
+        """Are there more than can be told apart?"""
+        return len(self.subjects) > CROWD
+
+    @property
+    def any_merged(self) -> bool:
+        return any(s.merged for s in self.subjects)
+
+    def read(self, subject: Subject, X: Array) -> Reading:
+        return self.scale.read(*subject.predict(X))
+
+    def by_column(self, given: Mapping[Any, Any], argument: str) -> dict[int, Any]:
+        """What is given by the columns' names, by their positions."""
+        strangers = [str(c) for c in given if c not in self.columns]
+        if strangers:
+            known = ", ".join(self.columns)
+            raise RecycleGPError(f"{argument}: no column is named {', '.join(strangers)}; there are {known}")
+        return {self.columns.index(c): value for c, value in given.items()}
+
+    def marks(self, subject: Subject) -> list[Marks]:
+        """All points that belong to a model: its own, and before those of an ensemble its modules'."""
+        if not isinstance(subject.model, Ensemble):
+            return [subject.own]
+        inside = set(subject.model.names)
+        drawn = [s.own for s in self.subjects if isinstance(s.model, Module) and s.model.name in inside]
+        return [*drawn, *subject.members, subject.own]
+
+
+def scene(
+    models: Sequence[Model], *, region: Any = None, likelihood: str | None = None, names: Sequence[str] | None = None
+) -> Scene:
+    """The door: everything a caller passes is checked here."""
+    models = list(models)
+    for m in models:
+        if not isinstance(m, (Module, Ensemble)):
+            raise TypeError(f"only Modules and Ensembles can be drawn, not {type(m).__name__}")
+    if not models:
+        raise RecycleGPError("nothing to draw: pass at least one Module or Ensemble")
+    labels = _labels(models, names)
+    columns = _columns(models, labels)
+    kept = _first(models)
+    subjects = _subjects([models[i] for i in kept], [labels[i] for i in kept], columns)
+    drawn = Scene(
+        subjects=subjects,
+        left_out=len(models) - len(kept),
+        columns=list(columns) if columns else _numbered(models[0].dimension),
+        region=np.empty(0),
+        scale=choose(models, likelihood),
+    )
+    return drawn._replace(region=_region(drawn, region))
+
+
+def plain(text: str) -> str:
+    """For a figure: of bearable length, without characters that do not print."""
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+
+
+def extent(subject: Subject, column: int) -> tuple[float, float]:
+    """Where a model has points along a column, and a little more."""
+    return _grown(subject.Z[:, column], subject, column)
+
+
+def _numbered(dimension: int) -> list[str]:
+    return ["x"] if dimension == 1 else [f"x{j + 1}" for j in range(dimension)]
+
+
+def _labels(models: Sequence[Model], names: Sequence[str] | None) -> list[str]:
+    if names is not None:
+        if isinstance(names, str) or len(names) != len(models):
+            raise RecycleGPError(f"names={names!r}: pass one name for each of the {len(models)} models")
+        return [str(n) for n in names]
+    merged = sum(isinstance(m, Ensemble) for m in models)
+    count = iter(range(1, merged + 1))
+    return [m.name if isinstance(m, Module) else f"merged {next(count)}" if merged > 1 else "merged" for m in models]
+
+
+def _columns(models: Sequence[Model], labels: Sequence[str]) -> arrays.Columns:
+    for m, label in zip(models, labels, strict=True):
+        if m.dimension != models[0].dimension:
+            raise RecycleGPError(
+                f"{labels[0]!r} has {models[0].dimension} input columns and {label!r} has {m.dimension}; "
+                "draw them in figures of their own"
+            )
+    return arrays.common_columns([m.columns for m in models], labels)
+
+
+def _first(models: Sequence[Model]) -> list[int]:
+    """Positions of at most MOST models; ensembles before modules, so that none of them is lost."""
+    by_rank = sorted(range(len(models)), key=lambda i: isinstance(models[i], Module))
+    return sorted(by_rank[:MOST])
+
+
+def _subjects(models: Sequence[Model], labels: Sequence[str], columns: arrays.Columns) -> list[Subject]:
+    looks = {Module: _looks(COLOURS), Ensemble: _looks(MERGED)}
+    subjects = []
+    few = len(models) <= CROWD
+    for m, label in zip(models, labels, strict=True):
+        colour, dashes = next(looks[type(m)])
+        dashes = dashes if few or isinstance(m, Ensemble) else "-"  # of so many, dashes would tell nobody from another
+        order = [columns.index(c) for c in m.columns] if columns and m.columns else list(range(m.dimension))
+        subjects.append(Subject(m, plain(label), colour, dashes, order, _in_order(m.inducing, order), []))
+    named = {m.name for m in models if isinstance(m, Module)}  # their points come with themselves
+    seen: dict[str, tuple[str, str]] = {}
+    for s in subjects:
+        s.members.extend(_members(s, named, seen, looks[Module]))
+    return subjects
+
+
+def _members(
+    s: Subject, named: set[str], seen: dict[str, tuple[str, str]], looks: Iterator[tuple[str, str]]
+) -> list[Marks]:
+    """The points an ensemble remembers, each module's in the colour it has elsewhere in the figure."""
+    if not isinstance(s.model, Ensemble):
+        return []
+    known = [
+        (m.name, _in_order(arrays.frozen(m.site.Z), s.order))
+        for m in s.model._members
+        if m.site is not None and m.weight > 0 and m.name not in named
+    ]
+    if len(known) > CROWD:
+        return [Marks(f"points of {len(known)} modules", FAINT, "-", np.concatenate([Z for _, Z in known]))]
+    for name, _ in known:
+        if name not in seen:
+            seen[name] = next(looks)
+    return [Marks(plain(name), *seen[name], Z) for name, Z in known]
+
+
+def _looks(colours: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Colours in turn, then the same ones dashed, and so on for ever."""
+    return ((colour, dashes) for dashes in cycle(DASHES) for colour in colours)
+
+
+def _in_order(Z: Array, order: list[int]) -> Array:
+    found = np.empty_like(Z)
+    found[:, order] = Z
+    return found
+
+
+def _region(drawn: Scene, region: Any) -> Array:
+    """Around all points, but for what the caller wants otherwise."""
+    D = len(drawn.columns)
+    found = np.array([_around(drawn, j) for j in range(D)])
+    if region is None:
+        return found
+    if isinstance(region, Mapping):
+        wanted = drawn.by_column(region, "region")
+    else:
+        table = arrays.as_tensor(region, "region", "cpu").numpy()
+        table = table[None] if table.shape == (2,) and D == 1 else table
+        if table.shape != (D, 2):
+            raise RecycleGPError(
+                f"region has shape {table.shape} for {D} input column{'s' * (D > 1)}; pass (low, high) for each, or a "
+                "mapping from names to (low, high)"
+            )
+        wanted = dict(enumerate(table))
+    for j, limits in wanted.items():
+        what = f"region of {drawn.columns[j]}"
+        pair = arrays.as_tensor(limits, what, "cpu").tolist()
+        if not isinstance(pair, list) or len(pair) != 2 or not pair[0] < pair[1]:
+            raise RecycleGPError(f"{what} is {limits}; pass (low, high)")
+        found[j] = pair
+    return found
+
+
+def _around(drawn: Scene, column: int) -> tuple[float, float]:
+    return _grown(drawn.points[:, column], drawn.subjects[0], column)
+
+
+def _grown(values: Array, subject: Subject, column: int) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    by = MARGIN * (high - low)
+    if not by > 1e-9 * max(abs(low), abs(high)):  # a single place: as far as the kernel reaches
+        spec = subject.model.kernel_spec
+        lengths = kernel_units.lengths(spec.tree, spec.tensor(), subject.model.dimension)
+        by = 2 * float(lengths[subject.order.index(column)])
+    return low - by, high + by

@@ -1,0 +1,48 @@
+"""What every figure shares: one palette, one way to draw a band, one mark for inducing points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+# Okabe & Ito: distinguishable with any colour vision
+ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
+BLUE, VERMILION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW)
+FAINT = "#8a8a8a"
+
+HALF = 1.96  # standard deviations on either side of the mean that hold 95%
+
+
+def tidy(panel: Axes, title: str | None = None, **labels: Any) -> None:
+    """No box, a title on the left."""
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.spines[["bottom", "left"]].set_color(FAINT)
+    panel.set(**labels)
+    if title is not None:
+        panel.set_title(title, loc="left", fontsize=10, fontweight="bold")
+
+
+def band(panel: Axes, x: Any, mean: Any, variance: Any, colour: str, label: str | None, **style: Any) -> None:
+    """A mean with its central 95% band."""
+    half = HALF * np.sqrt(variance)
+    panel.fill_between(x, mean - half, mean + half, color=colour, alpha=0.25, lw=0, zorder=1)
+    panel.plot(x, mean, color=colour, label=label, zorder=3, **{"lw": 1.6, **style})
+
+
+def inducing(panel: Axes, Z: Any, colour: str, label: str | None = None, level: float = 0.02, mark: str = "^") -> None:
+    """Triangles, or other marks, along the lower edge at the inducing inputs."""
+    panel.plot(
+        Z,
+        np.full(len(Z), level),
+        mark,
+        color=colour,
+        ms=5,
+        mew=0 if mark == "^" else 1.2,
+        transform=panel.get_xaxis_transform(),
+        clip_on=False,
+        label=label,
+        zorder=5,
+    )
