@@ -184,8 +184,8 @@ def test_inspect_of_many_is_a_table(models):
     parts = answer("inspect", models / "parts")
     assert [f["name"] for f in parts] == ["north", "south"]
     table = ok("inspect", models / "parts", models / "city.safetensors").stdout
-    assert len(table.splitlines()) == 7
-    for phrase in ("north", "south", "ensemble of 2", parts[0]["content_id"][7:19]):
+    assert len(table.splitlines()) == 4
+    for phrase in ("north", "south", "ensemble of 2", parts[0]["content_id"][7:15]):
         assert phrase in table
 
 

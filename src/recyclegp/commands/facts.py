@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from .screen import Screen, say
+from .screen import Screen, plain_table, say
 
 NAMES = 5  # modules of an ensemble named in words
 
@@ -96,22 +96,25 @@ def in_words(facts: Facts) -> dict[str, str]:
 
 
 def table(found: list[Facts]) -> Table:
-    made = Table("file", "what", "rows", "inputs", "points", "likelihood", "noise", "converged", "bytes", "content id")
+    made = plain_table("file", "holds", "inputs", "rows", "points", "likelihood", "bytes", "content id", folded=3)
     for f in found:
-        module = f["kind"] == "module"
         made.add_row(
             f["file"],
-            f["name"] if module else f"ensemble of {f['modules']}",
+            _holds(f),
+            ", ".join(f["columns"] or [str(len(f["region"]))]),
             f"{f['rows']:,}",
-            ", ".join(f["columns"] or map(str, [len(f["region"])])),
             str(f["points"]),
             ", ".join(f["likelihoods"]),
-            "" if f["noise"] is None else f"{f['noise']:.4g}",
-            "" if not module else "yes" if f["converged"] else "NO",
             f"{f['bytes']:,}",
-            f["content_id"][7:19],
+            f["content_id"][7:15],
         )
     return made
+
+
+def _holds(f: Facts) -> str:
+    if f["kind"] == "ensemble":
+        return f"ensemble of {f['modules']}"
+    return f"{f['name']}" if f["converged"] else f"{f['name']}, NOT CONVERGED"
 
 
 def _many(count: int, what: str) -> str:

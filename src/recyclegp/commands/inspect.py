@@ -12,7 +12,7 @@ from rich.table import Table
 from . import facts, models
 from .options import AsJson, Ensemble, Quiet
 from .paths import expand
-from .screen import Screen, say, show
+from .screen import Screen, plain_table, say, show
 
 if TYPE_CHECKING:
     from .. import ensemble
@@ -98,13 +98,12 @@ def _difference(merged: ensemble.Ensemble, module: Module) -> dict[str, float]:
 
 
 def _comparison(rows: list[dict[str, Any]]) -> Table:
-    with_files = any("nats" in r for r in rows)
-    extra = ("difference of f", "in sd", "nats") if with_files else ()
-    table = Table("module", "rows", "points", "weight", "likelihood", "surprise", "agreement", *extra)
-    for r in rows:
-        cells = [r["name"] if r["member"] else f"{r['name']} (not in it)", f"{r['rows']:,}", str(r["points"] or "")]
-        cells += [f"{r['weight']:g}", r["likelihood"]]
-        keys = ["surprise", "agreement", *(["difference", "standardised", "nats"] if with_files else [])]
-        cells += ["" if r.get(key) is None else f"{r[key]:.3g}" for key in keys]
-        table.add_row(*cells)
+    measures = ["surprise", "agreement"]
+    if any("nats" in row for row in rows):
+        measures += ["difference", "standardised", "nats"]
+    table = plain_table("module", "rows", "weight", *measures, folded=1)
+    for row in rows:
+        name = row["name"] if row["member"] else f"{row['name']} (not in it)"
+        numbers = ["" if row.get(key) is None else f"{row[key]:.3g}" for key in measures]
+        table.add_row(name, f"{row['rows']:,}", f"{row['weight']:g}", *numbers)
     return table

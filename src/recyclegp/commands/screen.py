@@ -101,6 +101,14 @@ def using_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def plain_table(*columns: str, folded: int) -> Table:
+    """Without lines, to leave room; where there is not enough the first columns are folded, never cut."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for i, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=i >= folded, min_width=9 if i < folded else None)
+    return table
+
+
 def show(table: Table) -> None:
     """A table on standard output; in a file or a pipe it is not squeezed into eighty columns."""
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
