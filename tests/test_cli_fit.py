@@ -1,5 +1,6 @@
 """recyclegp fit: what is in a table, what is wrong with it, and where the module goes."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from cases_bad import one_line
 from cases_cli import answer, call, ok, owner, written
 from recyclegp import fitting
 from recyclegp.commands import tables
+from recyclegp.module import Convergence
 
 TABLE = owner(0, 0, 4)
 SMALL = ("--publish", 6)
@@ -60,6 +62,20 @@ def test_in_words_and_quietly(data, tmp_path):
     assert "contains data rows" in said.stdout
     assert said.stderr == ""
     assert ok("fit", data, "-t", "y", *SMALL, "-o", tmp_path / "a.safetensors", "-q").output == ""
+
+
+def test_a_fit_that_ended_early_is_said_even_quietly(data, tmp_path, monkeypatch):
+    real = fitting.fit
+
+    def early(*args, **options):
+        return dataclasses.replace(real(*args, **options), convergence=Convergence(False, 9, "stopped"))
+
+    monkeypatch.setattr(fitting, "fit", early)
+    out = tmp_path / "a.safetensors"
+    said = ok("fit", data, "-t", "y", *SMALL, "-o", out, "-q")
+    assert said.output.startswith(f"recyclegp: warning: {out}: the fit ended early (stopped)")
+    assert "NO: stopped, after 9 evaluations" in ok("inspect", out).stdout
+    assert "a, NOT CONVERGED" in ok("inspect", tmp_path).stdout
 
 
 def test_many_rows_are_published_at_every_inducing_point(data, tmp_path, monkeypatch):

@@ -46,6 +46,15 @@ FORMULAS = {
         lambda X, Y: 1.4 * ref.periodic(X, Y, (0.9, 2.2), (1.3, 5.0)),
     ),
     "linear": (named("linear", 0.3, 0.05), lambda X, Y: ref.linear(X, Y, (0.3, 0.05), CENTRE)),
+    "constant": (named("constant", 0.7), lambda X, Y: np.full((len(X), len(Y)), 0.7)),
+    "linear + constant": (
+        named("linear + constant", 0.3, 0.05, 4.2),
+        lambda X, Y: ref.linear(X, Y, (0.3, 0.05), CENTRE) + 4.2,
+    ),
+    "(rbf + constant) * periodic": (
+        named("(rbf + constant) * periodic", 0.8, *LENGTHS, 0.6, 0.9, 2.2, 1.3, 5.0),
+        lambda X, Y: 0.8 * (ref.rbf(X, Y, LENGTHS) + 0.6) * ref.periodic(X, Y, (0.9, 2.2), (1.3, 5.0)),
+    ),
     "rbf + linear": (
         named("rbf + linear", 1.7, *LENGTHS, 0.3, 0.05),
         lambda X, Y: 1.7 * ref.rbf(X, Y, LENGTHS) + ref.linear(X, Y, (0.3, 0.05), CENTRE),
@@ -159,6 +168,16 @@ def test_gpytorch_object_with_active_dims():
     expected = 1.9 * ref.rbf(A[:, 1:], B[:, 1:], (2.5,)) * ref.matern(A[:, :1], B[:, :1], (0.3,), 2.5)
     close(value(kernel), expected + ref.linear(A, B, 0.07, 0.0), 1e-6)
     close(kernels.to_gpytorch(kernel)(torch.tensor(A), torch.tensor(B)).to_dense().detach(), value(kernel), 1e-10)
+
+
+def test_a_linear_kernel_of_the_users_is_added_without_a_factorisation():
+    """GPyTorch would take the Cholesky factor of the other part first, and warn of the jitter that needs."""
+    X = RNG.uniform(0, 1, (200, 2))
+    smooth = ScaleKernel(RBFKernel())
+    smooth.base_kernel.lengthscale = 4.0
+    for built in (smooth + LinearKernel(), LinearKernel() + smooth, (smooth + LinearKernel()) * MaternKernel()):
+        kernel = kernels.from_gpytorch(built.double(), 2)
+        close(value(kernel, X, X), value(kernel, X, np.r_[X, X[:1]])[:, :200])  # warnings are errors
 
 
 @pytest.mark.parametrize("where", ["inside", "outside"])
@@ -351,6 +370,7 @@ def test_columns_that_do_not_exist_are_refused(kernel):
         ({"kind": "spectral"}, "kind 'spectral' is not known"),
         ({"kind": "rbf", "ard": 2, "dims": [0, 9]}, "columns outside"),
         ({"kind": "rbf", "ard": 7, "dims": None}, "ard_num_dims=7 for 2 input columns"),
+        ({"kind": "constant", "ard": 2, "dims": None}, "'constant' looks at no columns"),
         ({"kind": "matern", "nu": 0.7, "ard": 2, "dims": None}, "nu=0.7"),
         ({"kind": "centred", "centre": [1.0], "base": {"kind": "rbf", "ard": 2, "dims": None}}, "centre of 2"),
         ({"kind": "sum", "parts": []}, "not known"),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .ensemble import Ensemble
     from .files import load
     from .fitting import fit, fit_many
+    from .interop.scikit_learn import from_sklearn
     from .merging import merge
     from .module import Module
 
@@ -22,6 +23,7 @@ _HOMES = {
     "Module": ".module",
     "fit": ".fitting",
     "fit_many": ".fitting",
+    "from_sklearn": ".interop.scikit_learn",
     "load": ".files",
     "merge": ".merging",
 }
@@ -35,6 +37,7 @@ __all__ = [
     "__version__",
     "fit",
     "fit_many",
+    "from_sklearn",
     "load",
     "merge",
     "plot",

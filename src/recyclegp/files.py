@@ -21,7 +21,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from . import __version__, arrays, kernels
-from .atomic import write_atomically as write_atomically
+from .atomic import write_atomically
 from .ensemble import Ensemble, Member
 from .errors import RecycleGPError
 from .kernels import Kernel

@@ -22,6 +22,7 @@ import torch
 from gpytorch.constraints import Positive
 from gpytorch.kernels import (
     AdditiveKernel,
+    ConstantKernel,
     LinearKernel,
     MaternKernel,
     PeriodicKernel,
@@ -37,7 +38,7 @@ from .errors import RecycleGPError
 
 Node = dict[str, Any]
 
-NAMES = ("rbf", "matern12", "matern32", "matern52", "rq", "periodic", "linear")
+NAMES = ("rbf", "matern12", "matern32", "matern52", "rq", "periodic", "linear", "constant")
 NU = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 MAX_NODES = 64  # a specification from a stranger's file may not be arbitrarily deep
 
@@ -54,12 +55,21 @@ class CentredKernel(gpytorch.kernels.Kernel):
         return to_dense(self.base_kernel(x1 - self.centre, x2 - self.centre, diag=diag, **params))
 
 
+class DenseLinearKernel(LinearKernel):
+    """As GPyTorch's, but dense at once: to its low-rank matrix another one is added by factorising that one first,
+    which costs O(n³), and warns where a little jitter is needed for nothing."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        return to_dense(super().forward(x1, x2, diag=diag, **params))
+
+
 LEAVES: dict[str, tuple[type[gpytorch.kernels.Kernel], tuple[str, ...]]] = {
     "rbf": (RBFKernel, ("lengthscale",)),
     "matern": (MaternKernel, ("lengthscale",)),
     "rq": (RQKernel, ("lengthscale", "alpha")),
     "periodic": (PeriodicKernel, ("lengthscale", "period_length")),
     "linear": (LinearKernel, ("variance",)),
+    "constant": (ConstantKernel, ("constant",)),
 }
 
 
@@ -95,7 +105,7 @@ class Parameter(NamedTuple):
     """One parameter tensor of a composed kernel, in the order in which θ lists them."""
 
     path: str  # GPyTorch's dotted name of the raw parameter
-    role: str  # lengthscale, period_length, alpha, variance, outputscale
+    role: str  # lengthscale, period_length, alpha, variance, constant, outputscale
     kind: str  # of the leaf (or "scale") that owns it
     shape: tuple[int, ...]
     dims: tuple[int, ...] | None  # input columns it refers to; None where all
@@ -133,7 +143,7 @@ def _compose(body: ast.AST, text: str, D: int, centre: list[float], amplitude: b
     """Every additive term gets exactly one amplitude: products of k would otherwise share it twice."""
     if isinstance(body, ast.Name) and body.id in NAMES:
         leaf = _leaf(body.id, D, centre)
-        return leaf if not amplitude or body.id == "linear" else {"kind": "scale", "base": leaf}
+        return leaf if not amplitude or has_amplitude(leaf) else {"kind": "scale", "base": leaf}
     if isinstance(body, ast.BinOp) and isinstance(body.op, ast.Add):
         parts = [_compose(b, text, D, centre, amplitude) for b in (body.left, body.right)]
         return {"kind": "sum", "parts": parts}
@@ -145,7 +155,7 @@ def _compose(body: ast.AST, text: str, D: int, centre: list[float], amplitude: b
 
 
 def _leaf(name: str, D: int, centre: list[float]) -> Node:
-    ard = D if D > 1 else None
+    ard = D if D > 1 and name != "constant" else None
     if name in NU:
         return {"kind": "matern", "nu": NU[name], "ard": ard, "dims": None}
     leaf = {"kind": name, "ard": ard, "dims": None}
@@ -184,7 +194,7 @@ def _children(node: Node) -> list[tuple[str, Node]]:
 
 def has_amplitude(node: Node) -> bool:
     """Can the whole of k be multiplied by a constant through a parameter it already has?"""
-    if node["kind"] in ("scale", "linear"):
+    if node["kind"] in ("scale", "linear", "constant"):
         return True
     rule = any if node["kind"] == "product" else all
     children = _children(node)
@@ -210,8 +220,8 @@ def _walk(node: Node, path: str, amplitude: bool) -> Iterator[Parameter]:
         width = node["ard"] or 1
         dims = None if node["dims"] is None else tuple(node["dims"])
         for role in LEAVES[kind][1]:
-            shape = (1,) if role == "alpha" else (1, width)
-            carries = amplitude and role == "variance"
+            shape = (1,) if role in ("alpha", "constant") else (1, width)
+            carries = amplitude and role in ("variance", "constant")
             yield Parameter(f"{path}raw_{role}", role, kind, shape, dims, carries)
 
 
@@ -235,6 +245,8 @@ def check_tree(tree: str, dimension: int) -> None:
                 raise RecycleGPError(
                     f"kernel {kind!r} has ard_num_dims={ard} for {len(columns)} input columns; make them equal"
                 )
+            if kind == "constant" and (ard, dims) != (None, None):
+                raise RecycleGPError("kernel 'constant' looks at no columns; its ard and dims must be null")
             if kind == "matern" and node.get("nu") not in NU.values():
                 raise RecycleGPError(f"kernel 'matern' has nu={node.get('nu')!r}; it may be 0.5, 1.5 or 2.5")
         elif kind == "centred":
@@ -296,13 +308,15 @@ def _read(kernel: gpytorch.kernels.Kernel) -> Node:
     if type(kernel) in (AdditiveKernel, ProductKernel) and dims is None:
         kind = "sum" if type(kernel) is AdditiveKernel else "product"
         return {"kind": kind, "parts": [_read(k) for k in kernel.kernels]}
+    if type(kernel) is ConstantKernel:
+        return {"kind": "constant", "ard": None, "dims": None}
     for kind, (cls, _) in LEAVES.items():
         if type(kernel) is cls:
             leaf: Node = {"kind": kind, "ard": kernel.ard_num_dims, "dims": dims}
             return {**leaf, "nu": float(kernel.nu)} if kind == "matern" else leaf
     raise RecycleGPError(
         f"kernel {type(kernel).__name__} cannot be represented in a module; use ScaleKernel, sums and "
-        "products of RBFKernel, MaternKernel, RQKernel, PeriodicKernel and LinearKernel"
+        "products of RBFKernel, MaternKernel, RQKernel, PeriodicKernel, LinearKernel and ConstantKernel"
     )
 
 
@@ -338,6 +352,8 @@ def _build(node: Node, log: bool) -> gpytorch.kernels.Kernel:
         options |= positive(role)
     if node["ard"] is not None:
         options["ard_num_dims"] = node["ard"]
+    if log and cls is LinearKernel:
+        cls = DenseLinearKernel
     return cls(active_dims=node["dims"], **options)
 
 

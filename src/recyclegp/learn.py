@@ -35,6 +35,7 @@ PRIORS = {
     "alpha": (0.0, 1.5),
     "outputscale": (0.0, 1.5),
     "variance": (0.0, 1.5),
+    "constant": (0.0, 1.5),
     "noise": (math.log(0.1), 2.0),
     "df": (math.log(4.0), 0.7),
     "mean": (0.0, 1.0),

@@ -52,7 +52,7 @@ def of_file(path: Path) -> Facts:
         "bytes": path.stat().st_size,
         "schema": header["schema"],
         "written_by": str(header.get("written_by", "")),
-        "content_id": f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",
+        "content_id": f"sha256:{_digest(path)}",
     }
 
 
@@ -87,7 +87,7 @@ def in_words(facts: Facts) -> dict[str, str]:
             "names": "only the modules' names: none can be removed or reweighted",
         }[facts["keeps"]]
     lines["contains data rows"] = (
-        f"no, only {_many(points, 'point')} and what is known of f there (points an owner chose by hand may be rows)"
+        f"no, only {_many(points, 'point')} and what is known of f there (points somebody chose by hand may be rows)"
         if facts["contains_data_rows"] is False
         else f"not known: another program chose its {_many(points, 'point')}, and may have taken rows"
     )
@@ -119,6 +119,11 @@ def _holds(f: Facts) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _finite(value: float) -> float | None:

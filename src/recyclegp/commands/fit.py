@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated
 
 import typer
 
+from ..errors import RecycleGPWarning
 from . import facts
 from .options import AsJson, Data, DropMissing, Inputs, Output, Positive, Quiet, Seed, Target, Threads
 from .paths import check_model_output
@@ -86,4 +88,7 @@ def fit(
             seed=seed,
         )
         module.save(output)
+    if not module.convergence.converged:
+        said = f"{output}: the fit ended early ({module.convergence.message}); try another --kernel or --seed"
+        warnings.warn(said, RecycleGPWarning, stacklevel=2)
     facts.report(screen, output, rows_left_out=rows.incomplete)

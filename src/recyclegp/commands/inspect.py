@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from . import facts, models
-from .options import AsJson, Ensemble, Quiet
+from .options import AsJson, Ensemble, NoSeed, Quiet
 from .paths import expand
 from .screen import Screen, plain_table, say, show
 
@@ -23,6 +23,7 @@ def inspect(
     files: Annotated[
         list[str], typer.Argument(metavar="FILES…", help="Modules and ensembles: files, folders, or patterns.")
     ],
+    seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -51,6 +52,7 @@ def compare(
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILES…]", help="Module files, to compare predictions with theirs.")
     ] = None,
+    seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from ..errors import RecycleGPError
 from . import facts, models
-from .options import AsJson, FileNames, Modules, Output, Quiet, Recycle, Threads, pairs
+from .options import AsJson, FileNames, Modules, NoSeed, Output, Quiet, Recycle, Threads, pairs
 from .paths import check_model_output, expand
 from .screen import Screen
 
@@ -34,6 +34,7 @@ def merge(
     recycle: Recycle = False,
     file_names: FileNames = False,
     threads: Threads = 1,
+    seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

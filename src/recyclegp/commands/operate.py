@@ -17,6 +17,7 @@ from .options import (
     FileNames,
     ModelInputs,
     Modules,
+    NoSeed,
     Output,
     Positive,
     Quiet,
@@ -51,6 +52,7 @@ def update(
     positive: Positive = None,
     drop_missing: DropMissing = False,
     threads: Threads = 1,
+    seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -84,6 +86,7 @@ def add(
     recycle: Recycle = False,
     file_names: FileNames = False,
     threads: Threads = 1,
+    seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -107,6 +110,7 @@ def remove(
     output: Output,
     relearn: Relearn = False,
     threads: Threads = 1,
+    seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -124,6 +128,7 @@ def reweight(
     output: Output,
     relearn: Relearn = False,
     threads: Threads = 1,
+    seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

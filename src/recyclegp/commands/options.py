@@ -12,6 +12,7 @@ from ..errors import RecycleGPError
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but warnings and errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
+NoSeed = Annotated[int, typer.Option("--seed", min=0, help="As every command has; nothing here is random.")]
 Threads = Annotated[int, typer.Option(min=1, help="For matrices. One is best on a busy machine, or for small ones.")]
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help="Table with a header line: CSV (also .gz) or Parquet.")]

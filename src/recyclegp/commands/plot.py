@@ -10,7 +10,7 @@ import typer
 from ..atomic import check_writable
 from ..errors import RecycleGPError
 from . import models
-from .options import AsJson, Quiet, pairs
+from .options import AsJson, NoSeed, Quiet, pairs
 from .paths import SUFFIX, check_other, expand
 from .screen import Screen
 
@@ -32,6 +32,7 @@ def plot(
         typer.Option(metavar="COLUMN=X", help="Where a slice holds an input; may be repeated.", show_default="median"),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Above the figure.")] = None,
+    seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

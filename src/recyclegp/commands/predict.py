@@ -13,7 +13,7 @@ import typer
 from ..atomic import check_writable, replacing
 from ..errors import RecycleGPError
 from . import models
-from .options import AsJson, Data, DropMissing, Likelihood, Model, ModelInputs, Positive, Quiet, Target, Threads
+from .options import AsJson, Data, DropMissing, Likelihood, Model, ModelInputs, NoSeed, Positive, Quiet, Target, Threads
 from .paths import check_other
 from .screen import Screen, say, using_threads
 
@@ -36,6 +36,7 @@ def predict(
     likelihood: Likelihood = None,
     drop_missing: DropMissing = False,
     threads: Threads = 1,
+    seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -124,6 +125,7 @@ def score(
     positive: Positive = None,
     drop_missing: DropMissing = False,
     threads: Threads = 1,
+    seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

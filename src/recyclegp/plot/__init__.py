@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from ..atomic import write_atomically
 from ..ensemble import Ensemble
 from ..errors import RecycleGPError
-from ..files import write_atomically
 from ..module import Module
 from . import figure as figures
 from . import page

@@ -1,0 +1,1 @@
+"""Models fitted elsewhere, as modules: one file for each library, imported when it is asked for."""

@@ -1,0 +1,242 @@
+"""scikit-learn's Gaussian processes → modules.
+
+Both kinds keep their training rows, so nothing is fitted again: their posterior is written down as Gaussian
+observations of f at those rows, and published by exact marginalisation.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import arrays, kernel_units, kernels
+from ..errors import RecycleGPError
+from ..fitting import PUBLISH
+from ..kernels import Kernel, Node
+from ..likelihoods import Likelihood
+from ..module import Convergence, Module, name_or_new
+from .exact import Observations
+from .exact import publish as publish_exactly
+
+REPRESENTED = (
+    "sums and products of ConstantKernel, RBF, Matern (nu 0.5, 1.5, 2.5 or inf), RationalQuadratic, ExpSineSquared "
+    "(one input column), DotProduct, and WhiteKernel in sums"
+)
+
+
+def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = PUBLISH, seed: int = 0) -> Module:
+    """A fitted GaussianProcessRegressor or binary GaussianProcessClassifier as a module.
+
+    gp         fitted; it is read, never kept or changed.
+    name       unique within an ensemble; made up when not given.
+    publish    number of points at which its posterior is published, spread over its data's region and none of
+               them a row of it; or the points themselves. There the module predicts what `gp` predicts, between
+               them as well as so many points can; `publish=gp.X_train_` is exact everywhere, and shares the rows.
+    seed       of where automatic points go.
+
+    Regressors: exact. `normalize_y` becomes the prior mean and the units of the kernel; `alpha` and WhiteKernel
+    become noise. `module.predict` is the function without noise: scikit-learn's variance less WhiteKernel's.
+    The noise of a new y is WhiteKernel's plus the mean of `alpha`.
+
+    Classifiers: what scikit-learn computed is Laplace's approximation, N(f̂, (K⁻¹ + W)⁻¹), and that Gaussian is
+    taken over exactly. Class 1 of the module is `gp.classes_[1]`. Probabilities differ a little from
+    `gp.predict_proba`, which approximates an integral that is computed here.
+
+    Kernels that a module cannot hold are refused by name.
+    """
+    from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+
+    if type(gp) is GaussianProcessRegressor:
+        model = _regressor(_fitted(gp, "X_train_"))
+    elif type(gp) is GaussianProcessClassifier:
+        model = _classifier(_fitted(gp, "base_estimator_"))
+    else:
+        raise TypeError(
+            f"from_sklearn takes a GaussianProcessRegressor or GaussianProcessClassifier, not {type(gp).__name__}"
+        )
+    columns = tuple(map(str, gp.feature_names_in_)) if hasattr(gp, "feature_names_in_") else None
+    site, jitter = publish_exactly(model.data, model.kernel, model.mean, publish, columns, seed)
+    return Module(
+        name=name_or_new(name),
+        _site=site,
+        kernel_spec=model.kernel,
+        mean=model.mean,
+        jitter=jitter,
+        likelihoods=(model.likelihood,),
+        rows=model.rows,
+        columns=columns,
+        convergence=Convergence(True, 0, f"scikit-learn's {type(gp).__name__}"),
+        method=model.method,
+    )
+
+
+class _Model(NamedTuple):
+    """What such an object knows, in the units of y."""
+
+    data: Observations
+    kernel: Kernel
+    mean: float
+    likelihood: Likelihood
+    rows: int
+    method: str
+
+
+def _fitted(gp: Any, attribute: str) -> Any:
+    if not hasattr(gp, attribute):
+        raise RecycleGPError(f"this {type(gp).__name__} is not fitted; call its fit(X, y) first")
+    return gp
+
+
+def _regressor(gp: Any) -> _Model:
+    X = arrays.inputs(gp.X_train_, "gp.X_train_", device="cpu").X
+    n, D = X.shape
+    y = np.asarray(gp.y_train_, dtype=np.float64)
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise RecycleGPError(
+            f"from_sklearn cannot represent {y.shape[1]} outputs (y of shape {y.shape}); fit one regressor for each"
+        )
+    # y = mean + scale·g, where g is what the kernel and alpha speak of
+    mean, scale = (float(np.ravel(t)[0]) for t in (gp._y_train_mean, gp._y_train_std))
+    smooth, white = _kernel(gp.kernel_, D)
+    noise = scale**2 * (white + np.broadcast_to(np.asarray(gp.alpha, dtype=np.float64), n))
+    if not (noise > 0).all():
+        raise RecycleGPError("from_sklearn cannot represent data without noise; fit with a positive alpha")
+    data = Observations(X, _tensor(mean + scale * y.reshape(n)), _tensor(noise), X.new_zeros(()))
+    likelihood = Likelihood("gaussian", (float(noise.mean()),))
+    return _Model(data, kernel_units.scaled(smooth, scale**2), mean, likelihood, n, "exact")
+
+
+def _classifier(gp: Any) -> _Model:
+    if gp.n_classes_ != 2:
+        raise RecycleGPError(
+            f"from_sklearn cannot represent {gp.n_classes_} classes; fit one classifier for each class against the rest"
+        )
+    laplace = gp.base_estimator_
+    X = arrays.inputs(laplace.X_train_, "gp.X_train_", device="cpu").X
+    n, D = X.shape
+    smooth, white = _kernel(laplace.kernel_, D)
+    if white > 0:
+        raise RecycleGPError(
+            "from_sklearn cannot represent WhiteKernel in a classifier: its latent noise belongs to each "
+            "observation, not to f; fit without it"
+        )
+    smooth = kernel_units.scaled(smooth, 1.0)  # with an amplitude, as our own have
+    pi, label = _tensor(laplace.pi_), _tensor(laplace.y_train_)
+    pull = label - pi  # ∇ log p(y|f)
+    f = kernels.matrix(smooth.tree, smooth.tensor(), X, X) @ pull  # f̂ = K ∇ log p(y|f̂)
+    W = _tensor(laplace.W_sr_).square()
+    # log p(y|f) ≈ log p(y|f̂) + ∇(f − f̂) − ½W(f − f̂)²: an observation f̂ + ∇/W with variance 1/W
+    says = W > 1e-300  # a row that says nothing any more would be an infinite variance
+    variance, value = 1 / W[says], f[says] + pull[says] / W[says]
+    constant = torch.nn.functional.logsigmoid((2 * label - 1) * f).sum()
+    constant = constant + 0.5 * (pull[says].square() * variance + (2 * math.pi * variance).log()).sum()
+    data = Observations(X[says], value, variance, constant)
+    return _Model(data, smooth, 0.0, Likelihood("bernoulli"), n, "laplace")
+
+
+def _tensor(values: Any) -> Tensor:
+    return torch.as_tensor(np.asarray(values, dtype=np.float64))
+
+
+# --- kernels ----------------------------------------------------------------------------------
+
+
+class _Parts(NamedTuple):
+    """smooth + noise·[x is x']."""
+
+    smooth: Kernel | None
+    noise: float
+
+
+def _kernel(kernel: Any, D: int) -> tuple[Kernel, float]:
+    found = _parts(kernel, D)
+    if found.smooth is None:
+        raise RecycleGPError(f"from_sklearn cannot represent the kernel {kernel}: it is only noise")
+    kernels.check_tree(found.smooth.tree, D)
+    return found.smooth, found.noise
+
+
+def _parts(kernel: Any, D: int) -> _Parts:
+    from sklearn.gaussian_process import kernels as sk
+
+    kind = type(kernel)
+    if kind is sk.WhiteKernel:
+        return _Parts(None, float(kernel.noise_level))
+    if kind is sk.Sum:
+        a, b = _parts(kernel.k1, D), _parts(kernel.k2, D)
+        smooth = [k.smooth for k in (a, b) if k.smooth is not None]
+        return _Parts(_joined("sum", smooth) if smooth else None, a.noise + b.noise)
+    if kind is sk.Product:
+        for factor, rest in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
+            if type(factor) is sk.ConstantKernel:
+                return _times(_positive(factor, "constant_value"), _parts(rest, D))
+        a, b = _parts(kernel.k1, D), _parts(kernel.k2, D)
+        if a.smooth is None or b.smooth is None or a.noise > 0 or b.noise > 0:
+            raise RecycleGPError(f"from_sklearn cannot represent WhiteKernel in the product {kernel}; add it instead")
+        return _Parts(_joined("product", [a.smooth, b.smooth]), 0.0)
+    return _Parts(_leaf(kernel, D), 0.0)
+
+
+def _leaf(kernel: Any, D: int) -> Kernel:
+    from sklearn.gaussian_process import kernels as sk
+
+    kind = type(kernel)
+    if kind is sk.ConstantKernel:
+        return _node({"kind": "constant"}, _positive(kernel, "constant_value"))
+    if kind is sk.RBF or (kind is sk.Matern and kernel.nu == math.inf):
+        return _node({"kind": "rbf"}, *_lengths(kernel))
+    if kind is sk.Matern and kernel.nu in kernels.NU.values():
+        return _node({"kind": "matern", "nu": float(kernel.nu)}, *_lengths(kernel))
+    if kind is sk.RationalQuadratic:
+        return _node({"kind": "rq"}, *_lengths(kernel), _positive(kernel, "alpha"), shared=1)
+    if kind is sk.ExpSineSquared and D == 1:
+        # exp(−2 sin²(π|x − x'|/p)/ℓ²), and GPyTorch does not square its lengthscale
+        return _node({"kind": "periodic"}, *_lengths(kernel, 2), _positive(kernel, "periodicity"), shared=1)
+    if kind is sk.DotProduct:
+        linear = _node({"kind": "linear"}, 1.0)
+        if kernel.sigma_0 == 0:
+            return linear
+        return _joined("sum", [linear, _node({"kind": "constant"}, _positive(kernel, "sigma_0") ** 2)])
+    what = kind.__name__
+    if kind is sk.Matern:
+        what = f"Matern with nu={kernel.nu}"
+    elif kind is sk.ExpSineSquared:
+        what = f"ExpSineSquared over {D} input columns"
+    raise RecycleGPError(f"from_sklearn cannot represent {what}; it can {REPRESENTED}")
+
+
+def _positive(kernel: Any, parameter: str) -> float:
+    value = float(getattr(kernel, parameter))
+    if not 0 < value < math.inf:
+        raise RecycleGPError(f"from_sklearn cannot represent {type(kernel).__name__} with {parameter}={value}")
+    return value
+
+
+def _lengths(kernel: Any, power: int = 1) -> list[float]:
+    return [float(length) ** power for length in np.ravel(kernel.length_scale)]
+
+
+def _node(node: Node, *parameters: float, shared: int = 0) -> Kernel:
+    """A leaf; `shared` counts the parameters that are not one for each column."""
+    width = len(parameters) - shared
+    leaf = {**node, "ard": width if width > 1 else None, "dims": None}
+    return Kernel(kernels.dump(leaf), tuple(map(math.log, parameters)))
+
+
+def _joined(kind: str, parts: list[Kernel]) -> Kernel:
+    """Their sum or product, in one list: a + b + c is not (a + b) + c."""
+    if len(parts) == 1:
+        return parts[0]
+    nodes = [json.loads(k.tree) for k in parts]
+    flat = [child for node in nodes for child in (node["parts"] if node["kind"] == kind else [node])]
+    return Kernel(kernels.dump({"kind": kind, "parts": flat}), tuple(t for k in parts for t in k.theta))
+
+
+def _times(factor: float, parts: _Parts) -> _Parts:
+    smooth = None if parts.smooth is None else kernel_units.scaled(parts.smooth, factor)
+    return _Parts(smooth, factor * parts.noise)

@@ -1,0 +1,18 @@
+"""scikit-learn's own checks of what an estimator must be: all of them, none expected to fail.
+
+The classifier has 32 inducing points here: the default of 200 for the checks' twenty rows takes twice the time.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("sklearn")
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from recyclegp.sklearn import RecyclableGPClassifier, RecyclableGPRegressor
+
+
+@parametrize_with_checks([RecyclableGPRegressor(), RecyclableGPClassifier(inducing=32)])
+def test_contract(estimator, check):
+    check(estimator)
