@@ -12,10 +12,14 @@ import recyclegp as rgp
 rng = np.random.default_rng(0)
 
 
+def f(x):
+    return np.sin(2 * x) + 0.3 * x
+
+
 def measured(low, high, rows, noise):
     """What a laboratory has: it stays there."""
     X = rng.uniform(low, high, (rows, 1))
-    return X, np.sin(2 * X[:, 0]) + 0.3 * X[:, 0] + noise * rng.standard_normal(rows)
+    return X, f(X[:, 0]) + noise * rng.standard_normal(rows)
 
 
 X_a, y_a = measured(0, 3.5, 120, 0.2)
@@ -50,7 +54,7 @@ print(e)
 X = np.array([[1.0], [3.0], [5.0]])
 mean, variance = e.predict(X)
 for x, m, v in zip(X[:, 0], mean, variance, strict=True):
-    print(f"f({x:g}) = {m:.3f} ± {1.96 * v**0.5:.3f}   truth {np.sin(2 * x) + 0.3 * x:.3f}")
+    print(f"f({x:g}) = {m:.3f} ± {1.96 * v**0.5:.3f}   truth {f(x):.3f}")
 
 # %%
 rgp.plot.save([a, b, e], "first_merge.png", names=["lab-a", "lab-b", "merged"])
@@ -64,8 +68,9 @@ rgp.plot.save([a, b, e], "first_merge.png", names=["lab-a", "lab-b", "merged"])
 # %%
 X_new, y_new = measured(0, 6, 1000, 0.2)
 central = rgp.fit(np.r_[X_a, X_b], np.r_[y_a, y_b], publish=64, name="central")
-for label, model in (("lab-a alone", a), ("lab-b alone", b), ("merged", e), ("central", central)):
+models = {"lab-a alone": a, "lab-b alone": b, "merged": e, "central": central}
+for label, model in models.items():
     mean, variance = model.predict(X_new)
-    total = variance + 0.2**2
-    nlpd = 0.5 * np.mean(np.log(2 * np.pi * total) + (y_new - mean) ** 2 / total)
-    print(f"{label:12s} mean of -log p(y) {nlpd:6.3f}   RMSE {np.sqrt(np.mean((y_new - mean) ** 2)):.3f}")
+    total, square = variance + 0.2**2, (y_new - mean) ** 2
+    nlpd = 0.5 * np.mean(np.log(2 * np.pi * total) + square / total)
+    print(f"{label:12s} mean of -log p(y) {nlpd:6.3f}   RMSE {np.sqrt(square.mean()):.3f}")

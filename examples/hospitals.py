@@ -31,7 +31,8 @@ tables = {
     "east": patients(2, 150, (40, 90)),
     "south": patients(3, 250, (25, 85)),
 }
-tables["east"] = (tables["east"][0], tables["east"][1] / 7.50062)  # east measures in kPa, and nobody knows
+X, y = tables["east"]
+tables["east"] = X, y / 7.50062  # east measures in kPa, and nobody knows
 inbox = Path("inbox")
 inbox.mkdir()
 
@@ -61,7 +62,8 @@ for file in sorted(inbox.iterdir()):
 # %%
 def show(ensemble):
     for row in ensemble.report():
-        print(f"{row['name']:6s} surprise {row['surprise']:8.3g}   agreement {row['agreement']:.2g}")
+        surprise, agreement = row["surprise"], row["agreement"]
+        print(f"{row['name']:6s} surprise {surprise:8.3g}   agreement {agreement:.2g}")
 
 
 e = rgp.merge([inbox / "north.safetensors", inbox / "south.safetensors"])
@@ -79,7 +81,8 @@ show(e.add(inbox / "east.safetensors"))
 # %%
 east = rgp.load(inbox / "east.safetensors")
 where = pd.DataFrame({"age": [50.0], "dose": [2.5]})
-print(f"at age 50, dose 2.5: east says {east.predict(where)[0][0]:.1f}, the others say {e.predict(where)[0][0]:.1f}")
+(hers,), (theirs,) = east.predict(where)[0], e.predict(where)[0]
+print(f"at age 50, dose 2.5: east says {hers:.1f}, the others say {theirs:.1f}")
 
 # %% [markdown]
 # East is asked, and answers: kPa. A module can be converted without its rows.
@@ -102,7 +105,8 @@ print(e)
 # 600 rows in one place.
 
 # %%
-grid = pd.DataFrame([(a, d) for a in np.linspace(20, 90, 30) for d in np.linspace(0, 5, 20)], columns=["age", "dose"])
+ages, doses = np.meshgrid(np.linspace(20, 90, 30), np.linspace(0, 5, 20))
+grid = pd.DataFrame({"age": ages.ravel(), "dose": doses.ravel()})
 truth = pressure(grid.age, grid.dose).to_numpy()
 rows = pd.concat([X for X, _ in tables.values()])
 y = np.concatenate([tables["north"][1], tables["east"][1] * 7.50062, tables["south"][1]])

@@ -34,12 +34,13 @@ print(e)
 
 # %%
 grid = np.linspace(0, 7, 351)[:, None]
-for model in (measured, counted, judged, e):
+models = {"measured": measured, "counted": counted, "yes-or-no": judged, "merged": e}
+for label, model in models.items():
     rmse = np.sqrt(np.mean((model.predict(grid)[0] - f(grid[:, 0])) ** 2))
-    print(f"{getattr(model, 'name', 'merged'):10s} RMSE of f over the whole region {rmse:.3f}")
+    print(f"{label:10s} RMSE of f over the whole region {rmse:.3f}")
 
 # %%
-rgp.plot.save([measured, counted, judged, e], "mixed_tasks.png", names=["measured", "counted", "yes-or-no", "merged"])
+rgp.plot.save(list(models.values()), "mixed_tasks.png", names=list(models))
 
 # %% [markdown]
 # ## Asking for observations

@@ -50,4 +50,4 @@ for what, merged, all_rows in zip(("mean", "variance"), e.predict(X), central.pr
 print(f"slack {e.slack:.1e} nats; bound {e.bound:.6f}, central evidence {central.evidence:.6f}")
 
 # %%
-rgp.plot.save([*modules, e], "plan.png", names=[*(m.name for m in modules), "merged"])
+rgp.plot.save([e], "plan.png")

@@ -49,7 +49,8 @@ for n in (4, 8, 16, 32):
 print(f"central {best:26.3f}")
 
 # %% [markdown]
-# Nothing is gained any more where neighbouring points are well within one lengthscale of each other.
+# Nothing is gained any more where neighbouring points are well within one lengthscale of each other. The last of the
+# ensembles:
 
 # %%
-rgp.plot.save([m.publish(16) for m in modules], "publish_size.png")
+rgp.plot.save([e], "publish_size.png")

@@ -24,8 +24,10 @@ def batch(low, high, rows=200):
 grid = np.linspace(0, 6, 301)[:, None]
 
 
-def error(model):
-    return np.sqrt(np.mean((model.predict(grid)[0] - f(grid[:, 0])) ** 2))
+def show(label, model):
+    """The error is over all of the grid, also where nobody has looked yet."""
+    rmse = np.sqrt(np.mean((model.predict(grid)[0] - f(grid[:, 0])) ** 2))
+    print(f"{label:18s} RMSE {rmse:.3f}   slack {model.slack:8.3g} nats, {len(model.inducing)} points")
 
 
 # %% [markdown]
@@ -35,10 +37,10 @@ def error(model):
 
 # %%
 e = rgp.merge(rgp.fit(*batch(0, 6), publish=24, name="monday"))
-print(f"after monday     RMSE {error(e):.3f}   slack {e.slack:.3g} nats")
+show("monday", e)
 for day in ("tuesday", "wednesday", "thursday"):
     e = e.update(*batch(0, 6), name=day)
-    print(f"after {day:10s} RMSE {error(e):.3f}   slack {e.slack:.3g} nats")
+    show(day, e)
 
 # %% [markdown]
 # ## Somewhere new: `add`, and when to relearn
@@ -48,13 +50,12 @@ for day in ("tuesday", "wednesday", "thursday"):
 
 # %%
 e = rgp.merge(rgp.fit(*batch(0, 2), publish=12, name="part-0"))
-print(f"part-0             RMSE {error(e):.3f}   slack {e.slack:8.3g} nats, {len(e.inducing)} points")
+show("part-0", e)
 for k in (1, 2):
     module = rgp.fit(*batch(2 * k, 2 * k + 2), publish=12, name=f"part-{k}")
-    kept = e.add(module)
+    show(f"part-{k} added", e.add(module))
     e = e.add(module, relearn=True)
-    print(f"part-{k} added       RMSE {error(kept):.3f}   slack {kept.slack:8.3g} nats, {len(kept.inducing)} points")
-    print(f"part-{k} and relearn RMSE {error(e):.3f}   slack {e.slack:8.3g} nats, {len(e.inducing)} points")
+    show(f"part-{k} and relearn", e)
 
 # %% [markdown]
 # A large slack after `add` is the sign to relearn, which chooses kernel, mean, noise and points anew. It needs the

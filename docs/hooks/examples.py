@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 SCRIPTS = Path(__file__).parents[2] / "examples"
 SECTION = "Examples"  # of the navigation
+FIRST = "first_merge"  # among them
 CELL = re.compile(r"^# %%(.*)$", flags=re.M)
 
 
@@ -95,7 +96,8 @@ def page(script: Path, outputs: list[Output]) -> str:
 
 
 def on_config(config: Any) -> Any:
-    pages = [{title(s.read_text()): f"examples/{s.stem}.md"} for s in sorted(SCRIPTS.glob("*.py"))]
+    scripts = sorted(SCRIPTS.glob("*.py"), key=lambda s: (s.stem != FIRST, s.stem))
+    pages = [{title(s.read_text()): f"examples/{s.stem}.md"} for s in scripts]
     for entry in config.nav:
         if SECTION in entry:
             entry[SECTION] = pages
