@@ -81,8 +81,8 @@ show(e.add(inbox / "east.safetensors"))
 # %%
 east = rgp.load(inbox / "east.safetensors")
 where = pd.DataFrame({"age": [50.0], "dose": [2.5]})
-(hers,), (theirs,) = east.predict(where)[0], e.predict(where)[0]
-print(f"at age 50, dose 2.5: east says {hers:.1f}, the others say {theirs:.1f}")
+(own,), (others,) = east.predict(where)[0], e.predict(where)[0]
+print(f"at age 50, dose 2.5: east says {own:.1f}, the others say {others:.1f}")
 
 # %% [markdown]
 # East is asked, and answers: kPa. A module can be converted without its rows.
