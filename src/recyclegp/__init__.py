@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from .ensemble import Ensemble
     from .files import load
     from .fitting import fit, fit_many
+    from .interop.gpflow import from_gpflow
+    from .interop.gpjax import from_gpjax
+    from .interop.gpytorch import from_gpytorch
     from .interop.scikit_learn import from_sklearn
     from .merging import merge
     from .module import Module
@@ -23,6 +26,9 @@ _HOMES = {
     "Module": ".module",
     "fit": ".fitting",
     "fit_many": ".fitting",
+    "from_gpflow": ".interop.gpflow",
+    "from_gpjax": ".interop.gpjax",
+    "from_gpytorch": ".interop.gpytorch",
     "from_sklearn": ".interop.scikit_learn",
     "load": ".files",
     "merge": ".merging",
@@ -37,6 +43,9 @@ __all__ = [
     "__version__",
     "fit",
     "fit_many",
+    "from_gpflow",
+    "from_gpjax",
+    "from_gpytorch",
     "from_sklearn",
     "load",
     "merge",

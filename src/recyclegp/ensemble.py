@@ -10,6 +10,7 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import gpytorch
 import torch
 from torch import Tensor
 
@@ -27,6 +28,8 @@ from .sites import Site
 
 if TYPE_CHECKING:
     from .intake import Source
+    from .interop.botorch import MergedModel
+    from .interop.to_gpytorch import MergedGP
 
 
 class Member(NamedTuple):
@@ -279,6 +282,24 @@ class Ensemble(GP):
             convergence=Convergence(True, 0, f"ensemble of {len(self._members)} modules"),
             method="ensemble",
         )
+
+    def to_gpytorch(self, likelihood: str | None = None) -> tuple[MergedGP, gpytorch.likelihoods.Likelihood]:
+        """(model, likelihood): a whitened GPyTorch `ApproximateGP` that predicts the same, in evaluation mode.
+
+        `likelihood` chooses one where the ensemble has several. It can be trained on like any other; but its
+        ELBO measures q from the prior, so rows beyond the ensemble's own belong into `update`.
+        """
+        from .interop.to_gpytorch import to_gpytorch
+
+        return to_gpytorch(self, likelihood)
+
+    def to_botorch(self) -> MergedModel:
+        """A BoTorch `Model` of f whose posterior has batches and gradients: for acquisition functions."""
+        try:
+            from .interop.botorch import MergedModel
+        except ModuleNotFoundError as absent:
+            raise ModuleNotFoundError(f"to_botorch: {absent}; pip install 'recyclegp[botorch]'") from None
+        return MergedModel(self)
 
     def forget_sites(self) -> Ensemble:
         """Keep only the modules' names: small, but nothing can be removed afterwards."""

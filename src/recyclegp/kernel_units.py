@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .kernels import Kernel, Node, dump, has_amplitude, parameters, rebuild
+from .kernels import LEAVES, Kernel, Node, dump, has_amplitude, parameters, rebuild
 
 
 def reference(tree: str, x_scale: Tensor, y_scale: Tensor) -> Tensor:
@@ -75,6 +75,42 @@ def shifted(kernel: Kernel, shift: Sequence[float]) -> Kernel:
         return rebuild(node, move)
 
     return Kernel(dump(move(json.loads(kernel.tree))), kernel.theta)
+
+
+def stretched(kernel: Kernel, scale: Tensor, shift: Tensor) -> Kernel:
+    """k(a∘x + b, a∘x' + b): a kernel of standardised inputs as one of the inputs as they were measured."""
+    a = scale.tolist()
+
+    def change(node: Node, b: list[float]) -> Node:
+        if node["kind"] == "centred":  # a∘x + b − c = a∘(x − (c − b)/a): the base sees no shift any more
+            centre = [(c - b_) / a_ for a_, b_, c in zip(a, b, node["centre"], strict=True)]
+            return {**node, "centre": centre, "base": change(node["base"], [0.0] * len(a))}
+        if node["kind"] not in LEAVES:
+            return rebuild(node, lambda part: change(part, b))
+        columns = list(range(len(a))) if node["dims"] is None else node["dims"]
+        if node["ard"] is None and len({abs(a[d]) for d in columns}) > 1:
+            node = {**node, "ard": len(columns)}  # one length becomes several
+        if node["kind"] == "linear" and any(b[d] for d in columns):
+            return {"kind": "centred", "centre": [-b_ / a_ for a_, b_ in zip(a, b, strict=True)], "base": node}
+        return node
+
+    tree = dump(change(json.loads(kernel.tree), shift.tolist()))
+    theta: list[float] = []
+    start = 0
+    for old, new in zip(parameters(kernel.tree), parameters(tree), strict=True):
+        values = kernel.theta[start : start + old.size]
+        start += old.size
+        if old.size < new.size:
+            values *= new.size
+        columns = range(len(a)) if new.dims is None else new.dims
+        logs = [math.log(abs(a[d])) for d in columns]  # all equal where they are more than the values
+        if new.role == "variance":
+            theta += [v + 2 * log for v, log in zip(values, logs, strict=False)]
+        elif new.role == "period_length" or (new.role == "lengthscale" and new.kind != "periodic"):
+            theta += [v - log for v, log in zip(values, logs, strict=False)]
+        else:
+            theta += values
+    return Kernel(tree, tuple(theta))
 
 
 def permuted(kernel: Kernel, order: Sequence[int]) -> Kernel:

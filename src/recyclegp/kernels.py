@@ -312,7 +312,8 @@ def _read(kernel: gpytorch.kernels.Kernel) -> Node:
         return {"kind": "constant", "ard": None, "dims": None}
     for kind, (cls, _) in LEAVES.items():
         if type(kernel) is cls:
-            leaf: Node = {"kind": kind, "ard": kernel.ard_num_dims, "dims": dims}
+            ard = kernel.ard_num_dims if (kernel.ard_num_dims or 1) > 1 else None  # one length is one length
+            leaf: Node = {"kind": kind, "ard": ard, "dims": dims}
             return {**leaf, "nu": float(kernel.nu)} if kind == "matern" else leaf
     raise RecycleGPError(
         f"kernel {type(kernel).__name__} cannot be represented in a module; use ScaleKernel, sums and "

@@ -188,29 +188,60 @@ class Module(GP):
         # what is added beyond the source's own jitter is added to both: they are then moments of f + noise
         S = S + (used - (jitter or 0.0)) * torch.eye(M, dtype=S.dtype)
         site, floored = sites.from_moments(points, L, prior_mean, mu, S)
-        message = "moments from elsewhere"
-        if floored:
-            message = f"{floored} of {M} directions of the covariance were wider than the prior and were floored"
-            warnings.warn(
-                f"module {name or ''}: {message}; the local fit had not converged, or its kernel or jitter "
-                "is not the one given",
-                RecycleGPWarning,
-                stacklevel=2,
-            )
-        # e = their ELBO − log∫ t dp
-        bound = least_squares.solve(sites.to_rows(site, L, prior_mean), 0.0).bound
-        return Module(
+        return of_site(
+            site,
+            L,
+            floored,
             name=name_or_new(name),
-            _site=site._replace(e=evidence - bound),
-            kernel_spec=spec,
+            kernel=spec,
             mean=prior_mean,
             jitter=float(used),
-            likelihoods=(Likelihood(likelihood, parameters),),
+            likelihood=Likelihood(likelihood, parameters),
             rows=M if rows is None else int(rows),
             columns=columns,
-            convergence=Convergence(not floored, 0, message),
-            method="moments",
+            evidence=evidence,
+            stacklevel=3,
         )
+
+
+def of_site(
+    site: Site,
+    L: Tensor,
+    floored: int,
+    *,
+    name: str,
+    kernel: Kernel,
+    mean: float,
+    jitter: float,
+    likelihood: Likelihood,
+    rows: int,
+    columns: arrays.Columns = None,
+    evidence: float = 0.0,
+    stacklevel: int,
+) -> Module:
+    """A module from a site made of moments from elsewhere; directions that had to be floored are said aloud."""
+    message = "moments from elsewhere"
+    if floored:
+        message = f"{floored} of {len(site.Z)} directions of the covariance were wider than the prior and were floored"
+        warnings.warn(
+            f"module {name}: {message}; the local fit had not converged, or its kernel or jitter is not the one given",
+            RecycleGPWarning,
+            stacklevel=stacklevel,
+        )
+    # e = their ELBO − log∫ t dp
+    bound = least_squares.solve(sites.to_rows(site, L, mean), 0.0).bound
+    return Module(
+        name=name,
+        _site=site._replace(e=evidence - bound),
+        kernel_spec=kernel,
+        mean=mean,
+        jitter=jitter,
+        likelihoods=(likelihood,),
+        rows=rows,
+        columns=columns,
+        convergence=Convergence(not floored, 0, message),
+        method="moments",
+    )
 
 
 def name_or_new(name: str | None) -> str:

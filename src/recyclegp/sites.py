@@ -8,6 +8,7 @@ It is kept as this square root. Storing moments (μ, S) and subtracting inverses
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -33,24 +34,39 @@ def from_rows(Z: Tensor, L: Tensor, rows: Rows, mean: Tensor | float) -> Site:
     return Site(Z, Rt, small.rho + mean * Rt.sum(-1), small.e - small.slack)
 
 
-def from_moments(Z: Tensor, L: Tensor, mean: Tensor | float, mu: Tensor, S: Tensor) -> tuple[Site, int]:
+def from_moments(
+    Z: Tensor, L: Tensor, mean: Tensor | float, mu: Tensor, S: Tensor, reach: float = math.inf
+) -> tuple[Site, int]:
     """q(u) = N(μ, S) fitted elsewhere under the prior N(m, LLᵀ) → the site, and how many directions
     of S were wider than the prior.
-
-    In whitened coordinates S_w = L⁻¹SL⁻ᵀ = U diag(s) Uᵀ; where s > 1 the local fit had not
-    converged, and its precision 1/s − 1 is floored there with the mean kept. e is left at zero.
     """
     S_w = linalg.solve_lower(L, linalg.solve_lower(L, S).mT)
+    mu_w = linalg.solve_lower(L, (mu - mean)[:, None])[:, 0]
+    return from_whitened(Z, L, mean, mu_w, S_w, reach)
+
+
+def from_whitened(
+    Z: Tensor, L: Tensor, mean: Tensor | float, mu_w: Tensor, S_w: Tensor, reach: float = math.inf
+) -> tuple[Site, int]:
+    """The same, where v = L⁻¹(u − m) has the moments (μ_w, S_w).
+
+    S_w = L⁻¹SL⁻ᵀ = U diag(s) Uᵀ; where s > 1 the local fit had not converged, and its precision
+    1/s − 1 is floored there with the mean kept. e is left at zero.
+
+    A floored direction whose mean has moved by μ says "μ/p, with precision p". With a tiny p that is thousands of the
+    prior's standard deviations away, and a kernel learned later would grow until it explained it. A finite `reach`
+    raises p to (μ/reach)², but not beyond 1, so that it stays within √2 times so many.
+    """
     s, U = torch.linalg.eigh(0.5 * (S_w + S_w.mT))
     s = s.clamp_min(torch.finfo(s.dtype).tiny)
-    precision = (1 / s - 1).clamp_min(FLOOR)
-    mu_w = U.mT @ linalg.solve_lower(L, (mu - mean)[:, None])[:, 0]
+    wide = s > 1 + 1e-6
+    mu_s = U.mT @ mu_w
+    precision = torch.maximum(1 / s - 1, torch.where(wide, (mu_s / reach).square().clamp(FLOOR, 1.0), FLOOR))
     T = precision.sqrt()[:, None] * U.mT
     # Tᵀρ̃ = S_w⁻¹μ_w, so that the posterior mean is kept
-    rho = (precision + 1) / precision.sqrt() * mu_w
+    rho = (precision + 1) / precision.sqrt() * mu_s
     Rt = linalg.solve_right(L, T)
-    floored = int((s > 1 + 1e-6).sum())
-    return Site(Z, Rt, rho + mean * Rt.sum(-1), rho.new_zeros(())), floored
+    return Site(Z, Rt, rho + mean * Rt.sum(-1), rho.new_zeros(())), int(wide.sum())
 
 
 def to_rows(site: Site, L: Tensor, mean: Tensor | float) -> Rows:

@@ -1,1 +1,1 @@
-"""Models fitted elsewhere, as modules: one file for each library, imported when it is asked for."""
+"""Other libraries' fitted models as modules, and ensembles as other libraries' models."""

@@ -6,7 +6,6 @@ observations of f at those rows, and published by exact marginalisation.
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, NamedTuple
 
@@ -17,11 +16,12 @@ from torch import Tensor
 from .. import arrays, kernel_units, kernels
 from ..errors import RecycleGPError
 from ..fitting import PUBLISH
-from ..kernels import Kernel, Node
+from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..module import Convergence, Module, name_or_new
 from .exact import Observations
 from .exact import publish as publish_exactly
+from .kernel_parts import joined, node
 
 REPRESENTED = (
     "sums and products of ConstantKernel, RBF, Matern (nu 0.5, 1.5, 2.5 or inf), RationalQuadratic, ExpSineSquared "
@@ -170,7 +170,7 @@ def _parts(kernel: Any, D: int) -> _Parts:
     if kind is sk.Sum:
         a, b = _parts(kernel.k1, D), _parts(kernel.k2, D)
         smooth = [k.smooth for k in (a, b) if k.smooth is not None]
-        return _Parts(_joined("sum", smooth) if smooth else None, a.noise + b.noise)
+        return _Parts(joined("sum", smooth) if smooth else None, a.noise + b.noise)
     if kind is sk.Product:
         for factor, rest in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
             if type(factor) is sk.ConstantKernel:
@@ -178,7 +178,7 @@ def _parts(kernel: Any, D: int) -> _Parts:
         a, b = _parts(kernel.k1, D), _parts(kernel.k2, D)
         if a.smooth is None or b.smooth is None or a.noise > 0 or b.noise > 0:
             raise RecycleGPError(f"from_sklearn cannot represent WhiteKernel in the product {kernel}; add it instead")
-        return _Parts(_joined("product", [a.smooth, b.smooth]), 0.0)
+        return _Parts(joined("product", [a.smooth, b.smooth]), 0.0)
     return _Parts(_leaf(kernel, D), 0.0)
 
 
@@ -187,21 +187,21 @@ def _leaf(kernel: Any, D: int) -> Kernel:
 
     kind = type(kernel)
     if kind is sk.ConstantKernel:
-        return _node({"kind": "constant"}, _positive(kernel, "constant_value"))
+        return node({"kind": "constant"}, _positive(kernel, "constant_value"))
     if kind is sk.RBF or (kind is sk.Matern and kernel.nu == math.inf):
-        return _node({"kind": "rbf"}, *_lengths(kernel))
+        return node({"kind": "rbf"}, *_lengths(kernel))
     if kind is sk.Matern and kernel.nu in kernels.NU.values():
-        return _node({"kind": "matern", "nu": float(kernel.nu)}, *_lengths(kernel))
+        return node({"kind": "matern", "nu": float(kernel.nu)}, *_lengths(kernel))
     if kind is sk.RationalQuadratic:
-        return _node({"kind": "rq"}, *_lengths(kernel), _positive(kernel, "alpha"), shared=1)
+        return node({"kind": "rq"}, *_lengths(kernel), _positive(kernel, "alpha"), shared=1)
     if kind is sk.ExpSineSquared and D == 1:
         # exp(−2 sin²(π|x − x'|/p)/ℓ²), and GPyTorch does not square its lengthscale
-        return _node({"kind": "periodic"}, *_lengths(kernel, 2), _positive(kernel, "periodicity"), shared=1)
+        return node({"kind": "periodic"}, *_lengths(kernel, 2), _positive(kernel, "periodicity"), shared=1)
     if kind is sk.DotProduct:
-        linear = _node({"kind": "linear"}, 1.0)
+        linear = node({"kind": "linear"}, 1.0)
         if kernel.sigma_0 == 0:
             return linear
-        return _joined("sum", [linear, _node({"kind": "constant"}, _positive(kernel, "sigma_0") ** 2)])
+        return joined("sum", [linear, node({"kind": "constant"}, _positive(kernel, "sigma_0") ** 2)])
     what = kind.__name__
     if kind is sk.Matern:
         what = f"Matern with nu={kernel.nu}"
@@ -219,22 +219,6 @@ def _positive(kernel: Any, parameter: str) -> float:
 
 def _lengths(kernel: Any, power: int = 1) -> list[float]:
     return [float(length) ** power for length in np.ravel(kernel.length_scale)]
-
-
-def _node(node: Node, *parameters: float, shared: int = 0) -> Kernel:
-    """A leaf; `shared` counts the parameters that are not one for each column."""
-    width = len(parameters) - shared
-    leaf = {**node, "ard": width if width > 1 else None, "dims": None}
-    return Kernel(kernels.dump(leaf), tuple(map(math.log, parameters)))
-
-
-def _joined(kind: str, parts: list[Kernel]) -> Kernel:
-    """Their sum or product, in one list: a + b + c is not (a + b) + c."""
-    if len(parts) == 1:
-        return parts[0]
-    nodes = [json.loads(k.tree) for k in parts]
-    flat = [child for node in nodes for child in (node["parts"] if node["kind"] == kind else [node])]
-    return Kernel(kernels.dump({"kind": kind, "parts": flat}), tuple(t for k in parts for t in k.theta))
 
 
 def _times(factor: float, parts: _Parts) -> _Parts:

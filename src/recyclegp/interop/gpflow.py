@@ -1,0 +1,205 @@
+"""GPflow's fitted models as modules.
+
+A sparse model already is a q(u), under the very jitter GPflow added to K_uu; VGP is one at its own rows. GPR
+and SGPR are conjugate, and their rows are summarised again in closed form. What cannot be represented is
+refused by name. GPflow (and TensorFlow) is imported only when one of its models is passed in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import arrays, kernels
+from ..errors import RecycleGPError
+from ..fitting import PUBLISH
+from ..kernels import Kernel
+from ..likelihoods import Likelihood
+from ..module import Module, name_or_new
+from . import sources
+from .kernel_parts import Reader, Term, product, total
+from .sources import Request, Source
+
+MODELS = "SVGP, SGPR, GPR or VGP"
+KERNELS = (
+    "sums and products of SquaredExponential, Matern12, Matern32, Matern52, Exponential, RationalQuadratic, "
+    "Periodic (of a SquaredExponential), Linear and Constant"
+)
+LIKELIHOODS = "Gaussian, Bernoulli (inv_probit or tf.sigmoid), Poisson (tf.exp, binsize 1) and StudentT"
+
+
+def from_gpflow(
+    model: Any, *, name: str | None = None, rows: int | None = None, publish: Any = "auto", seed: int = 0
+) -> Module:
+    """A fitted GPflow model as a module, ready to be saved, sent and merged.
+
+    model      `SVGP` (whitened or not, q_diag or not), `SGPR`, `GPR` or `VGP`: one latent GP, constant or zero
+               mean function. It is read, never changed.
+    name       unique within an ensemble; made up when not given.
+    rows       data rows behind an SVGP (default: its `num_data`, or else its number of points).
+    publish    number of points, or the points. "auto": SVGP and SGPR keep their inducing points; GPR and VGP,
+               which have only their rows, are published at 64 points, none of them a row.
+    seed       of the automatic points.
+
+    SVGP and SGPR predict what they predicted, GPR and VGP at the points where they are published, and everywhere
+    if those are all their rows. The jitter is `gpflow.config.default_jitter()` at the time of the call: convert
+    under the configuration the model was trained with. Where q(u) is wider than the prior, as in a fit that had
+    not converged, a warning says so.
+    """
+    import gpflow
+
+    request = Request(publish, arrays.seed(seed))
+    kind = type(model)
+    if kind not in (gpflow.models.SVGP, gpflow.models.SGPR, gpflow.models.GPR, gpflow.models.VGP):
+        raise TypeError(f"from_gpflow takes gpflow's {MODELS}, not {kind.__name__}")
+    if int(model.num_latent_gps) != 1:
+        raise RecycleGPError(f"model has {int(model.num_latent_gps)} latent GPs; convert one model for each")
+    if kind is gpflow.models.GPR:
+        X, y = sources.rows(*map(_array, model.data))
+        source = _source(model, name, X.shape[1])
+        return sources.exact(source, X, y, source.likelihood.parameters[0], request)
+    if kind is gpflow.models.VGP:
+        return _vgp(model, name, request)
+    inducing = model.inducing_variable
+    if type(inducing) is not gpflow.inducing_variables.InducingPoints:
+        raise RecycleGPError(
+            f"from_gpflow cannot represent {type(inducing).__name__}; a module's inducing variables are f at points "
+            "(InducingPoints)"
+        )
+    Z = sources.points(_array(inducing.Z))
+    source = _source(model, name, Z.shape[1])
+    if kind is gpflow.models.SGPR:
+        made = sources.collapsed(source, Z, *sources.rows(*map(_array, model.data)), source.likelihood.parameters[0])
+    else:
+        known = None if model.num_data is None else int(_array(model.num_data))
+        mu, S = _moments(model)
+        made = sources.sparse(
+            source, Z, mu, S, whitened=bool(model.whiten), rows=sources.count(rows, known, len(Z)), stacklevel=3
+        )
+    return made if request.open else sources.published(made, request.publish, request.seed)
+
+
+def _vgp(model: Any, name: str | None, request: Request) -> Module:
+    """An SVGP, whitened, whose inducing points are its rows (which may repeat: the jitter tells them apart)."""
+    X, _ = sources.rows(*map(_array, model.data))
+    mu, S = _moments(model)
+    bound = float(_array(model.elbo()))
+    made = sources.sparse(
+        _source(model, name, X.shape[1]),
+        X,
+        mu,
+        S,
+        whitened=True,
+        rows=len(X),
+        evidence=bound if math.isfinite(bound) else 0.0,  # −∞ where tf.sigmoid rounds to 1
+        stacklevel=4,
+    )
+    return sources.published(made, PUBLISH if request.open else request.publish, request.seed)
+
+
+def _moments(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """q_mu (M, 1), and q_sqrt: the Cholesky factor (1, M, M), or the standard deviations (M, 1)."""
+    root = sources.tensor(_array(model.q_sqrt), "q_sqrt")
+    S = torch.diag(root[:, 0].square()) if root.ndim == 2 else root[0].tril() @ root[0].tril().mT
+    return sources.tensor(_array(model.q_mu), "q_mu")[:, 0], S
+
+
+def _source(model: Any, name: str | None, D: int) -> Source:
+    import gpflow
+
+    jitter = float(gpflow.config.default_jitter())
+    title = f"gpflow's {type(model).__name__}"
+    return Source(
+        name_or_new(name), title, _kernel(model.kernel, D), _mean(model.mean_function), _likelihood(model), jitter
+    )
+
+
+def _array(value: Any) -> np.ndarray:
+    """Of a Parameter, a variable, a tensor or a number."""
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+
+def _mean(function: Any) -> float:
+    from gpflow.functions import Constant, Zero
+
+    if type(function) is Zero:
+        return 0.0
+    if type(function) is not Constant:
+        raise RecycleGPError(f"from_gpflow cannot represent the mean function {type(function).__name__}; use Constant")
+    c = np.ravel(_array(function.c))
+    if len(c) != 1:
+        raise RecycleGPError(f"mean function Constant has {len(c)} values; a module has one output")
+    return arrays.number(float(c[0]), "mean function Constant")
+
+
+def _likelihood(model: Any) -> Likelihood:
+    import tensorflow as tf
+    from gpflow import likelihoods
+
+    p = model.likelihood
+    kind = type(p)
+    if kind is likelihoods.Gaussian:
+        if p.scale is None:
+            return Likelihood("gaussian", (_parameter(p, "variance"),))
+        return Likelihood("gaussian", (_parameter(p, "scale") ** 2,))
+    if kind is likelihoods.StudentT:
+        return Likelihood("student-t", (_parameter(p, "scale") ** 2, _parameter(p, "df")))
+    if kind is likelihoods.Bernoulli and p.invlink is likelihoods.utils.inv_probit:
+        return Likelihood("bernoulli-probit")
+    if kind is likelihoods.Bernoulli and p.invlink in (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid):
+        return Likelihood("bernoulli")
+    if kind is likelihoods.Poisson and p.invlink is tf.exp and np.all(p.binsize == 1):
+        return Likelihood("poisson")
+    what = kind.__name__
+    if kind is likelihoods.Poisson and not np.all(p.binsize == 1):
+        what = f"{what} with binsize={np.ravel(p.binsize).tolist()}"
+    elif hasattr(p, "invlink"):
+        what = f"{what} with invlink {getattr(p.invlink, '__name__', type(p.invlink).__name__)}"
+    raise RecycleGPError(f"from_gpflow cannot represent the likelihood {what}; it can {LIKELIHOODS}")
+
+
+def _parameter(likelihood: Any, which: str) -> float:
+    value, what = getattr(likelihood, which), f"{type(likelihood).__name__}.{which}"
+    if callable(value):
+        raise RecycleGPError(f"from_gpflow cannot represent a {what} that is a function of x; use one number")
+    return sources.positive(_array(value), what)
+
+
+# --- kernels ----------------------------------------------------------------------------------
+
+
+def _kernel(kernel: Any, D: int) -> Kernel:
+    found = _term(kernel, D).kernel()
+    kernels.check_tree(found.tree, D)
+    return found
+
+
+def _term(kernel: Any, D: int) -> Term:
+    from gpflow import kernels as gk
+
+    kind = type(kernel)
+    if kind in (gk.Sum, gk.Product):
+        parts = [_term(k, D) for k in kernel.kernels]
+        return total(parts) if kind is gk.Sum else product(parts)
+    periodic = kind is gk.Periodic and type(kernel.base_kernel) is gk.SquaredExponential
+    simple = {gk.SquaredExponential: "rbf", gk.Matern12: "matern12", gk.Matern32: "matern32", gk.Matern52: "matern52"}
+    if not periodic and kind not in {*simple, gk.Exponential, gk.RationalQuadratic, gk.Linear, gk.Constant}:
+        what = f"Periodic of {type(kernel.base_kernel).__name__}" if kind is gk.Periodic else kind.__name__
+        raise RecycleGPError(f"from_gpflow cannot represent the kernel {what}; it can {KERNELS}")
+    read = Reader("from_gpflow", kernel, D)
+    if kind is gk.Constant:
+        return read.constant(_array(kernel.variance))
+    if kind is gk.Linear:
+        return read.linear(_array(kernel.variance))
+    shape = kernel.base_kernel if periodic else kernel
+    variance, lengths = _array(shape.variance), _array(shape.lengthscales)
+    if periodic:
+        return read.periodic(variance, lengths, _array(kernel.period))
+    if kind is gk.RationalQuadratic:
+        return read.rational_quadratic(variance, lengths, _array(kernel.alpha))
+    if kind is gk.Exponential:  # exp(−r/2): Matern12 with twice the lengthscales
+        return read.stationary("matern12", variance, lengths, stretch=2.0)
+    return read.stationary(simple[kind], variance, lengths)

@@ -1,0 +1,181 @@
+"""Numbers read from another library's model → a module. Three kinds of model, whichever library they come from:
+
+sparse      knows q(u) at its inducing points, under K_ZZ plus its own jitter
+collapsed   Gaussian rows, summarised at inducing points in closed form
+exact       Gaussian rows, and nothing else
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import arrays, blocks, inducing, kernels, learn, least_squares, linalg, sites
+from ..errors import RecycleGPError
+from ..fitting import PUBLISH
+from ..kernels import Kernel
+from ..likelihoods import Likelihood
+from ..module import Convergence, Module, of_site
+from ..posterior import basis
+from .exact import Observations
+from .exact import publish as publish_exactly
+
+REACH = 3.0  # prior standard deviations that a direction which had not converged may pull
+
+
+class Source(NamedTuple):
+    """What every model has: f ~ GP(mean, kernel), and y given f."""
+
+    name: str  # of the module to be
+    title: str  # of the model, for people
+    kernel: Kernel
+    mean: float
+    likelihood: Likelihood
+    jitter: float  # what the library adds to the diagonal of K_ZZ
+
+
+class Request(NamedTuple):
+    """Where the user wants it published; "auto" is for the model to decide."""
+
+    publish: Any
+    seed: int
+
+    @property
+    def open(self) -> bool:
+        return isinstance(self.publish, str) and self.publish == "auto"
+
+
+def tensor(values: Any, what: str) -> Tensor:
+    """An array of another library, checked, as float64."""
+    return arrays.as_tensor(np.asarray(values), what, "cpu")
+
+
+def points(values: Any) -> Tensor:
+    Z = tensor(values, "inducing points")
+    if Z.ndim != 2 or not Z.numel():
+        raise RecycleGPError(f"inducing points have shape {tuple(Z.shape)}; a module's are (M, D)")
+    if len(torch.unique(Z, dim=0)) < len(Z):
+        raise RecycleGPError("inducing points coincide; remove the repeated ones before the model is trained")
+    return Z
+
+
+def rows(X: Any, y: Any) -> tuple[Tensor, Tensor]:
+    inputs = arrays.inputs(np.asarray(X), "the model's X", device="cpu").X
+    if not len(inputs):
+        raise RecycleGPError("the model has no data rows, without which it knows nothing")
+    outputs = np.asarray(y)
+    if outputs.ndim == 2 and outputs.shape[1] != 1:
+        raise RecycleGPError(f"the model has {outputs.shape[1]} outputs; convert one model for each")
+    return inputs, arrays.targets(outputs, len(inputs), "the model's y", device="cpu")
+
+
+def count(given: Any, known: int | None, points: int) -> int:
+    """Data rows behind a model: as the user says, as the model says, or as many as it has points."""
+    if given is None:
+        return points if known is None else known
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
+        raise RecycleGPError(f"rows={given!r}; pass the number of data rows behind the model, or None")
+    return int(given)
+
+
+def sparse(
+    source: Source,
+    Z: Tensor,
+    mu: Tensor,
+    S: Tensor,
+    *,
+    whitened: bool,
+    rows: int,
+    evidence: float = 0.0,
+    stacklevel: int,
+) -> Module:
+    """q(u − m1) = N(μ, S), or q(v) = N(μ, S) where u = m1 + Lv, and LLᵀ = K_ZZ + jitter as in the library."""
+    L, used = linalg.cholesky(kernels.matrix(source.kernel.tree, source.kernel.tensor(), Z, Z), source.jitter)
+    if whitened:
+        site, floored = sites.from_whitened(Z, L, source.mean, mu, S, REACH)
+    else:
+        site, floored = sites.from_moments(Z, L, source.mean, mu + source.mean, S, REACH)
+    return of_site(
+        site,
+        L,
+        floored,
+        name=source.name,
+        kernel=source.kernel,
+        mean=source.mean,
+        jitter=float(used),
+        likelihood=source.likelihood,
+        rows=rows,
+        evidence=evidence,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def collapsed(source: Source, Z: Tensor, X: Tensor, y: Tensor, noise: float) -> Module:
+    """Rᵀ = W/σ, ρ = r/σ, e = −(n/2)log 2πσ² − tr Q/2σ²: Titsias' optimum, without its moments."""
+    base = basis(source.kernel.tree, source.kernel.tensor(), Z, source.jitter)
+    found = learn.stream(base, X, y, torch.tensor(noise, dtype=torch.float64), source.mean)
+    site = sites.from_rows(Z, base.L, found, source.mean)
+    return _module(source, site, float(base.jitter), len(X), "collapsed")
+
+
+def exact(source: Source, X: Tensor, y: Tensor, noise: Tensor | float, request: Request) -> Module:
+    """Observations of f with variance `noise`, of each or of all, published at the user's points, or at no rows."""
+    data = Observations(X, y, torch.zeros_like(y) + noise, y.new_zeros(()))
+    where = PUBLISH if request.open else request.publish
+    site, jitter = publish_exactly(data, source.kernel, source.mean, where, None, request.seed)
+    return _module(source, site, jitter, len(X), "exact")
+
+
+def _module(source: Source, site: sites.Site, jitter: float, rows: int, method: str) -> Module:
+    return Module(
+        name=source.name,
+        _site=site,
+        kernel_spec=source.kernel,
+        mean=source.mean,
+        jitter=jitter,
+        likelihoods=(source.likelihood,),
+        rows=rows,
+        columns=None,
+        convergence=Convergence(True, 0, f"{source.title} fitted elsewhere"),
+        method=method,
+    )
+
+
+def published(module: Module, where: Any, seed: int) -> Module:
+    """As `module.publish`, but f itself at the new points: they are given no more jitter than they need.
+
+    The source's jitter stays with the points it was added to: there u = f(Z) + ε, ε ~ N(0, jitter).
+    """
+    theta, tree = module.kernel_spec.tensor(), module.kernel_spec.tree
+    chosen = arrays.count_or_points(where, "publish", module.dimension, None, "cpu")
+    least = 0.0  # automatic points are placed so that they need none
+    if isinstance(chosen, int):
+        rng = np.random.default_rng(inducing.entropy(arrays.seed(seed), module.site.Z))
+        chosen = inducing.over(module.site.Z, chosen, tree, theta, rng)
+    else:
+        least = linalg.RELATIVE_JITTER * float(kernels.diagonal(tree, theta, chosen).mean())
+    base = basis(tree, theta, chosen, min(least, module.jitter))
+    if float(base.jitter) > module.jitter:
+        raise RecycleGPError(
+            f"publish: {len(chosen)} points so close together need a jitter of {float(base.jitter):.2g}, above the "
+            f"model's own of {module.jitter:.2g}; publish at fewer points"
+        )
+    H, RKR, rho, ones, e = blocks.project(base, blocks.block([module.site], [0]))
+    Rt = module.site.Rt
+    RKR = RKR + (module.jitter - base.jitter) * (Rt @ Rt.mT)
+    found = least_squares.centre(least_squares.gather(H, RKR, rho, ones, e, marginal=True), module.mean)
+    site = sites.from_rows(base.Z, base.L, found, module.mean)
+    return replace(module, _site=site, jitter=float(base.jitter))
+
+
+def positive(value: Any, what: str) -> float:
+    """One positive number of a likelihood."""
+    found = np.ravel(np.asarray(value, dtype=np.float64))
+    if len(found) != 1 or not 0 < found[0] < math.inf:
+        raise RecycleGPError(f"{what} is {found.tolist()}; a module has one positive number")
+    return float(found[0])
