@@ -45,22 +45,20 @@ def fit(
 ) -> Module:
     """Fit one local model and return what may be shared of it: no data rows.
 
-    Args:
-        X: (n, D) inputs: array, tensor or DataFrame, whose column names are kept.
-        y: n targets.
-        likelihood: "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "student-t".
-        kernel: a name ("rbf", "matern52 + linear", …) or a GPyTorch kernel in your units.
-        method: "exact" (Gaussian; automatic up to 3,000 rows), "collapsed" (Gaussian, inducing
-            points, streamed), "dual" (any likelihood), or "auto".
-        inducing: number of points, or points, for collapsed and dual.
-        publish: number of points at which the posterior is published (64 unless `inducing` gives
-            points, which are then kept), the points themselves, or None to keep `inducing`.
-        learn: False takes the kernel as given, with prior mean zero for a kernel object.
-        noise: noise variance, kept fixed; None learns it (with learn=False: a tenth of the
-            kernel's variance).
-        name: unique within an ensemble; made up when not given.
-        seed: of everything random; the global random state is neither read nor changed.
-        device: where to compute; defaults to where X is.
+    X, y         (n, D) inputs (array, tensor or DataFrame) and n targets.
+    likelihood   "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "student-t".
+    kernel       a name ("rbf", "matern52 + linear", …) or a GPyTorch kernel in your units.
+    method       "exact" (Gaussian; automatic up to 3,000 rows), "collapsed" (Gaussian, inducing
+                 points, streamed), "dual" (any likelihood), or "auto".
+    inducing     number of points, or points, for collapsed and dual.
+    publish      number of points at which the posterior is published (64 unless `inducing` gives
+                 points, which are then kept), the points themselves, or None to keep `inducing`.
+    learn        False takes the kernel as given, with prior mean zero for a kernel object.
+    noise        noise variance, kept fixed; None learns it (with learn=False: a tenth of the
+                 kernel's variance).
+    name         unique within an ensemble; made up when not given.
+    seed         of everything random; the global random state is neither read nor changed.
+    device       where to compute; defaults to where X is.
     """
     options = (likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
     return _one(_check(X, y, name_or_new(name), *options))
@@ -95,14 +93,12 @@ def fit_many(
 ) -> list[Module]:
     """`fit` for each (X, y), in order: the same answers, from a few batched problems instead of many small ones.
 
+    data         (X, y) pairs, or any iterator of them, which is read as it is needed.
+    names        one for each.
+    on_failure   a model that fails beside others is tried again alone. If it fails again: "raise", naming it,
+                 once all are done, or "skip", which leaves it out with a warning.
+    progress     a bar on standard error; by default only where somebody may be looking.
     Other arguments are those of `fit`, the same for all.
-
-    Args:
-        data: (X, y) pairs, or any iterator of them, which is read as it is needed.
-        names: one for each.
-        on_failure: a model that fails beside others is tried again alone. If it fails again: "raise", naming it,
-            once all are done, or "skip", which leaves it out with a warning.
-        progress: a bar on standard error; by default only where somebody may be looking.
     """
     if on_failure not in ("raise", "skip"):
         raise RecycleGPError(f"on_failure={on_failure!r}; use 'raise' or 'skip'")

@@ -47,17 +47,16 @@ def merge(
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
 
-    Args:
-        modules: a Module, a file, a directory of `*.safetensors` files, or any iterable of modules and
-            files. They come in one at a time: with keep="names" memory does not grow with their sites.
-        inducing: "auto" (until what the points cannot express is negligible, at most 512), a number
-            (of the modules' own points; where they are too few to express them, moved), or the
-            points Z_* themselves.
-        kernel: the global kernel, or its structure by name; by default the structure with most rows,
-            at the median of the modules' parameters.
-        learn: True then maximises the block-marginal evidence over kernel and mean, less a price on slack.
-        weights: name → w ≥ 0, or one per module; 0 leaves a module out, 2 counts it twice.
-        keep: "sites" (needed to remove modules later) or "names".
+    modules    a Module, a file, a directory of *.safetensors files, or any iterable of modules and
+               files. They come in one at a time: with keep="names" memory does not grow with their sites.
+    inducing   "auto" (until what the points cannot express is negligible, at most 512), a number
+               (of the modules' own points; where they are too few to express them, moved), or the
+               points Z_* themselves.
+    kernel     the global kernel, or its structure by name; by default the structure with most rows,
+               at the median of the modules' parameters.
+    learn      True then maximises the block-marginal evidence over kernel and mean, less a price on slack.
+    weights    name → w ≥ 0, or one per module; 0 leaves a module out, 2 counts it twice.
+    keep       "sites" (needed to remove modules later) or "names".
     """
     if not isinstance(learn, bool):
         raise TypeError(f"learn must be True or False, not {learn!r}")
