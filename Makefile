@@ -72,4 +72,4 @@ dist: $(READY)
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf $(VENV) dist build site demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache dist build site demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,9 +14,9 @@ from cases_gpytorch import LIKELIHOODS, numbers, sparse
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-def run(page, names):
+def run(page, names, count=2):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == count
     for block in blocks:
         exec(block, names)
     return names
@@ -30,6 +30,11 @@ def elsewhere(tmp_path, monkeypatch):
 def measured(seed):
     X = 4 * numbers(30, 2, seed=seed)
     return X, torch.sin(X[:, 0]) + 0.1 * numbers(30, seed=seed + 1)
+
+
+def test_moments_from_anywhere():
+    names = run("interop.md", {}, count=1)
+    np.testing.assert_allclose(names["w"].predict(names["Z"])[0], names["mean"], rtol=0, atol=1e-6)
 
 
 def test_gpytorch():

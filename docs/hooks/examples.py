@@ -7,10 +7,12 @@ fails stops the build. A new file in examples/ needs no entry anywhere.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SCRIPTS = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "examples"
+CACHE = ROOT / ".cache" / "examples"  # what they printed and drew, by script and library
 SECTION = "Examples"  # of the navigation
 FIRST = "first_merge"  # among them
 CELL = re.compile(r"^# %%(.*)$", flags=re.M)
@@ -71,9 +75,32 @@ def run(script: Path, folder: Path) -> list[Output]:
     ended = subprocess.run(
         command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
     )
-    if ended.returncode:
+    if ended.returncode or "RecycleGPWarning" in ended.stderr:  # nothing to show a beginner
         raise RuntimeError(f"{script.name} failed:\n{ended.stderr}")
     return [Output(*each) for each in json.loads(ended.stdout)]
+
+
+def remembered(script: Path) -> Path:
+    """A folder with what the script drew and `outputs.json`, made only where script or library have changed.
+
+    They take a minute, and both the tests and the documentation want them.
+    """
+    digest = hashlib.sha256(script.read_bytes())
+    for source in sorted((ROOT / "src").rglob("*.py")):
+        digest.update(source.read_bytes())
+    kept = CACHE / f"{script.stem}-{digest.hexdigest()[:16]}"
+    if not kept.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            outputs = run(script, Path(folder))
+            (Path(folder) / "outputs.json").write_text(json.dumps(outputs))
+            with contextlib.suppress(FileExistsError):  # somebody else was as fast
+                shutil.copytree(folder, kept)
+    return kept
+
+
+def outputs_of(kept: Path) -> list[Output]:
+    return [Output(*each) for each in json.loads((kept / "outputs.json").read_text())]
 
 
 def page(script: Path, outputs: list[Output]) -> str:
@@ -108,9 +135,9 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     def make(script: Path) -> list[Any]:
-        with tempfile.TemporaryDirectory() as folder:
-            outputs = run(script, Path(folder))
-            figures = {name: (Path(folder) / name).read_bytes() for o in outputs for name in o.figures}
+        kept = remembered(script)
+        outputs = outputs_of(kept)
+        figures = {name: (kept / name).read_bytes() for o in outputs for name in o.figures}
         made = {f"{script.stem}.md": page(script, outputs), script.name: script.read_text(), **figures}
         return [File.generated(config, f"examples/{name}", content=content) for name, content in made.items()]
 
