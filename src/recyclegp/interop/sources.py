@@ -24,6 +24,7 @@ from ..module import Convergence, Module, of_site
 from ..posterior import basis
 from .exact import Observations
 from .exact import publish as publish_exactly
+from .gpytorch import REACH
 
 
 class Source(NamedTuple):
@@ -95,9 +96,9 @@ def sparse(
     """q(u − m1) = N(μ, S), or q(v) = N(μ, S) where u = m1 + Lv, and LLᵀ = K_ZZ + jitter as in the library."""
     L, used = linalg.cholesky(kernels.matrix(source.kernel.tree, source.kernel.tensor(), Z, Z), source.jitter)
     if whitened:
-        site, floored = sites.from_whitened(Z, L, source.mean, mu, S)
+        site, floored = sites.from_whitened(Z, L, source.mean, mu, S, REACH)
     else:
-        site, floored = sites.from_moments(Z, L, source.mean, mu + source.mean, S)
+        site, floored = sites.from_moments(Z, L, source.mean, mu + source.mean, S, REACH)
     return of_site(
         site,
         L,
