@@ -86,7 +86,7 @@ def test_mnist_runs(monkeypatch):
     monkeypatch.setattr(mnist, "SIDE", 2)
     outcome = said(mnist, QUICK)
     assert {r.case for r in outcome.rows} == {"one, two halves, M_k=4"}
-    assert len({r.model for r in outcome.rows}) == len(outcome.rows) == 12
+    assert len({r.model for r in outcome.rows}) == len(outcome.rows) == 11
     assert len(outcome.figure.axes) == 3
 
 

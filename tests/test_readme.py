@@ -1,24 +1,157 @@
-"""The README's Python runs as it stands."""
+"""Everything in README and documentation that can be run runs, and prints what is shown, but for the digits."""
 
+import contextlib
+import io
 import re
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import recyclegp as rgp
+from cases_cli import ok, owner, written
+
 ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"```(python|console|text)\n(.*?)```", flags=re.DOTALL)
+NUMBER = re.compile(r"sha256:[0-9a-f]+|\b[0-9a-f]{8}\b|-?\d[\d,]*\.?\d*(e[+-]?\d+)?")
+ELSEWHERE = {"commands.md", *(p.name for p in (ROOT / "docs").glob("interop*.md"))}  # pages with tests of their own
+PAGES = ["README.md", *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md")) if p.name not in ELSEWHERE)]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
-def test_code_runs(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def blind(text):
+    """Without numbers, and without the spaces that make room for them."""
+    return re.sub(r"\s+", " ", NUMBER.sub("#", text)).strip()
+
+
+def blocks(page):
+    """(kind, source, what is shown to come of it or None)."""
+    text = (ROOT / page).read_text()
+    found = list(BLOCK.finditer(text))
+    for i, block in enumerate(found):
+        after = found[i + 1] if i + 1 < len(found) else None
+        shown = after is not None and after[1] == "text" and not text[block.end() : after.start()].strip()
+        yield block[1], block[2], after[2] if shown else None
+
+
+def shell(commands):
+    """What commands print; those of make are only looked up."""
+    printed = ""
+    for command in commands.replace("\\\n", " ").splitlines():
+        words = shlex.split(command, comments=True)
+        if words[:1] == ["recyclegp"]:
+            printed += ok(*words[1:]).stdout
+        elif words[:1] == ["make"]:
+            assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), command
+        elif words:
+            printed += subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
+    return printed
+
+
+def arrays():
+    """What pages that do not make their own data call X_a, y_a, X_b, y_b and X."""
     rng = np.random.default_rng(0)
     X_a, X_b, X = rng.uniform(0, 3, (60, 1)), rng.uniform(2, 6, (80, 1)), np.linspace(0, 6, 7)[:, None]
     y_a = np.sin(2 * X_a[:, 0]) + 0.1 * rng.normal(size=60)
     y_b = (rng.uniform(size=80) < 1 / (1 + np.exp(-np.sin(2 * X_b[:, 0])))).astype(int)
-    names = {"X_a": X_a, "y_a": y_a, "X_b": X_b, "y_b": y_b, "X": X}
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.S):
-        exec(block, names)
+    return {"X_a": X_a, "y_a": y_a, "X_b": X_b, "y_b": y_b, "X": X}
+
+
+def module(seed, low, high, path):
+    """A file, whose module is returned as well."""
+    path, table = Path(path), owner(seed, low, high)
+    m = rgp.fit(table[["day", "depth"]], table.y, publish=8, name=path.stem)
+    path.parent.mkdir(exist_ok=True)
+    m.save(path)
+    return m
+
+
+def drawn():
+    X_a, y_a, *_ = arrays().values()
+    a, b = rgp.fit(X_a, y_a, publish=8, name="a"), rgp.fit(X_a + 2, y_a, publish=8, name="b")
+    a.save("a.safetensors")
+    return {"a": a, "b": b, "e": rgp.merge([a, b])}
+
+
+def hospitals():
+    renamed = {"day": "age", "depth": "dose", "y": "pressure"}
+    written(owner(1, 0, 3).rename(columns=renamed), "patients.csv")
+    for seed, path in enumerate(("inbox/north.safetensors", "inbox/south.safetensors", "late/west.safetensors")):
+        module(seed, 0, 4, path)
+    written(owner(3, 0, 4), "questions.csv")
+
+
+def days():
+    rgp.merge([module(1, 0, 3, "monday.safetensors")]).save("city.safetensors")
+    module(2, 0, 3, "wednesday.safetensors")
+    written(owner(3, 0, 3), "tuesday.csv")
+
+
+GIVEN = {
+    "README.md": arrays,
+    "docs/index.md": arrays,
+    "docs/plots.md": drawn,
+    "docs/schema.md": drawn,
+    "docs/howto-email.md": hospitals,
+    "docs/howto-streaming.md": days,
+    "docs/howto-big-data.md": lambda: written(owner(1, 0, 3), "large.csv") and {},
+}
+
+
+@pytest.mark.skipif(not (shutil.which("bash") and shutil.which("awk")), reason="the pages use a shell")
+@pytest.mark.parametrize("page", PAGES)
+def test_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = GIVEN.get(page, dict)() or {}
+    for kind, source, shown in blocks(page):
+        if kind == "text":
+            continue
+        if kind == "console":
+            printed = shell(source)
+        else:
+            with contextlib.redirect_stdout(io.StringIO()) as stream:
+                exec(source, names)
+            printed = stream.getvalue()
+        if shown is not None:
+            assert blind(printed) == blind(shown), source
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_lines_merge(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = arrays()
+    exec(next(source for kind, source, _ in blocks(page) if kind == "python"), names)
     assert names["mean"].shape == names["variance"].shape == (7,)
     assert (names["variance"] > 0).all()
     assert set(names["e"].names) == {names["a"].name, names["b"].name}
+
+
+def test_the_way_without_python(tmp_path, monkeypatch):
+    """Two tables, two modules, one ensemble, predictions that are right where only one owner has looked, a figure."""
+    monkeypatch.chdir(tmp_path)
+    shell(next(source for kind, source, _ in blocks("README.md") if "recyclegp fit" in source))
+    predictions = np.genfromtxt("predictions.csv", delimiter=",", names=True)
+    truth = 15 - 6 * np.cos(predictions["hour"] / 3.8)
+    assert list(predictions["hour"]) == [3, 12, 21]
+    assert (np.abs(predictions["mean"] - truth) < 0.5).all()
+    assert (predictions["sd"] < 0.5).all()
+    assert Path("figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+# --- troubleshooting --------------------------------------------------------------------------
+
+
+def test_every_message_in_troubleshooting_is_one_of_ours():
+    """Quoted messages are pieces of text with … between them; every piece is in the source."""
+    source = " ".join(p.read_text() for p in (ROOT / "src").rglob("*.py"))
+    source = re.sub(r'"\s*\n\s*f?"', "", source)  # text that goes on in the next line
+    quoted = re.findall(r"^### (`.*`)$", (ROOT / "docs/troubleshooting.md").read_text(), flags=re.MULTILINE)
+    messages = [m for heading in quoted for m in re.findall(r"`(.*?)`", heading)]
+    system = {"No space left on device", "Permission denied"}  # the operating system's
+    assert len(messages) > 50
+    for message in messages:
+        for piece in message.split("…"):
+            piece = piece.strip(" :(),;")
+            assert piece in source or piece in system, (piece, message)

@@ -85,6 +85,7 @@ class Ensemble(GP):
 
     @property
     def names(self) -> list[str]:
+        """Of the modules, in the order in which they came."""
         return [m.name for m in self._members]
 
     @property

@@ -55,6 +55,7 @@ class GP(ABC):
 
     @property
     def dimension(self) -> int:
+        """Number of input columns."""
         return self._points.shape[1]
 
     @property

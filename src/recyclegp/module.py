@@ -96,6 +96,7 @@ class Module(GP):
 
     @property
     def likelihood(self) -> str:
+        """Its name, or several joined by +."""
         return "+".join(p.name for p in self.likelihoods)
 
     def publish(self, points: Any, seed: int = 0) -> Module:
@@ -111,6 +112,7 @@ class Module(GP):
         return replace(self, _site=sites.from_rows(base.Z, base.L, rows, self.mean), jitter=float(base.jitter))
 
     def rename(self, name: str) -> Module:
+        """The same under another name."""
         return replace(self, name=name)
 
     def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Module:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-WIDE = 160  # columns for tables nobody is looking at in a terminal
+WIDE = 10_000  # columns for tables nobody is looking at in a terminal: one line for each row
 
 
 class Advance(Protocol):
@@ -111,8 +110,7 @@ def plain_table(*columns: str, folded: int) -> Table:
 
 def show(table: Table) -> None:
     """A table on standard output; in a file or a pipe it is not squeezed into eighty columns."""
-    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
-    Console(width=wide).print(table)
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
 
 
 def say(lines: dict[str, str]) -> None:

@@ -8,13 +8,11 @@ What cannot be represented is refused by name, and what was read is compared wit
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import gpytorch
-import numpy as np
 import torch
 from gpytorch.likelihoods import (
     BernoulliLikelihood,
@@ -35,14 +33,14 @@ from gpytorch.variational import (
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from .. import arrays, inducing, kernel_units, kernels, least_squares, linalg, sites
+from .. import arrays, kernel_units, kernels
 from ..errors import RecycleGPError
-from ..fitting import PUBLISH
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
-from ..module import Convergence, Module, name_or_new, of_site
-from ..posterior import basis, features
+from ..module import Module, name_or_new
+from . import sources
 from .gpytorch_likelihoods import LogisticLikelihood, PoissonLikelihood
+from .sources import Request, Source
 
 STRATEGIES = (VariationalStrategy, UnwhitenedVariationalStrategy)
 DISTRIBUTIONS = (
@@ -51,7 +49,6 @@ DISTRIBUTIONS = (
     NaturalVariationalDistribution,
     TrilNaturalVariationalDistribution,
 )
-REACH = 3.0  # prior standard deviations that a direction which had not converged may pull
 AGREEMENT = {torch.float64: 1e-8, torch.float32: 1e-4}  # of what was read with the model, relative
 
 
@@ -96,7 +93,6 @@ def from_gpytorch(
     model is read, never changed. Where its covariance is wider than its prior, as in a fit that had not
     converged, a warning says so.
     """
-    rows = _count(rows)
     inner = model
     if not isinstance(model, (ApproximateGP, ExactGP)):
         inner = getattr(model, "model", None)  # BoTorch wraps its sparse models
@@ -149,24 +145,16 @@ def _sparse(model: Any, inner: ApproximateGP, likelihood: Any, name: str, rows: 
         theirs = _ask(inner, points)
         _compare(inner, theirs, prior, Z)
         jitter = _jitter(strategy, theirs)
-        L, used = linalg.cholesky(kernels.matrix(prior.kernel.tree, prior.kernel.tensor(), Z, Z), jitter)
         mean, S = _moments(distribution)
-        if type(strategy) is VariationalStrategy:  # q is of v = L⁻¹(u − m)
-            site, floored = sites.from_whitened(Z, L, prior.mean, mean, S, REACH)
-        else:
-            site, floored = sites.from_moments(Z, L, prior.mean, mean, S, REACH)
+    whitened = type(strategy) is VariationalStrategy  # q is of v = L⁻¹(u − m)
     known = getattr(inner, "train_inputs", None)  # BoTorch keeps them
-    count = known[0].shape[-2] if rows is None and known else rows
-    made = of_site(
-        site,
-        L,
-        floored,
-        name=name,
-        kernel=prior.kernel,
-        mean=prior.mean,
-        jitter=float(used),
-        likelihood=chosen,
-        rows=len(Z) if count is None else count,
+    made = sources.sparse(
+        Source(name, type(inner).__name__, prior.kernel, prior.mean, chosen, jitter),
+        Z,
+        mean if whitened else mean - prior.mean,
+        S,
+        whitened=whitened,
+        rows=sources.count(rows, known[0].shape[-2] if known else None, len(Z)),
         stacklevel=4,
     )
     return _in_their_units(made, units)
@@ -225,31 +213,8 @@ def _exact(model: ExactGP, likelihood: Any, name: str, publish: Any, seed: int) 
         some = X[: min(n, 100)]
         theirs = _ask(model, (units.scale * some + units.shift).to(model.train_inputs[0]))
         _compare(model, theirs, prior, some)
-        tree, theta = prior.kernel.tree, prior.kernel.tensor()
-        goal = PUBLISH if isinstance(publish, str) and publish == "auto" else publish
-        points = arrays.count_or_points(goal, "publish", D, None, "cpu")
-        if isinstance(points, int):
-            points = inducing.over(X, points, tree, theta, np.random.default_rng(inducing.entropy(seed, X)))
-        base = basis(tree, theta, points)
-        # y_i ≈ f(x_i) with noise σ_i², all rows one block: Rᵀ = diag(1/σ), ρ = y/σ, e = −½Σ log 2πσ_i²
-        root = noise.rsqrt()
-        H = root[:, None] * features(base, X).mT
-        RKR = root[:, None] * kernels.matrix(tree, theta, X, X) * root
-        e = -0.5 * (2 * math.pi * noise).log().sum()
-        rows = least_squares.gather(H[None], RKR[None], (root * y)[None], root[None], e[None], marginal=True)
-        site = sites.from_rows(points, base.L, least_squares.centre(rows, prior.mean), prior.mean)
-    made = Module(
-        name=name,
-        _site=site,
-        kernel_spec=prior.kernel,
-        mean=prior.mean,
-        jitter=float(base.jitter),
-        likelihoods=(chosen,),
-        rows=n,
-        columns=None,
-        convergence=Convergence(True, 0, f"{type(model).__name__} fitted elsewhere"),
-        method="exact",
-    )
+    source = Source(name, type(model).__name__, prior.kernel, prior.mean, chosen, 0.0)
+    made = sources.exact(source, X, y, noise, Request(publish, seed))
     return _in_their_units(made, units)
 
 
@@ -356,9 +321,3 @@ def _one(value: Tensor, what: str) -> float:
     if value.numel() != 1:
         raise RecycleGPError(f"likelihood: {what} has shape {tuple(value.shape)}; convert one model for each output")
     return float(value.detach())
-
-
-def _count(rows: Any) -> int | None:
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 1):
-        raise RecycleGPError(f"rows={rows!r}; pass the number of data rows behind the model, or None")
-    return None if rows is None else int(rows)

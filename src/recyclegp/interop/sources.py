@@ -24,7 +24,8 @@ from ..module import Convergence, Module, of_site
 from ..posterior import basis
 from .exact import Observations
 from .exact import publish as publish_exactly
-from .gpytorch import REACH
+
+REACH = 3.0  # prior standard deviations that a direction which had not converged may pull
 
 
 class Source(NamedTuple):
@@ -122,9 +123,9 @@ def collapsed(source: Source, Z: Tensor, X: Tensor, y: Tensor, noise: float) -> 
     return _module(source, site, float(base.jitter), len(X), "collapsed")
 
 
-def exact(source: Source, X: Tensor, y: Tensor, noise: float, request: Request) -> Module:
-    """Observations of f with variance `noise`, published at points that are the user's, or no rows."""
-    data = Observations(X, y, torch.full_like(y, noise), y.new_zeros(()))
+def exact(source: Source, X: Tensor, y: Tensor, noise: Tensor | float, request: Request) -> Module:
+    """Observations of f with variance `noise`, of each or of all, published at the user's points, or at no rows."""
+    data = Observations(X, y, torch.zeros_like(y) + noise, y.new_zeros(()))
     where = PUBLISH if request.open else request.publish
     site, jitter = publish_exactly(data, source.kernel, source.mean, where, None, request.seed)
     return _module(source, site, jitter, len(X), "exact")
