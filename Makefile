@@ -13,12 +13,22 @@ DOCS_READY := $(VENV)/.docs-ready
 BENCH_READY := $(VENV)/.bench-ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# GPflow and GPJax, each in an environment of its own: TensorFlow and JAX are large, and want different numpys.
+GPFLOW := .venv-gpflow
+GPJAX := .venv-gpjax
+PEER_INSTALL := -m pip --disable-pip-version-check --quiet install
+# ends the process, also inside a call that hangs, as JAX's triangular solves can on two cores
+PEER_TEST := -m pytest --timeout=120 --timeout-method=thread $(TEST_ARGS)
+ONE_CORE := $(shell command -v taskset > /dev/null && echo taskset -c 0)
+LIMIT := $(shell command -v timeout > /dev/null && echo timeout 600)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo bench bench-accuracy docs dist clean
+.PHONY: help setup test test-peers lint format demo bench bench-accuracy docs dist clean
 
 help:
 	@echo "make setup    virtual environment in $(VENV), installed for development"
 	@echo "make test     the tests                      (TEST_ARGS for pytest)"
+	@echo "make test-peers   the tests of GPflow and GPJax, in .venv-gpflow and .venv-gpjax, and how exact they are"
 	@echo "make lint     ruff check, ruff format --check, mypy"
 	@echo "make format   let ruff put the layout and imports right"
 	@echo "make demo     the demonstration; writes demo-output/"
@@ -26,7 +36,7 @@ help:
 	@echo "make bench-accuracy   how good: benchmarks/accuracy.py   (BENCH_ARGS for it)"
 	@echo "make docs     the documentation, in site/"
 	@echo "make dist     wheel and sdist, in dist/"
-	@echo "make clean    remove $(VENV) and everything built"
+	@echo "make clean    remove the environments and everything built"
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,6 +55,27 @@ setup: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto $(TEST_ARGS)
+
+$(GPFLOW)/.ready: pyproject.toml constraints.txt constraints-peers.txt
+	test -x $(GPFLOW)/bin/python || $(PYTHON) -m venv $(GPFLOW)
+	sed '/^numpy==/d;/^pandas==/d' constraints.txt > $(GPFLOW)/constraints.txt
+	$(GPFLOW)/bin/python $(PEER_INSTALL) -c $(GPFLOW)/constraints.txt -c constraints-peers.txt \
+		-e ".[gpflow]" pytest pytest-timeout
+	touch $@
+
+$(GPJAX)/.ready: pyproject.toml constraints.txt constraints-peers.txt
+	test -x $(GPJAX)/bin/python || $(PYTHON) -m venv $(GPJAX)
+	$(GPJAX)/bin/python $(PEER_INSTALL) -c constraints.txt -c constraints-peers.txt -e ".[gpjax]" pytest pytest-timeout
+	$(GPJAX)/bin/python $(PEER_INSTALL) --no-deps --upgrade --target $(GPJAX)/older gpjax==0.18.0
+	touch $@
+
+test-peers: $(GPFLOW)/.ready $(GPJAX)/.ready
+	$(LIMIT) $(GPFLOW)/bin/python $(PEER_TEST) tests/test_interop_gpflow.py
+	$(LIMIT) $(GPFLOW)/bin/python tests/cases_gpflow.py
+	$(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python $(PEER_TEST) tests/test_interop_gpjax.py
+	$(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python tests/cases_gpjax.py
+	PYTHONPATH=$(GPJAX)/older $(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python $(PEER_TEST) tests/test_interop_gpjax.py
+	PYTHONPATH=$(GPJAX)/older $(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python tests/cases_gpjax.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -72,4 +103,4 @@ dist: $(READY)
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf $(VENV) .cache dist build site demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(GPFLOW) $(GPJAX) .cache dist build site demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -97,9 +97,9 @@ def svgp(kernel="SquaredExponential, ARD", mean="constant", likelihood="gaussian
 
 
 def sgpr(kernel="SquaredExponential, ARD", mean="constant", likelihood="gaussian", seed=0, rows=None):
-    Z = np.random.default_rng(seed).uniform(0, 4, (M, D))
+    Z = np.random.default_rng(seed + 1).uniform(0, 4, (M, D))
     return SGPR(
-        data() if rows is None else rows,
+        data(seed=seed) if rows is None else rows,
         KERNELS[kernel](),
         Z,
         mean_function=MEANS[mean](),
@@ -107,8 +107,8 @@ def sgpr(kernel="SquaredExponential, ARD", mean="constant", likelihood="gaussian
     )
 
 
-def gpr(kernel="SquaredExponential, ARD", mean="constant", likelihood="gaussian", rows=None):
-    rows = data() if rows is None else rows
+def gpr(kernel="SquaredExponential, ARD", mean="constant", likelihood="gaussian", seed=0, rows=None):
+    rows = data(seed=seed) if rows is None else rows
     return GPR(rows, KERNELS[kernel](), mean_function=MEANS[mean](), likelihood=LIKELIHOODS[likelihood]())
 
 
@@ -120,7 +120,7 @@ def labels(likelihood, y):
 
 
 def vgp(kernel="SquaredExponential, ARD", mean="constant", likelihood="bernoulli-probit", seed=0, rows=None):
-    X, y = data() if rows is None else rows
+    X, y = data(seed=seed) if rows is None else rows
     model = VGP((X, labels(likelihood, y)), KERNELS[kernel](), LIKELIHOODS[likelihood](), MEANS[mean]())
     rng = np.random.default_rng(seed)
     model.q_mu.assign(rng.normal(size=(len(X), 1)))
@@ -137,3 +137,52 @@ def latent(model, X):
 def apart(module, model, X):
     """Largest difference of mean and of variance."""
     return [float(np.abs(a - b).max()) for a, b in zip(module.predict(X), latent(model, X), strict=True)]
+
+
+def in_float32(jitter=1e-6):
+    return gpflow.config.as_context(gpflow.config.Config(float=np.float32, int=np.int32, jitter=jitter))
+
+
+def _worst(make, publish="auto", kernels=KERNELS):
+    """Over kernels and means: the largest difference, where published or elsewhere."""
+    import recyclegp as rgp
+
+    found = 0.0
+    for i, (kernel, mean) in enumerate((k, m) for k in kernels for m in MEANS):
+        model = make(kernel=kernel, mean=mean, seed=10 * i)
+        module = rgp.from_gpflow(model, publish=model.data[0].numpy() if publish == "rows" else publish)
+        where = module.inducing if isinstance(publish, int) else elsewhere().astype(gpflow.default_float())
+        found = max(found, *apart(module, model, where))
+    return f"{found:.0e}"
+
+
+def main():
+    """The table of docs/interop-gpflow.md."""
+    from functools import partial
+    from importlib.metadata import version
+
+    packages = ("gpflow", "tensorflow", "tensorflow-probability", "tf-keras", "numpy", "torch", "gpytorch")
+    print(", ".join(f"{p} {version(p)}" for p in packages), flush=True)
+    families = [name for name in LIKELIHOODS if "," not in name]
+    other = [""] * (len(families) - 1)
+
+    def row(title, cells):
+        print("| " + " | ".join([title, *cells]) + " |", flush=True)
+
+    row("", families)
+    row("---", ["---"] * len(families))
+    for option in OPTIONS:
+        row(f"`SVGP`, {option}", [_worst(partial(svgp, likelihood=p, option=option)) for p in families])
+    row("`SGPR`", [_worst(sgpr), *other])
+    for title, publish in (("at 12 points", 12), ("at all rows", "rows")):
+        row(f"`GPR`, {title}", [_worst(gpr, publish), *other])
+        some = {k: KERNELS[k] for k in ("SquaredExponential, ARD", "Matern12", "composition")}
+        row(f"`VGP`, {title}", [_worst(partial(vgp, likelihood=p), publish, some) for p in families])
+    distinct = {k: v for k, v in KERNELS.items() if "one column" not in k}
+    with in_float32():
+        for option in OPTIONS:
+            row(f"`SVGP`, {option}, float32", [_worst(partial(svgp, option=option), kernels=distinct), *other])
+
+
+if __name__ == "__main__":
+    main()

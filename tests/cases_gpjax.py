@@ -134,7 +134,7 @@ def family(name, kernel="RBF, ARD", mean="constant", likelihood="gaussian", seed
 
 
 def collapsed(kernel="RBF, ARD", mean="constant", seed=0, jitter=1e-6):
-    Z = jnp.asarray(np.random.default_rng(seed).uniform(0, 4, (M, D)))
+    Z = jnp.asarray(np.random.default_rng(seed + 1).uniform(0, 4, (M, D)))
     return gv.CollapsedVariationalGaussian(**_options(joint(kernel, mean, jitter=jitter), jitter), inducing_inputs=Z)
 
 
@@ -154,3 +154,44 @@ def apart(module, model, X, rows=None, jitter=1e-6):
     """Largest difference of mean and of variance."""
     theirs = latent(model, X, rows, jitter)
     return [float(np.abs(a - b).max()) for a, b in zip(module.predict(np.asarray(X)), theirs, strict=True)]
+
+
+def _worst(make, rows=None, publish="auto"):
+    """Over kernels and means: the largest difference, where published or elsewhere."""
+    import recyclegp as rgp
+
+    found = 0.0
+    for i, (kernel, mean) in enumerate((k, m) for k in KERNELS for m in MEANS):
+        model = make(kernel=kernel, mean=mean, seed=10 * i)
+        module = rgp.from_gpjax(model, rows, publish=publish)
+        found = max(found, *apart(module, model, module.inducing if isinstance(publish, int) else elsewhere(), rows))
+    return f"{found:.0e}"
+
+
+def main():
+    """The table of docs/interop-gpjax.md."""
+    from functools import partial
+    from importlib.metadata import version
+
+    packages = ("jax", "equinox", "numpyro", "paramax", "numpy", "torch", "gpytorch")
+    print(f"gpjax {gpjax.__version__}, " + ", ".join(f"{p} {version(p)}" for p in packages), flush=True)
+
+    def row(title, cells):
+        print("| " + " | ".join([title, *cells]) + " |", flush=True)
+
+    row("", LIKELIHOODS)
+    row("---", ["---"] * len(LIKELIHOODS))
+    other = [""] * (len(LIKELIHOODS) - 1)
+    for name in FAMILIES:
+        row(f"`{name}`", [_worst(partial(family, name, likelihood=p)) for p in LIKELIHOODS])
+    row("`CollapsedVariationalGaussian`", [_worst(collapsed, dataset()), *other])
+
+    def conjugate(kernel, mean, seed):
+        return joint(kernel, mean)
+
+    for title, publish in (("at 12 points", 12), ("at all rows", data()[0])):
+        row(f"conjugate, {title}", [_worst(conjugate, dataset(), publish), *other])
+
+
+if __name__ == "__main__":
+    main()

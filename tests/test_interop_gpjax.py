@@ -4,6 +4,8 @@ On two cores JAX can hang inside a triangular solve: run with `--timeout-method=
 """
 
 import dataclasses
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -230,6 +232,17 @@ def test_kernels_have_the_structure_of_ours():
     module = rgp.from_gpjax(prior * LIKELIHOODS["gaussian"](), dataset())
     ours = rgp.fit(*(t.squeeze() for t in data()), kernel="rbf * matern32", publish=5)
     assert pooling.skeleton(module.kernel_spec) == pooling.skeleton(ours.kernel_spec)
+
+
+def test_the_page_runs_as_it_stands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[1] / "docs" / "interop-gpjax.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    names = {"q": family("WhitenedVariationalGaussian"), "model": joint(), "data": dataset(), "X": X}
+    exec(block, names)
+    assert names["e"].names == ["ward-7", "lab-2"]
+    assert names["mean"].shape == names["variance"].shape == (len(X),)
+    assert (names["variance"] > 0).all()
 
 
 # --- refusals ---------------------------------------------------------------------------------
