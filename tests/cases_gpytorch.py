@@ -18,6 +18,8 @@ from gpytorch.variational import (
     VariationalStrategy,
 )
 
+from recyclegp.interop.gpytorch_likelihoods import LogisticLikelihood, PoissonLikelihood
+
 D = 2
 STRATEGIES = {"whitened": VariationalStrategy, "unwhitened": UnwhitenedVariationalStrategy}
 DISTRIBUTIONS = {
@@ -91,6 +93,8 @@ LIKELIHOODS = {
     "gaussian": lambda: gpytorch.likelihoods.GaussianLikelihood().initialize(noise=0.23),
     "bernoulli": gpytorch.likelihoods.BernoulliLikelihood,
     "student-t": student,
+    "logistic": LogisticLikelihood,
+    "poisson": PoissonLikelihood,
 }
 
 
