@@ -183,7 +183,7 @@ def check_close(actual, expected, tolerance=1e-8):
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * max(1.0, np.abs(expected).max()))
 
 
-def same_predictions(model, expected, Xt, tolerance=1e-8):
+def check_predictions(model, expected, Xt, tolerance=1e-8):
     mean, variance = model.predict(Xt)
     check_close(mean, expected.mean, tolerance)
     check_close(variance, np.diag(expected.cov), tolerance)

@@ -74,7 +74,7 @@ def noise_in_std(gp):
     return WHITE * float(np.ravel(gp._y_train_std)[0]) ** 2 if "White" in str(gp.kernel_) else 0.0
 
 
-def same_predictions(module, gp, X, tolerance=1e-8):
+def check_predictions(module, gp, X, tolerance=1e-8):
     mean, sd = gp.predict(X, return_std=True)
     found, variance = module.predict(X)
     np.testing.assert_allclose(found, mean, rtol=0, atol=tolerance)
@@ -90,9 +90,9 @@ def test_regressor(kernel, option):
     """At the published points, everywhere if those are all rows; and the evidence is its marginal likelihood."""
     gp = regressor(kernel, option)
     small = rgp.from_sklearn(gp, name="small", publish=12)
-    same_predictions(small, gp, small.inducing)
+    check_predictions(small, gp, small.inducing)
     full = rgp.from_sklearn(gp, publish=gp.X_train_)
-    same_predictions(full, gp, elsewhere(gp.n_features_in_))
+    check_predictions(full, gp, elsewhere(gp.n_features_in_))
     scale = float(np.ravel(gp._y_train_std)[0])
     log_marginal = gp.log_marginal_likelihood_value_ - N * np.log(scale)  # a density of y, not of y/scale
     assert small.evidence == pytest.approx(log_marginal, abs=1e-7)
@@ -113,7 +113,7 @@ def test_learned_hyperparameters_and_the_default_kernel():
     np.testing.assert_allclose(np.sqrt(module.predict_y(module.inducing)[1]), sd, atol=1e-8)  # alpha is 1e-10
     smooth = np.sin(X[:, 0]) * np.cos(X[:, 1])
     plain = GaussianProcessRegressor(optimizer=None).fit(X, smooth)
-    same_predictions(rgp.from_sklearn(plain, publish=X), plain, elsewhere(2), 1e-6)
+    check_predictions(rgp.from_sklearn(plain, publish=X), plain, elsewhere(2), 1e-6)
 
 
 def test_factors_and_noise_are_collected():
@@ -139,7 +139,7 @@ def test_rows_at_one_place_are_one_observation():
     gp = GaussianProcessRegressor(1.3 * RBF([1.0, 0.7]), alpha=alpha, optimizer=None).fit(X, y)
     for points, where in ((X, elsewhere(2)), (X[:9:3], X[:9:3])):
         module = rgp.from_sklearn(gp, publish=points)
-        same_predictions(module, gp, where)
+        check_predictions(module, gp, where)
         assert module.evidence == pytest.approx(gp.log_marginal_likelihood_value_, abs=1e-8)
     assert module.rows == 45
 
@@ -156,7 +156,7 @@ def test_two_regressors_merge_into_the_one_that_has_seen_all():
         inducing=X,
         learn=False,
     )
-    same_predictions(merged, both, elsewhere(2), 1e-7)
+    check_predictions(merged, both, elsewhere(2), 1e-7)
     assert merged.evidence == pytest.approx(both.log_marginal_likelihood_value_, abs=1e-6)
 
 
@@ -332,7 +332,7 @@ def test_other_objects_are_refused():
     with pytest.raises(rgp.RecycleGPError, match="cannot represent 2 outputs"):
         rgp.from_sklearn(several)
     column = GaussianProcessRegressor(1.0 * RBF(1.0), optimizer=None, alpha=0.1).fit(X, y[:, None])
-    same_predictions(rgp.from_sklearn(column, publish=X), column, elsewhere(2))
+    check_predictions(rgp.from_sklearn(column, publish=X), column, elsewhere(2))
     three = GaussianProcessClassifier().fit(X, np.arange(N) % 3)
     with pytest.raises(rgp.RecycleGPError, match="cannot represent 3 classes"):
         rgp.from_sklearn(three)

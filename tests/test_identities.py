@@ -18,13 +18,13 @@ import reference as ref
 from cases import (
     cases,
     check_close,
+    check_predictions,
     check_same_models,
     merged,
     module,
     modules,
     natural_site,
     reference_sites,
-    same_predictions,
     slow,
     spec,
     theorem,
@@ -46,7 +46,7 @@ def test_merge_is_the_gaussian_algebra(method, case):
     k = with_jitter(case.kernel, e)
     truths = [ref.power(s, w) for s, w in zip(reference_sites(case, parts, method), case.weights, strict=True)]
     joint = ref.ensemble(truths, k, e.mean, case.Z)
-    same_predictions(e, ref.site_posterior(joint, k, e.mean, case.Xt), case.Xt, 1e-7)
+    check_predictions(e, ref.site_posterior(joint, k, e.mean, case.Xt), case.Xt, 1e-7)
     check_close(e.bound, ref.log_integral(joint, k, e.mean), 1e-7)
     marginal = ref.block_marginal(truths, k, e.mean, case.Z)
     check_close(e.evidence, ref.log_integral(marginal, k, e.mean), 1e-7)
@@ -109,7 +109,7 @@ def test_1_shared_plan_is_the_central_sgpr(case):
     case = case.shared()
     e = merged(case, modules(case, "collapsed"))
     data = (with_jitter(case.kernel, e), case.Z, case.inputs, case.y, case.parts[0].mean, case.noises)
-    same_predictions(e, ref.sgpr(*data, case.Xt), case.Xt)
+    check_predictions(e, ref.sgpr(*data, case.Xt), case.Xt)
     check_close(e.bound, ref.sgpr_bound(*data))
     assert abs(e.slack) < 1e-8
     check_close(e.evidence, e.bound)
@@ -122,7 +122,7 @@ def test_1_shared_plan_with_exact_sites_is_pitc(case):
     case = case.shared()
     e = merged(case, modules(case, "exact"))
     data = (with_jitter(case.kernel, e), case.Z, [p.X for p in case.parts], case.y, case.parts[0].mean, case.noises)
-    same_predictions(e, ref.pitc(*data, case.Xt), case.Xt)
+    check_predictions(e, ref.pitc(*data, case.Xt), case.Xt)
     check_close([e.evidence, e.bound], [ref.pitc_evidence(*data)] * 2)
 
 
@@ -147,7 +147,7 @@ def test_1_bound_of_unpublished_data_is_the_central_sgpr(case):
     own = replace(case, parts=[replace(p, Z=p.X) for p in case.parts])
     e = merged(own, modules(own, "exact"))
     data = (with_jitter(case.kernel, e), case.Z, case.inputs, case.y, e.mean, case.noises)
-    same_predictions(e, ref.sgpr(*data, case.Xt), case.Xt, 1e-7)
+    check_predictions(e, ref.sgpr(*data, case.Xt), case.Xt, 1e-7)
     check_close(e.bound, ref.sgpr_bound(*data), 1e-7)
 
 
@@ -161,7 +161,7 @@ def test_2_all_points_kept_is_the_exact_gp(method, case):
     """Theorem 2: Z_k = X_k and Z_* = X give the exact GP, and L_E = E = log p(y), whatever ψ_k and m_k."""
     case = replace(case, parts=[replace(p, Z=p.X) for p in case.parts], Z=case.inputs)
     e = merged(case, modules(case, method))
-    same_predictions(e, ref.exact_gp(case.kernel, case.inputs, case.y, e.mean, case.noises, case.Xt), case.Xt, 1e-7)
+    check_predictions(e, ref.exact_gp(case.kernel, case.inputs, case.y, e.mean, case.noises, case.Xt), case.Xt, 1e-7)
     evidence = ref.exact_evidence(case.kernel, case.inputs, case.y, e.mean, case.noises)
     check_close([e.bound, e.evidence], [evidence] * 2, 1e-7)
 

@@ -22,6 +22,7 @@ from cases import (
     Part,
     cases,
     check_close,
+    check_predictions,
     check_same_models,
     fixed_case,
     gpytorch_kernel,
@@ -30,7 +31,6 @@ from cases import (
     modules,
     natural_site,
     reference_sites,
-    same_predictions,
     theorem,
     truth,
     whitened,
@@ -55,7 +55,7 @@ def test_6_publish_is_the_exact_marginal(method, case):
     published = ref.publish(source, k, part.mean, Z)
     check_close(small.site.Rt.T @ small.site.Rt, published.Lam, 1e-6)
     check_close(small.site.Rt.T @ small.site.rho, published.lam, 1e-6)
-    same_predictions(small, ref.site_posterior(published, k, part.mean, case.Xt), case.Xt, 1e-7)
+    check_predictions(small, ref.site_posterior(published, k, part.mean, case.Xt), case.Xt, 1e-7)
     check_close([small.evidence, rich.evidence], [ref.log_integral(source, k, part.mean)] * 2, 1e-7)
     # the identity itself: both posteriors agree at Z', jointly
     joint = [posterior.covariance(m.posterior, torch.tensor(Z)) for m in (rich, small)]
@@ -68,7 +68,7 @@ def test_6_publish_is_the_exact_marginal(method, case):
 def test_6_publishing_an_exact_fit_is_the_exact_gp_there(case):
     """Theorem 6: an exact fit published at Z' predicts there what the exact GP predicts."""
     part = case.parts[0]
-    same_predictions(
+    check_predictions(
         module(part, "exact", "m"),
         ref.exact_gp(part.kernel, part.X, part.y, part.mean, part.noises, part.Z),
         part.Z,

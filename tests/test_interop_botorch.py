@@ -76,7 +76,7 @@ def posterior(model, points):
         return p.mean[:, 0].double().numpy(), p.variance[:, 0].double().numpy()
 
 
-def close(ours, theirs, tolerance, scale=1.0):
+def check_close(ours, theirs, tolerance, scale=1.0):
     for a, b, unit in zip(ours, theirs, (scale, scale**2), strict=True):
         np.testing.assert_allclose(a / unit, b / unit, rtol=0, atol=tolerance)
 
@@ -95,7 +95,7 @@ def test_single_task_gp(inputs, outputs, training):
     assert model.training is training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     points = torch.tensor(module.inducing)
-    close(module.predict(module.inducing), posterior(model, points), 1e-6, float(Y.std()))
+    check_close(module.predict(module.inducing), posterior(model, points), 1e-6, float(Y.std()))
     with torch.no_grad():
         noisy = model.posterior(points, observation_noise=True).variance[:, 0]
     np.testing.assert_allclose(module.predict_y(module.inducing)[1], noisy, rtol=1e-6)
@@ -108,16 +108,16 @@ def test_every_kernel_under_a_change_of_units(inputs, kernel):
     """Lengths that were one for both columns become two, and a linear kernel gets a centre."""
     model = SingleTaskGP(X, Y, covar_module=KERNELS[kernel](), input_transform=INPUTS[inputs]())
     module = rgp.from_gpytorch(model, publish=X)
-    close(module.predict(GRID.numpy()), posterior(model, GRID), 1e-6, float(Y.std()))
+    check_close(module.predict(GRID.numpy()), posterior(model, GRID), 1e-6, float(Y.std()))
 
 
 def test_single_task_gp_as_it_comes_and_fitted():
     """The defaults, priors and all, after BoTorch's own fit; published at every row it is the whole model."""
     model = SingleTaskGP(X, Y, input_transform=Normalize(2))
     botorch.fit.fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
-    close(rgp.from_gpytorch(model, publish=X).predict(GRID.numpy()), posterior(model, GRID), 1e-5, float(Y.std()))
+    check_close(rgp.from_gpytorch(model, publish=X).predict(GRID.numpy()), posterior(model, GRID), 1e-5, float(Y.std()))
     module = rgp.from_gpytorch(model, model.likelihood)
-    close(module.predict(module.inducing), posterior(model, torch.tensor(module.inducing)), 1e-6, float(Y.std()))
+    check_close(module.predict(module.inducing), posterior(model, torch.tensor(module.inducing)), 1e-6, float(Y.std()))
 
 
 def test_single_task_gp_with_known_noise():
@@ -125,7 +125,7 @@ def test_single_task_gp_with_known_noise():
     model = generic(SingleTaskGP(X, Y, variances, input_transform=normalised()))
     module = rgp.from_gpytorch(model)
     points = torch.tensor(module.inducing)
-    close(module.predict(module.inducing), posterior(model, points), 1e-6, float(Y.std()))
+    check_close(module.predict(module.inducing), posterior(model, points), 1e-6, float(Y.std()))
     assert module.noise == pytest.approx(float(variances.mean()))
 
 
@@ -133,7 +133,7 @@ def test_single_task_gp_in_float32():
     model = generic(SingleTaskGP(X.float(), Y.float(), input_transform=Normalize(2)))
     module = rgp.from_gpytorch(model)
     points = torch.tensor(module.inducing).float()
-    close(module.predict(points.double().numpy()), posterior(model, points), 1e-3, float(Y.std()))
+    check_close(module.predict(points.double().numpy()), posterior(model, points), 1e-3, float(Y.std()))
 
 
 # --- sparse -------------------------------------------------------------------------------------
@@ -175,13 +175,13 @@ def test_single_task_variational_gp(inputs, outputs, strategy):
     mean, variance = posterior(model, GRID)
     scale = float(Y.std()) if outputs == "standardize" else 1.0
     added = 1e-6 * scale**2 if strategy == "whitened" else 0.0  # GPyTorch's jitter, at each test point
-    close(module.predict(GRID.numpy()), (mean, variance - added), 1e-8, scale)
+    check_close(module.predict(GRID.numpy()), (mean, variance - added), 1e-8, scale)
 
 
 def test_single_task_variational_gp_in_float32():
     model = sparse(dtype=torch.float32)
     module = rgp.from_gpytorch(model)
-    close(module.predict(GRID.numpy()), posterior(model, GRID.float()), 1e-3, float(Y.std()))
+    check_close(module.predict(GRID.numpy()), posterior(model, GRID.float()), 1e-3, float(Y.std()))
 
 
 def test_its_inner_model_is_in_its_own_units():

@@ -31,7 +31,7 @@ def named(expression, *parameters):
     return kernels.parse(expression, 2, CENTRE).replace(torch.tensor(parameters, dtype=torch.float64).log())
 
 
-def close(actual, expected, tolerance=1e-12):
+def check_close(actual, expected, tolerance=1e-12):
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
@@ -80,9 +80,9 @@ every = pytest.mark.parametrize("name", FORMULAS)
 def test_a_name_means_its_formula(name):
     """Each kernel, and compositions, against NumPy in anisotropic 2-D."""
     kernel, formula = FORMULAS[name]
-    close(value(kernel), formula(A, B))
-    close(value(kernel, A, A), formula(A, A))
-    close(kernels.diagonal(kernel.tree, kernel.tensor(), torch.tensor(A)), np.diag(formula(A, A)))
+    check_close(value(kernel), formula(A, B))
+    check_close(value(kernel, A, A), formula(A, A))
+    check_close(kernels.diagonal(kernel.tree, kernel.tensor(), torch.tensor(A)), np.diag(formula(A, A)))
 
 
 @every
@@ -91,7 +91,7 @@ def test_batches_are_matrices_one_by_one(name):
     kernel, formula = FORMULAS[name]
     batch = torch.tensor(np.stack([A[:5], B]))
     found = kernels.matrix(kernel.tree, kernel.tensor(), batch, batch)
-    close(found, np.stack([formula(A[:5], A[:5]), formula(B, B)]))
+    check_close(found, np.stack([formula(A[:5], A[:5]), formula(B, B)]))
 
 
 @every
@@ -149,10 +149,10 @@ def test_gpytorch_round_trip(name):
     """to_gpytorch gives an object with these values; from_gpytorch reads them back."""
     kernel, formula = FORMULAS[name]
     built = kernels.to_gpytorch(kernel)
-    close(built(torch.tensor(A), torch.tensor(B)).to_dense().detach(), formula(A, B), 1e-10)
+    check_close(built(torch.tensor(A), torch.tensor(B)).to_dense().detach(), formula(A, B), 1e-10)
     again = kernels.from_gpytorch(built, 2)
     assert again.tree == kernel.tree
-    close(again.theta, kernel.theta, 1e-12)
+    check_close(again.theta, kernel.theta, 1e-12)
 
 
 def test_gpytorch_object_with_active_dims():
@@ -166,8 +166,8 @@ def test_gpytorch_object_with_active_dims():
     built.kernels[1].variance = 0.07
     kernel = kernels.from_gpytorch(built, 2)
     expected = 1.9 * ref.rbf(A[:, 1:], B[:, 1:], (2.5,)) * ref.matern(A[:, :1], B[:, :1], (0.3,), 2.5)
-    close(value(kernel), expected + ref.linear(A, B, 0.07, 0.0), 1e-6)
-    close(kernels.to_gpytorch(kernel)(torch.tensor(A), torch.tensor(B)).to_dense().detach(), value(kernel), 1e-10)
+    check_close(value(kernel), expected + ref.linear(A, B, 0.07, 0.0), 1e-6)
+    check_close(kernels.to_gpytorch(kernel)(torch.tensor(A), torch.tensor(B)).to_dense().detach(), value(kernel), 1e-10)
 
 
 def test_a_linear_kernel_of_the_users_is_added_without_a_factorisation():
@@ -177,7 +177,7 @@ def test_a_linear_kernel_of_the_users_is_added_without_a_factorisation():
     smooth.base_kernel.lengthscale = 4.0
     for built in (smooth + LinearKernel(), LinearKernel() + smooth, (smooth + LinearKernel()) * MaternKernel()):
         kernel = kernels.from_gpytorch(built.double(), 2)
-        close(value(kernel, X, X), value(kernel, X, np.r_[X, X[:1]])[:, :200])  # warnings are errors
+        check_close(value(kernel, X, X), value(kernel, X, np.r_[X, X[:1]])[:, :200])  # warnings are errors
 
 
 @pytest.mark.parametrize("where", ["inside", "outside"])
@@ -193,7 +193,7 @@ def test_gpytorch_scale_with_active_dims_is_read_right_or_refused(where):
     except RecycleGPError:
         assert where == "outside"
     else:
-        close(value(kernel), expected, 1e-10)
+        check_close(value(kernel), expected, 1e-10)
 
 
 def test_the_object_is_read_and_never_kept():
@@ -204,9 +204,9 @@ def test_the_object_is_read_and_never_kept():
     first = value(kernel)
     assert all(torch.equal(v, before[k]) for k, v in mine.state_dict().items())
     mine.base_kernel.lengthscale = 9.0
-    close(value(kernel), first)
+    check_close(value(kernel), first)
     kernels.to_gpytorch(kernel).outputscale = 5.0
-    close(value(kernel), first)
+    check_close(value(kernel), first)
 
 
 def test_evaluation_does_not_remember_old_parameters():
@@ -215,8 +215,8 @@ def test_evaluation_does_not_remember_old_parameters():
     other = kernel.replace(kernel.tensor() + 0.7)
     before = value(kernel)
     assert np.abs(value(other) - before).max() > 0.1
-    close(value(kernel), before)
-    close(before, formula(A, B))
+    check_close(value(kernel), before)
+    check_close(before, formula(A, B))
 
 
 # --- units, columns, pooling ------------------------------------------------------------------
@@ -228,20 +228,20 @@ def test_scaled(name, factor):
     """factor · k, through the amplitudes it already has."""
     kernel, formula = FORMULAS[name]
     found = kernel_units.scaled(kernel, factor)
-    close(value(found), factor * formula(A, B), 1e-11)
+    check_close(value(found), factor * formula(A, B), 1e-11)
     assert found.tree == kernel.tree
 
 
 def test_scaled_without_an_amplitude_gains_one():
     """A kernel the user gave without ScaleKernel."""
     bare = kernels.from_gpytorch(RBFKernel(ard_num_dims=2).double(), 2)
-    close(value(kernel_units.scaled(bare, 3.5)), 3.5 * value(bare))
+    check_close(value(kernel_units.scaled(bare, 3.5)), 3.5 * value(bare))
     mixed = kernels.from_gpytorch((RBFKernel() + ScaleKernel(RQKernel())).double(), 2)
-    close(value(kernel_units.scaled(mixed, 0.2)), 0.2 * value(mixed))
+    check_close(value(kernel_units.scaled(mixed, 0.2)), 0.2 * value(mixed))
     both = kernels.from_gpytorch((ScaleKernel(RBFKernel()) * ScaleKernel(RQKernel())).double(), 2)
-    close(value(kernel_units.scaled(both, 0.2)), 0.2 * value(both))
+    check_close(value(kernel_units.scaled(both, 0.2)), 0.2 * value(both))
     nested = kernels.from_gpytorch(ScaleKernel(LinearKernel() + ScaleKernel(RBFKernel())).double(), 2)
-    close(value(kernel_units.scaled(nested, 6.0)), 6.0 * value(nested))
+    check_close(value(kernel_units.scaled(nested, 6.0)), 6.0 * value(nested))
 
 
 @every
@@ -249,14 +249,14 @@ def test_shifted(name):
     """k(x − c, x' − c), also for the kernels that are not stationary."""
     kernel, formula = FORMULAS[name]
     shift = np.array([5.0, -70.0])
-    close(value(kernel_units.shifted(kernel, shift), A + shift, B + shift), formula(A, B), 1e-10)
+    check_close(value(kernel_units.shifted(kernel, shift), A + shift, B + shift), formula(A, B), 1e-10)
 
 
 @every
 def test_permuted(name):
     """The same kernel on columns in another order."""
     kernel, formula = FORMULAS[name]
-    close(value(kernel_units.permuted(kernel, [1, 0]), A[:, [1, 0]], B[:, [1, 0]]), formula(A, B))
+    check_close(value(kernel_units.permuted(kernel, [1, 0]), A[:, [1, 0]], B[:, [1, 0]]), formula(A, B))
 
 
 def test_permuted_in_three_columns_with_active_dims():
@@ -269,7 +269,7 @@ def test_permuted_in_three_columns_with_active_dims():
     centred = kernels.parse("linear", 3, (0.1, 0.2, 0.3)).replace(torch.tensor([0.3, 0.6, 1.2]).double().log())
     order = [2, 0, 1]  # new column j is the old column order[j]
     for kernel in (kernels.from_gpytorch((part + whole).double(), 3), centred):
-        close(value(kernel_units.permuted(kernel, order), X[:, order], X[:, order]), value(kernel, X, X))
+        check_close(value(kernel_units.permuted(kernel, order), X[:, order], X[:, order]), value(kernel, X, X))
 
 
 @every
@@ -284,7 +284,7 @@ def test_reference_is_one_standard_deviation(name):
     )
     rescaled = rescaled.replace(offset + kernel_units.reference(kernel.tree, x * stretch, y * scale))
     s = stretch.numpy()
-    close(value(rescaled, A * s, B * s) / scale**2, value(kernel), 1e-10)
+    check_close(value(rescaled, A * s, B * s) / scale**2, value(kernel), 1e-10)
 
 
 def test_pool_is_the_coordinate_wise_median():
@@ -294,7 +294,7 @@ def test_pool_is_the_coordinate_wise_median():
         for c, t in ((0.0, 0.1), (1.0, 0.4), (500.0, -30.0))
     ]
     pooled = pooling.pool_kernels(several)
-    close(pooled.theta, [0.1, 1.1, -0.9, 0.2, 0.3], 1e-6)
+    check_close(pooled.theta, [0.1, 1.1, -0.9, 0.2, 0.3], 1e-6)
     assert json.loads(pooled.tree)["parts"][1]["centre"] == [1.0, -1.0]
     assert pooling.skeleton(pooled) == pooling.skeleton(several[0])
 
@@ -302,9 +302,9 @@ def test_pool_is_the_coordinate_wise_median():
 def test_pool_of_an_even_number_and_of_one():
     """Half-way in logarithms; one kernel is itself."""
     a, b = named("rbf", 1.0, 2.0, 3.0), named("rbf", 4.0, 8.0, 3.0)
-    close(np.exp(pooling.pool_kernels([a, b]).theta), [2.0, 4.0, 3.0])
+    check_close(np.exp(pooling.pool_kernels([a, b]).theta), [2.0, 4.0, 3.0])
     assert pooling.pool_kernels([a]).tree == a.tree
-    close(pooling.pool_kernels([a]).theta, a.theta)
+    check_close(pooling.pool_kernels([a]).theta, a.theta)
 
 
 def test_skeleton_knows_structure_and_not_centres():

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from ..commands.screen import using_threads
 from ..errors import RecycleGPError, RecycleGPWarning
 from .core import Outcome, Report, Settings
 from .output import Result, write
@@ -23,7 +23,7 @@ def execute(name: str, settings: Settings, folder: Path, threads: int, console: 
     experiment = find(name)
     total = None if experiment.steps is None else experiment.steps(settings)
     begun = time.perf_counter()
-    with _bar(name, total, console) as report, _threads(threads), _collected() as said:
+    with _bar(name, total, console) as report, using_threads(threads), _collected() as said:
         outcome = experiment.run(settings, report)
     outcome = Outcome(outcome.rows, outcome.figure, [*outcome.notes, *said])
     result = Result(name, EXPERIMENTS[name].title, settings, outcome, time.perf_counter() - begun, threads)
@@ -62,16 +62,6 @@ def _bar(name: str, total: int | None, console: Console) -> Iterator[Report]:
             working = True
 
         yield report
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager
