@@ -9,6 +9,7 @@ import torch
 
 import recyclegp as rgp
 from cases_gpytorch import KERNELS, STRATEGIES, numbers
+from recyclegp.interop.gpytorch_likelihoods import LogisticLikelihood, PoissonLikelihood
 
 botorch = pytest.importorskip("botorch")
 
@@ -176,6 +177,25 @@ def test_single_task_variational_gp(inputs, outputs, strategy):
     scale = float(Y.std()) if outputs == "standardize" else 1.0
     added = 1e-6 * scale**2 if strategy == "whitened" else 0.0  # GPyTorch's jitter, at each test point
     check_close(module.predict(GRID.numpy()), (mean, variance - added), 1e-8, scale)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    ("likelihood", "name"),
+    [
+        (gpytorch.likelihoods.BernoulliLikelihood, "bernoulli-probit"),
+        (gpytorch.likelihoods.StudentTLikelihood, "student-t"),
+        (LogisticLikelihood, "bernoulli"),
+        (PoissonLikelihood, "poisson"),
+    ],
+)
+def test_single_task_variational_gp_of_other_data(likelihood, name, strategy):
+    """Classes and counts have no units to standardise; f is compared."""
+    model = sparse("normalize", "none", strategy, likelihood().double())
+    module = rgp.from_gpytorch(model, name="w")
+    assert module.likelihood == name
+    mean, variance = posterior(model, GRID)
+    check_close(module.predict(GRID.numpy()), (mean, variance - 1e-6 * (strategy == "whitened")), 1e-8, 1.0)
 
 
 def test_single_task_variational_gp_in_float32():
