@@ -97,7 +97,10 @@ def test_errors_of_the_library_are_one_line(tmp_path, monkeypatch, error):
     monkeypatch.setattr("recyclegp.demo.run", fails)
     assert one_line(call("demo", "-o", tmp_path)) == "recyclegp: X is wrong; use another"
     for arguments in (["--debug", "demo"], ["demo", "--debug"]):
-        assert call(*arguments, "-o", tmp_path).exception is error
+        result = call(*arguments, "-o", tmp_path)
+        assert result.exit_code == 2
+        assert "Traceback" in result.stderr
+        assert result.stderr.endswith("recyclegp: X is wrong; use another\n")
 
 
 def test_warnings_of_the_library_are_one_line_each(tmp_path, monkeypatch):
@@ -148,6 +151,6 @@ def test_a_traceback_only_on_request(tmp_path):
         arguments = ["inspect", str(tmp_path / "absent"), *debug]
         program = f"from recyclegp.cli import app; app({arguments})"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == (1 if debug else 2)
+        assert done.returncode == 2
         assert ("Traceback" in done.stderr) is traceback
         assert "No such file or directory" in done.stderr

@@ -164,14 +164,19 @@ WRONG = {
     "no rows": ("x,y\n", ["-t", "y"], "no rows below the header"),
     "nothing": ("", ["-t", "y"], "the file is empty"),
     "decimal commas": ("x,y\n1,5,2,5\n", ["-t", "y"], "rows have more fields than the 2 names"),
+    "commas behind semicolons": ("x;y\n1;2,5\n", ["-t", "y"], "numbers need a decimal point, not a comma"),
     "a row too long": ("x,y\n1,2\n3,4,5\n", ["-t", "y"], "Expected 2 fields in line 3, saw 3"),
     "an open quote": ('x,y\n1,"2\n', ["-t", "y"], "EOF inside string"),
     "all rows incomplete": ("x,y\n1,\n,2\n", ["-t", "y", "--drop-missing"], "every row has missing"),
     "infinity": ("x,y\n1,2\ninf,2\n", ["-t", "y"], "1 of 2 rows have missing or infinite values (x: 1)"),
-    "an unknown likelihood": ("x,y\n1,2\n", ["-t", "y", "--likelihood", "normal"], "likelihood='normal' is not known"),
-    "an unknown kernel": ("x,y\n1,2\n", ["-t", "y", "--kernel", "rfb"], "kernel='rfb' cannot be read"),
-    "an unknown method": ("x,y\n1,2\n", ["-t", "y", "--method", "fast"], "method='fast' is not known"),
-    "a negative noise": ("x,y\n1,2\n", ["-t", "y", "--noise", "-1"], "noise=-1.0; pass a positive number"),
+    "an unknown likelihood": (
+        "x,y\n1,2\n",
+        ["-t", "y", "--likelihood", "normal"],
+        "--likelihood 'normal' is not known",
+    ),
+    "an unknown kernel": ("x,y\n1,2\n", ["-t", "y", "--kernel", "rfb"], "--kernel 'rfb' cannot be read"),
+    "an unknown method": ("x,y\n1,2\n", ["-t", "y", "--method", "fast"], "--method 'fast' is not known"),
+    "a negative noise": ("x,y\n1,2\n", ["-t", "y", "--noise", "-1"], "--noise -1.0; pass a positive number"),
     "fractions for counts": ("x,y\n1,2.5\n", ["-t", "y", "--likelihood", "poisson"], "takes counts"),
     "a class for numbers": ("x,y\n1,2\n", ["-t", "y", "--positive", "2"], "use --likelihood bernoulli"),
 }
@@ -216,7 +221,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     TABLE.to_parquet(tmp_path / "a.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     said = one_line(call("fit", tmp_path / "a.parquet", "-t", "y", "-o", tmp_path / "a.safetensors"))
-    assert "pip install 'recyclegp[parquet]'" in said
+    assert "pip install pyarrow" in said
 
 
 # --- classes ----------------------------------------------------------------------------------
@@ -281,7 +286,7 @@ def test_outputs_that_cannot_be(data, tmp_path):
     (tmp_path / "folder.safetensors").mkdir()
     before = sorted(os.listdir(tmp_path))
     for path, message in [
-        (tmp_path / "a.csv", "files of models end in .safetensors; write to a.safetensors"),
+        (tmp_path / "a.csv", f"files of models end in .safetensors; write to {tmp_path / 'a.safetensors'}"),
         (tmp_path / "absent" / "a.safetensors", "absent/a.safetensors: No such file or directory"),
         (tmp_path / "folder.safetensors", "a folder, not a file to write"),
         (data / "a.safetensors", "Not a directory"),

@@ -1,6 +1,7 @@
 """recyclegp merge, inspect, compare, update, add, remove, reweight: files in, files out, as the library would."""
 
 import hashlib
+import json
 import os
 
 import numpy as np
@@ -91,6 +92,13 @@ def test_ensembles_are_recycled_only_on_request(models, tmp_path, out):
     assert answer("merge", *files, "--recycle", "-o", out)["names"] == ["city", "east"]
 
 
+def test_a_file_named_twice_counts_once_and_is_said(models, out):
+    north = models / "parts" / "north.safetensors"
+    result = call("merge", models / "parts", north, "-o", out, "--json")
+    assert result.stderr == f"recyclegp: warning: {north} is named twice; it counts once\n"
+    assert json.loads(result.stdout)["names"] == ["north", "south"]
+
+
 def test_modules_of_one_name(models, tmp_path, out):
     (tmp_path / "other.safetensors").write_bytes((models / "parts" / "north.safetensors").read_bytes())
     files = (models / "parts", tmp_path / "other.safetensors")
@@ -107,7 +115,7 @@ def test_modules_of_different_columns(models, tmp_path, out):
     assert "'north' and 'strange' have different columns (day, depth against day, height)" in said
     module(NORTH[["day", "y"]], "narrow").save(tmp_path / "narrow.safetensors")
     said = one_line(call("merge", models / "parts", tmp_path / "narrow.safetensors", "-o", out))
-    assert "has 1 input columns where the others have 2" in said
+    assert "has 1 input columns (day) where the others have 2 input columns (day, depth)" in said
     assert not out.exists()
 
 
@@ -121,8 +129,8 @@ def test_modules_of_different_columns(models, tmp_path, out):
         (["parts", "--weights", "west=2"], "weights names modules that are not here: west"),
         (["parts", "--weights", "north=-1"], "weights must not be negative"),
         (["parts", "--inducing", "few"], "give a positive number of points, or auto"),
-        (["parts", "--keep", "all"], "keep='all'; use 'sites' or 'names'"),
-        (["parts", "--kernel", "rfb"], "kernel='rfb' cannot be read"),
+        (["parts", "--keep", "all"], "--keep 'all'; use 'sites' or 'names'"),
+        (["parts", "--kernel", "rfb"], "--kernel 'rfb' cannot be read"),
         (["north.csv"], "not a complete recyclegp file"),
     ],
 )

@@ -175,7 +175,7 @@ def test_models_without_column_names(data, tmp_path):
         (["-o", "."], "a folder, not a file to write"),
         (["--keep", "name"], "no column 'name'; there are id, depth, day"),
         (["--inputs", "id,day"], "the model was fitted on day, depth"),
-        (["--likelihood", "normal"], "likelihood='normal' is not known"),
+        (["--likelihood", "normal"], "--likelihood 'normal' is not known"),
     ],
 )
 def test_what_is_wrong_is_one_line(models, data, tmp_path, monkeypatch, options, message):
@@ -251,5 +251,5 @@ def test_scores_of_text_classes(models, tmp_path):
 def test_scores_of_a_mixed_ensemble_need_a_likelihood(models, tmp_path):
     path = written(TEST.assign(y=target(TEST, "gaussian")), tmp_path / "test.csv")
     said = one_line(call("score", models / "mixed.safetensors", path, "-t", "y"))
-    assert "pass likelihood= one of gaussian, bernoulli" in said
+    assert "pass --likelihood one of gaussian, bernoulli" in said
     answer("score", models / "mixed.safetensors", path, "-t", "y", "--likelihood", "gaussian")

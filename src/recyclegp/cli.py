@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import re
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,9 @@ from .commands import demo, experiment, fit, inspect, merge, operate, plot, pred
 from .errors import RecycleGPError, RecycleGPWarning
 
 UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
+
+
+OPTIONS = "likelihood|kernel|method|inducing|publish|noise|keep|weights"  # that are arguments of the library
 
 
 class Commands(TyperGroup):
@@ -37,16 +42,19 @@ class Commands(TyperGroup):
             typer.echo(f"recyclegp: {_in_words(error.format_message())} ({about} --help says more)", err=True)
             raise typer.Exit(2) from None
         except (RecycleGPError, OSError) as error:
-            if ctx.params.get("debug") or getattr(error, "errno", None) == errno.EPIPE:
+            if getattr(error, "errno", None) == errno.EPIPE:  # who reads has seen enough
                 raise
+            if ctx.params.get("debug"):
+                traceback.print_exc()
             typer.echo(f"recyclegp: {_in_words(_said(error))}", err=True)
             raise typer.Exit(2) from None
 
 
 def _said(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    # the library speaks of arguments, which are options here
+    return re.sub(rf"\b({OPTIONS})=", r"--\1 ", str(error)).replace("  ", " ") or type(error).__name__
 
 
 def _in_words(text: str) -> str:

@@ -298,7 +298,7 @@ class Ensemble(GP):
         try:
             from .interop.botorch import MergedModel
         except ModuleNotFoundError as absent:
-            raise ModuleNotFoundError(f"to_botorch: {absent}; pip install 'recyclegp[botorch]'") from None
+            raise ModuleNotFoundError(f"to_botorch: {absent}; pip install botorch") from None
         return MergedModel(self)
 
     def forget_sites(self) -> Ensemble:

@@ -90,7 +90,8 @@ def read(path: Path) -> tuple[Header, Tensors]:
         if isinstance(broken, RecycleGPError):
             raise
         raise RecycleGPError(
-            f"{path}: not a complete recyclegp file ({broken}); it may be truncated or of another format"
+            f"{path}: not a complete recyclegp file ({broken}); it may be truncated or of another format (of a table, "
+            "`recyclegp fit` makes one)"
         ) from None
 
 

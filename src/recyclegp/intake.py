@@ -115,8 +115,8 @@ def _fitted(frame: Frame | None, module: Module, label: str) -> Frame:
         return Frame(module.dimension, module.columns, module.name)
     if module.dimension != frame.dimension:
         raise RecycleGPError(
-            f"{label} has {module.dimension} input columns where the others have {frame.dimension}; merge modules "
-            "over the same inputs"
+            f"{label} has {_listed(module.dimension, module.columns)} where the others have "
+            f"{_listed(frame.dimension, frame.columns)}; merge modules over the same inputs"
         )
     if module.columns is None:
         return frame
@@ -124,6 +124,10 @@ def _fitted(frame: Frame | None, module: Module, label: str) -> Frame:
         return Frame(frame.dimension, module.columns, module.name)
     arrays.common_columns([frame.columns, module.columns], [frame.owner, module.name])
     return frame
+
+
+def _listed(dimension: int, columns: arrays.Columns) -> str:
+    return f"{dimension} input columns" + ("" if columns is None else f" ({', '.join(columns)})")
 
 
 def _in_order(m: Module, columns: arrays.Columns) -> Module:

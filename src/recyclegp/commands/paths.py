@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import glob
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..atomic import check_writable
-from ..errors import RecycleGPError
+from ..errors import RecycleGPError, RecycleGPWarning
 
 SUFFIX = ".safetensors"
 
@@ -27,6 +28,9 @@ def expand(arguments: Sequence[str]) -> list[Path]:
             files, remedy = [path], ""  # whether it can be read is said by who reads it
         if not files:
             raise RecycleGPError(f"{argument}: {remedy}; name the files of modules")
+        twice = next((f for f in files if f in found), None)
+        if twice is not None:
+            warnings.warn(f"{twice} is named twice; it counts once", RecycleGPWarning, stacklevel=2)
         found |= dict.fromkeys(files)
     return list(found)
 
@@ -34,7 +38,8 @@ def expand(arguments: Sequence[str]) -> list[Path]:
 def check_model_output(output: Path, read: Sequence[str | Path] = ()) -> None:
     """Before any work: may the model be written there, and over none of the files that are read?"""
     if output.suffix != SUFFIX:
-        raise RecycleGPError(f"-o {output}: files of models end in {SUFFIX}; write to {output.stem or 'model'}{SUFFIX}")
+        instead = output.parent / f"{output.stem or 'model'}{SUFFIX}"
+        raise RecycleGPError(f"-o {output}: files of models end in {SUFFIX}; write to {instead}")
     check_writable(output)
     check_other(output, read)
 

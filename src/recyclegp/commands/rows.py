@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -112,13 +113,15 @@ class Rows:
     def _numbers(self, column: pd.Series) -> np.ndarray:
         values, text = _floats(column)
         if text is not None:
+            said = str(column.iloc[text])[:40]
             remedy = "correct it; two classes are for --likelihood bernoulli"
-            if column.name != self.target:
-                remedy = "leave the column out by naming others as --inputs, or encode it as numbers"
+            if re.fullmatch(r"\s*[-+]?\d*,\d+\s*", said):
+                remedy = "numbers need a decimal point, not a comma: save the table so"
+            elif column.name != self.target:
+                remedy = "encode it as numbers, or name only other columns as --inputs when fitting"
             row = self.read + text + 1
             raise RecycleGPError(
-                f"{self.table.path}: column {column.name!r} holds text ({str(column.iloc[text])[:40]!r} in row {row}); "
-                f"{remedy}"
+                f"{self.table.path}: column {column.name!r} holds text ({said!r} in row {row}); {remedy}"
             )
         return values
 

@@ -139,7 +139,7 @@ def _parquet(path: Path) -> Any:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise RecycleGPError(f"{path}: reading Parquet needs pyarrow; pip install 'recyclegp[parquet]'") from None
+        raise RecycleGPError(f"{path}: reading Parquet needs pyarrow; pip install pyarrow") from None
     try:
         return parquet.ParquetFile(path)
     except pyarrow.ArrowInvalid as error:

@@ -49,7 +49,7 @@ def from_gpflow(
     under the configuration the model was trained with. Where q(u) is wider than the prior, as in a fit that had
     not converged, a warning says so.
     """
-    import gpflow
+    gpflow = sources.library("gpflow")
 
     request = Request(publish, arrays.seed(seed))
     kind = type(model)

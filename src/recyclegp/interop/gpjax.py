@@ -65,7 +65,7 @@ def from_gpjax(
     everywhere if those are all its rows. GPJax adds its jitter to the variance of every prediction as well; the
     module does not. Where q(u) is wider than the prior, as in a fit that had not converged, a warning says so.
     """
-    import gpjax
+    gpjax = sources.library("gpjax")
 
     request = Request(publish, arrays.seed(seed))
     model, data = _opened(gpjax, model, data)

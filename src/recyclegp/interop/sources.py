@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +49,14 @@ class Request(NamedTuple):
     @property
     def open(self) -> bool:
         return isinstance(self.publish, str) and self.publish == "auto"
+
+
+def library(name: str) -> Any:
+    """Imported only now: who passes a model of it has it."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as absent:
+        raise ModuleNotFoundError(f"from_{name}: {absent}; pip install {name}") from None
 
 
 def tensor(values: Any, what: str) -> Tensor:
