@@ -68,7 +68,7 @@ class Problem:
         return learn.dual_data(self.base, torch.tensor(self.X), torch.tensor(y), likelihood, log_p, mean)
 
 
-def close(actual, expected, tolerance=1e-8):
+def check_close(actual, expected, tolerance=1e-8):
     expected = np.asarray(expected)
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * max(1.0, np.abs(expected).max()))
 
@@ -78,14 +78,14 @@ def log_t(site, u):
     return float(site.e) - 0.5 * float(((site.Rt.numpy() @ u - site.rho.numpy()) ** 2).sum())
 
 
-def same_site(site, expected, tolerance=1e-7):
+def check_site(site, expected, tolerance=1e-7):
     """Λ, λ, and the very value of log t at a few u."""
     Rt, rho = site.Rt.numpy(), site.rho.numpy()
     assert len(Rt) <= len(site.Z)
-    close(Rt.T @ Rt, expected.Lam, tolerance)
-    close(Rt.T @ rho, expected.lam, tolerance)
+    check_close(Rt.T @ Rt, expected.Lam, tolerance)
+    check_close(Rt.T @ rho, expected.lam, tolerance)
     for u in np.random.default_rng(3).normal(0.4, 1.7, (4, len(expected.lam))):
-        close(log_t(site, u), expected(u), tolerance)
+        check_close(log_t(site, u), expected(u), tolerance)
 
 
 def evidence(site, problem):
@@ -101,9 +101,9 @@ def evidence(site, problem):
 def test_exact_site_is_the_likelihood_of_the_values_at_z(problem):
     """Rᵀ = G⁻¹W, ρ = G⁻¹r, e = −(n/2)log 2π − logdet G is log p(y|u); its integral is log p(y)."""
     site = problem.site(marginal=True)
-    same_site(site, ref.exact_site(*problem.args))
+    check_site(site, ref.exact_site(*problem.args))
     exact = ref.exact_evidence(problem.kernel.smooth(), problem.X, problem.y, problem.mean, problem.args[-1])
-    close(evidence(site, problem), exact, 1e-7)
+    check_close(evidence(site, problem), exact, 1e-7)
 
 
 @many
@@ -111,8 +111,8 @@ def test_exact_site_is_the_likelihood_of_the_values_at_z(problem):
 def test_collapsed_site_is_the_variational_likelihood(problem):
     """Rᵀ = W/σ, ρ = r/σ, e = −(n/2)log 2πσ² − tr Q/2σ²; its integral is Titsias' bound."""
     site = problem.site(marginal=False)
-    same_site(site, ref.collapsed_site(*problem.args))
-    close(evidence(site, problem), ref.sgpr_bound(*problem.args), 1e-7)
+    check_site(site, ref.collapsed_site(*problem.args))
+    check_close(evidence(site, problem), ref.sgpr_bound(*problem.args), 1e-7)
 
 
 @many
@@ -123,7 +123,7 @@ def test_streaming_changes_nothing(problem):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learn, "CHUNK", 2)
         rows = learn.stream(problem.base, X, y, noise, problem.mean)
-    same_site(sites.from_rows(problem.base.Z, problem.base.L, rows, problem.mean), ref.collapsed_site(*problem.args))
+    check_site(sites.from_rows(problem.base.Z, problem.base.L, rows, problem.mean), ref.collapsed_site(*problem.args))
 
 
 @many
@@ -132,11 +132,11 @@ def test_dual_site_of_gaussian_noise_is_collapsed_after_one_step(problem):
     """α = y/σ², β = 1/σ² from anywhere: one undamped step is the collapsed fit, e included."""
     data = problem.data()
     state = dual.fixed_point(data, steps=1)
-    close(state.sites.beta, np.full(len(problem.y), 1 / problem.noise))
-    close(state.sites.alpha, problem.y / problem.noise)
+    check_close(state.sites.beta, np.full(len(problem.y), 1 / problem.noise))
+    check_close(state.sites.alpha, problem.y / problem.noise)
     site = sites.from_rows(problem.base.Z, problem.base.L, dual.rows(data, state), problem.mean)
-    same_site(site, ref.collapsed_site(*problem.args))
-    close(float(state.bound), ref.sgpr_bound(*problem.args), 1e-7)
+    check_site(site, ref.collapsed_site(*problem.args))
+    check_close(float(state.bound), ref.sgpr_bound(*problem.args), 1e-7)
 
 
 @pytest.mark.parametrize(
@@ -155,14 +155,14 @@ def test_dual_site_is_the_table_entry(likelihood, log_p, problem):
     W = problem.kernel.smooth()(problem.X, problem.Z) @ np.linalg.inv(problem.kernel(problem.Z, problem.Z))
     Lam = W.T @ (beta[:, None] * W)
     lam = W.T @ (alpha - problem.mean * beta * (1 - W.sum(1)))
-    close(site.Rt.T @ site.Rt, Lam, 1e-7)
-    close(site.Rt.T @ site.rho, lam, 1e-7)
+    check_close(site.Rt.T @ site.Rt, Lam, 1e-7)
+    check_close(site.Rt.T @ site.rho, lam, 1e-7)
     # the bound of (local), evaluated in NumPy at this q, is the integral of the site
     q = moments_of(problem, state)
     parameters = tuple(math.exp(p) for p in log_p)
     bound = ref.elbo(q, problem.kernel, problem.mean, problem.Z, problem.X, y, likelihood, parameters)
-    close(float(state.bound), bound, 1e-6)
-    close(evidence(site, problem), bound, 1e-6)
+    check_close(float(state.bound), bound, 1e-6)
+    check_close(evidence(site, problem), bound, 1e-6)
 
 
 def labels(problem, likelihood):
@@ -220,7 +220,7 @@ def test_dual_fixed_point_beside_known_rows_is_stationary(likelihood, problem, o
     expected = likelihoods.expected_log_prob(likelihood, data.y, m, s2, data.log_p)
     value = bounds.combined(expected, base, v, C)
     by_v, by_C = torch.autograd.grad(value, (v, C))
-    close(float(value.detach()), float(state.bound), 1e-10)
+    check_close(float(value.detach()), float(state.bound), 1e-10)
     assert float(by_v.abs().max()) < 1e-4
     assert float(by_C.tril().abs().max()) < 1e-4
 
@@ -238,13 +238,13 @@ def test_site_from_moments_is_the_ratio(problem, claimed):
     )
     assert floored == 0
     assert float(site.e) == 0
-    close(site.Rt.T @ site.Rt, source.Lam, 1e-5)
-    close(site.Rt.T @ site.rho, source.lam, 1e-5)
+    check_close(site.Rt.T @ site.Rt, source.Lam, 1e-5)
+    check_close(site.Rt.T @ site.rho, source.lam, 1e-5)
     # e = their ELBO − log∫t dp
     scaled = site._replace(e=site.e + claimed - evidence(site, problem))
-    close(evidence(scaled, problem), claimed, 1e-9)
+    check_close(evidence(scaled, problem), claimed, 1e-9)
     expected = ref.moments_site(problem.kernel, problem.Z, problem.mean, ref.Moments(mu, S), claimed)
-    close(log_t(scaled, mu), expected(mu), 1e-5)
+    check_close(log_t(scaled, mu), expected(mu), 1e-5)
 
 
 # --- operations -------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_site_from_moments_is_the_ratio(problem, claimed):
 @given(problem=problems(), other=problems())
 def test_log_integral_of_a_site_is_its_evidence(problem, other):
     """log∫ t(u) N(u; m, K) du under the site's own prior, for a site of somebody else's data too."""
-    close(
+    check_close(
         evidence(other.site(marginal=True), other),
         ref.log_integral(ref.exact_site(*other.args), other.kernel, other.mean),
         1e-7,
@@ -265,7 +265,7 @@ def test_log_integral_of_a_site_is_its_evidence(problem, other):
     rows = learn.gaussian_rows(base, X, y, torch.tensor(other.noise, dtype=torch.float64), marginal=True)
     site = sites.from_rows(base.Z, base.L, least_squares.centre(rows, other.mean), other.mean)
     # a site is about f: any prior may be put in front of it
-    close(evidence(site, problem), ref.log_integral(foreign, problem.kernel, problem.mean), 1e-6)
+    check_close(evidence(site, problem), ref.log_integral(foreign, problem.kernel, problem.mean), 1e-6)
 
 
 @many
@@ -274,9 +274,9 @@ def test_rows_and_sites_are_one_thing_in_two_coordinates(problem):
     """to_rows(from_rows(·)) is the compressed original: u = m1 + Lv."""
     small = least_squares.compress(problem.rows(marginal=True))
     again = sites.to_rows(problem.site(marginal=True), problem.base.L, problem.mean)
-    close(again.H, small.H.numpy(), 1e-9)
-    close(again.rho, small.rho.numpy(), 1e-8)
-    close(float(again.e - again.slack), float(small.e - small.slack), 1e-12)
+    check_close(again.H, small.H.numpy(), 1e-9)
+    check_close(again.rho, small.rho.numpy(), 1e-8)
+    check_close(float(again.e - again.slack), float(small.e - small.slack), 1e-12)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 4), (3, 4), (4, 4), (5, 4), (40, 4), (7, 1), (0, 3)])
@@ -288,7 +288,7 @@ def test_compress_keeps_every_value(rows, columns):
     assert small.T.shape[0] <= min(rows, columns)
     for v in torch.tensor(rng.standard_normal((5, columns))):
         before, after = (A @ v - b).square().sum(), (small.T @ v - small.c).square().sum() + small.residual
-        close(float(after), float(before), 1e-12)
+        check_close(float(after), float(before), 1e-12)
 
 
 def test_compress_of_a_rank_deficient_problem_keeps_every_value():
@@ -299,7 +299,7 @@ def test_compress_of_a_rank_deficient_problem_keeps_every_value():
     small = linalg.compress(A, b)
     for v in torch.tensor(rng.standard_normal((5, 3))):
         before, after = (A @ v - b).square().sum(), (small.T @ v - small.c).square().sum() + small.residual
-        close(float(after), float(before), 1e-12)
+        check_close(float(after), float(before), 1e-12)
 
 
 @many
@@ -309,7 +309,7 @@ def test_weighted_site_is_its_power(problem, weight):
     site = problem.site(marginal=True)
     power = sites.weighted(site, torch.tensor(weight, dtype=torch.float64))
     for u in np.random.default_rng(1).normal(0, 2, (3, len(problem.Z))):
-        close(log_t(power, u), weight * log_t(site, u), 1e-10)
+        check_close(log_t(power, u), weight * log_t(site, u), 1e-10)
 
 
 @many
@@ -320,7 +320,7 @@ def test_site_in_other_units_is_the_site_of_the_transformed_data(problem, scale,
     site = problem.site(marginal=True)
     other = sites.in_units(site, scale, shift, n)
     for u in np.random.default_rng(2).normal(0, 2, (3, len(problem.Z))):
-        close(log_t(other, scale * u + shift), log_t(site, u) - n * math.log(abs(scale)), 1e-8)
+        check_close(log_t(other, scale * u + shift), log_t(site, u) - n * math.log(abs(scale)), 1e-8)
     kernel = replace(
         problem.kernel, variance=scale**2 * problem.kernel.variance, nugget=scale**2 * problem.kernel.nugget
     )
@@ -350,7 +350,7 @@ def test_observing_a_site_from_another_basis(problem, other):
     for marginal, move in ((True, ref.publish), (False, ref.expect)):
         rows = blocks.observe(problem.base, source, problem.mean, marginal=marginal)
         site = sites.from_rows(problem.base.Z, problem.base.L, rows, problem.mean)
-        same_site(site, move(truth, problem.kernel, problem.mean, problem.Z), 1e-6)
+        check_site(site, move(truth, problem.kernel, problem.mean, problem.Z), 1e-6)
 
 
 def test_batched_sites_are_the_sites_one_by_one():
@@ -389,8 +389,8 @@ def test_batched_sites_are_the_sites_one_by_one():
         expected = solution(alone, marginal)
         for groups in (grouped, chunked):
             found = solution(groups, marginal)
-            close(float(found.bound), float(expected.bound), 1e-11)
-            close(found.v, expected.v.numpy(), 1e-10)
+            check_close(float(found.bound), float(expected.bound), 1e-11)
+            check_close(found.v, expected.v.numpy(), 1e-10)
 
 
 def test_points_shared_with_the_basis_cost_no_slack():
@@ -413,7 +413,7 @@ def test_points_shared_with_the_basis_cost_no_slack():
     )
     shared = blocks.observe(problem.base, certain, problem.mean, marginal=False)
     assert float(shared.slack) < 1e-6
-    close(
+    check_close(
         float(problem.base.L.mT.diagonal().sum()),
         np.trace(np.linalg.cholesky(problem.kernel(problem.Z, problem.Z))),
         1e-5,

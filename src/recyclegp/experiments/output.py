@@ -6,9 +6,7 @@ import csv
 import io
 import json
 import math
-import os
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import __version__
+from ..atomic import replacing, write_atomically
 from .core import Outcome, Row, Settings
 
 CSV, JSON, FIGURE = "results.csv", "results.json", "figure.png"
@@ -55,25 +54,15 @@ def _known(value: Any) -> Any:
 def write(result: Result, folder: Path) -> list[Path]:
     """Each file all or nothing, the JSON last: who finds it finds the others."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = [_replace(folder / CSV, lambda path: path.write_text(as_csv(result.outcome.rows), encoding="utf-8"))]
-    figure = result.outcome.figure
-    if figure is not None:
-        written.append(_replace(folder / FIGURE, lambda path: figure.savefig(path, format="png")))
+    write_atomically(folder / CSV, as_csv(result.outcome.rows).encode())
+    written = [folder / CSV]
+    if result.outcome.figure is not None:
+        with replacing(folder / FIGURE) as stream:
+            result.outcome.figure.savefig(stream, format="png")
+        written.append(folder / FIGURE)
     text = json.dumps(result.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    return [*written, _replace(folder / JSON, lambda path: path.write_text(text, encoding="utf-8"))]
-
-
-def _replace(path: Path, write: Callable[[Path], Any]) -> Path:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    part = Path(name)
-    try:
-        write(part)
-        part.chmod(0o644)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    return path
+    write_atomically(folder / JSON, text.encode())
+    return [*written, folder / JSON]
 
 
 def as_csv(rows: Sequence[Row]) -> str:

@@ -105,10 +105,11 @@ def from_gpytorch(
         raise RecycleGPError(
             f"model {type(model).__name__} has {model.num_outputs} outputs; convert one model for each output"
         )
+    request = Request(publish, arrays.seed(seed))
     if isinstance(inner, ExactGP):
-        return _exact(inner, likelihood, name_or_new(name), publish, arrays.seed(seed))
+        return _exact(inner, likelihood, name_or_new(name), request)
     made = _sparse(model, inner, likelihood, name_or_new(name), rows)
-    return made if isinstance(publish, str) and publish == "auto" else made.publish(publish, seed)
+    return made if request.open else made.publish(request.publish, request.seed)
 
 
 # --- sparse models ----------------------------------------------------------------------------
@@ -188,7 +189,7 @@ def _jitter(strategy: Any, prior: gpytorch.distributions.MultivariateNormal) -> 
 # --- exact models -----------------------------------------------------------------------------
 
 
-def _exact(model: ExactGP, likelihood: Any, name: str, publish: Any, seed: int) -> Module:
+def _exact(model: ExactGP, likelihood: Any, name: str, request: Request) -> Module:
     if likelihood is not None and likelihood is not model.likelihood:
         raise RecycleGPError("likelihood is not the one the model was conditioned with; leave it out")
     if model.train_inputs is None or model.train_targets is None:
@@ -214,7 +215,7 @@ def _exact(model: ExactGP, likelihood: Any, name: str, publish: Any, seed: int) 
         theirs = _ask(model, (units.scale * some + units.shift).to(model.train_inputs[0]))
         _compare(model, theirs, prior, some)
     source = Source(name, type(model).__name__, prior.kernel, prior.mean, chosen, 0.0)
-    made = sources.exact(source, X, y, noise, Request(publish, seed))
+    made = sources.exact(source, X, y, noise, request)
     return _in_their_units(made, units)
 
 
