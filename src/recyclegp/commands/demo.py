@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ..atomic import replacing
 from .options import AsJson, Quiet
 from .screen import using_threads
 
@@ -36,7 +37,8 @@ def demo(
         from .. import demo as demonstration
 
         results = demonstration.run(seed, output)
-        demonstration.draw(results).savefig(figure)
+        with replacing(figure) as stream:
+            demonstration.draw(results).savefig(stream, format="png")
     if as_json:
         typer.echo(json.dumps({**results.to_dict(), "figure": str(figure)}, indent=2))
     elif not quiet:
