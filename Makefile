@@ -70,12 +70,12 @@ $(GPJAX)/.ready: pyproject.toml constraints.txt constraints-peers.txt
 	touch $@
 
 test-peers: $(GPFLOW)/.ready $(GPJAX)/.ready
-	$(LIMIT) $(GPFLOW)/bin/python $(PEER_TEST) tests/test_interop_gpflow.py
-	$(LIMIT) $(GPFLOW)/bin/python tests/cases_gpflow.py
-	$(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python $(PEER_TEST) tests/test_interop_gpjax.py
-	$(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python tests/cases_gpjax.py
-	PYTHONPATH=$(GPJAX)/older $(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python $(PEER_TEST) tests/test_interop_gpjax.py
-	PYTHONPATH=$(GPJAX)/older $(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python tests/cases_gpjax.py
+	$(LIMIT) $(GPFLOW)/bin/python $(PEER_TEST) tests/interop/test_gpflow.py
+	$(LIMIT) $(GPFLOW)/bin/python tests/support/cases_gpflow.py
+	$(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python $(PEER_TEST) tests/interop/test_gpjax.py
+	$(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python tests/support/cases_gpjax.py
+	PYTHONPATH=$(GPJAX)/older $(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python $(PEER_TEST) tests/interop/test_gpjax.py
+	PYTHONPATH=$(GPJAX)/older $(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python tests/support/cases_gpjax.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

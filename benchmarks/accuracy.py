@@ -24,6 +24,7 @@ import recyclegp as rgp
 from data import MissingDataError, Split, adjoining, banana, kin40k, noisy, oracle, overlapping, shuffled, sunspots
 from recyclegp.experiments.data import quadrants as in_quadrants
 from recyclegp.experiments.data import segments
+from recyclegp.likelihoods import normal_quantile
 
 TEST_POINTS = 4000
 
@@ -62,7 +63,7 @@ def nlpd(model: rgp.Module | rgp.Ensemble, X: np.ndarray, y: np.ndarray) -> floa
 
 def coverage(model: rgp.Module | rgp.Ensemble, X: np.ndarray, y: np.ndarray) -> float:
     mean, variance = model.predict_y(X)
-    return float(np.mean(np.abs(y - mean) <= 1.959964 * np.sqrt(variance)))
+    return float(np.mean(np.abs(y - mean) <= normal_quantile(0.975) * np.sqrt(variance)))
 
 
 def synthetic(name: str, layout: Callable[..., Any], K: int, n: int, inducing: Any, allowed: float, seed: int) -> Row:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import recyclegp as rgp
 from plot_pictures import shrink
-from recyclegp.plot.style import BLACK, BLUE, FAINT, GREEN, HALF, ORANGE, VERMILION, band, inducing, tidy
+from recyclegp.plot.style import BAND_SDS, BLACK, BLUE, FAINT, GREEN, ORANGE, VERMILION, band, inducing, tidy
 
 LOW, HIGH, NOISE = 0.0, 9.0, 0.3  # region, and the standard deviation of the noise
 GRID = np.linspace(LOW, HIGH, 361)[:, None]
@@ -82,7 +82,7 @@ def site() -> Figure:
     Z = m.inducing
     mean, variance = m.predict(Z)
     travels.errorbar(
-        Z[:, 0], mean, HALF * np.sqrt(variance), fmt="o", color=BLUE, ms=5, capsize=3, label=f"{len(Z)} points, 95%"
+        Z[:, 0], mean, BAND_SDS * np.sqrt(variance), fmt="o", color=BLUE, ms=5, capsize=3, label=f"{len(Z)} points, 95%"
     )
     travels.set_xlim(home.get_xlim())
     tidy(travels, "travels: points, and what is known of f there", xlabel="x")

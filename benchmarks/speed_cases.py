@@ -12,7 +12,7 @@ import recyclegp as rgp
 SIDE = 5.5  # the region is [0, SIDE]^D
 
 
-class Shelf(NamedTuple):
+class TimingCase(NamedTuple):
     """Modules with a kernel and points Z_* to merge them at."""
 
     modules: list[rgp.Module]
@@ -27,7 +27,7 @@ def rbf(lengthscale: float, variance: float) -> gpytorch.kernels.Kernel:
     return kernel
 
 
-def shelf(K: int, M: int, D: int, seed: int) -> Shelf:
+def timing_case(K: int, M: int, D: int, seed: int) -> TimingCase:
     """K copies of one fitted module (M_k = 3), each moved elsewhere; Z_* among their points, as `merge` chooses."""
     rng = np.random.default_rng(seed)
     # M points at this distance describe the region: well conditioned, as greedily chosen points are
@@ -38,9 +38,9 @@ def shelf(K: int, M: int, D: int, seed: int) -> Shelf:
     places = rng.uniform(0, SIDE - 0.5, (K, D))
     modules = [one.transform(input_shift=place).rename(f"module-{k}") for k, place in enumerate(places)]
     points = np.concatenate([m.inducing for m in modules])
-    return Shelf(modules, kernel, points[rng.choice(len(points), M, replace=False)])
+    return TimingCase(modules, kernel, points[rng.choice(len(points), M, replace=False)])
 
 
-def merged(case: Shelf, K: int) -> rgp.Ensemble:
+def merged(case: TimingCase, K: int) -> rgp.Ensemble:
     """The first K of them, with nothing left to learn or choose."""
     return rgp.merge(case.modules[:K], kernel=case.kernel, inducing=case.Z, learn=False)

@@ -13,9 +13,9 @@ import torch
 
 import recyclegp as rgp
 from data import adjoining
-from recyclegp import optimise
 from recyclegp.baselines.vem import Climbed, vem
-from speed_cases import Shelf, merged, shelf
+from recyclegp.core import optimiser
+from speed_cases import TimingCase, merged, timing_case
 from speed_rows import Options, Row, finite, interleaved, shown, timed, versus
 
 OPTIMISERS = {"published": "VEM, published rates", "adam": "VEM, Adam", "lbfgs": "VEM, L-BFGS"}
@@ -55,9 +55,9 @@ def against_vem(sizes: Sizes, seed: int) -> Iterator[Row]:
 
     bound = ours().bound
     case = {"K": 50, "M_k": 3, "M": 35, "within_nats": 1.0, "cap_s": sizes.vem_seconds}
-    for optimiser, name in OPTIMISERS.items():
+    for way, name in OPTIMISERS.items():
         times = [timed(ours)[0] for _ in range(10)]  # before and after: the rival's run is long
-        found = vem(modules, Z, kernel=kernel, optimiser=optimiser, target=bound, seconds=sizes.vem_seconds, seed=seed)
+        found = vem(modules, Z, kernel=kernel, optimiser=way, target=bound, seconds=sizes.vem_seconds, seed=seed)
         times += [timed(ours)[0] for _ in range(10)]
         last = found.trace[-1]
         yield Row(
@@ -66,7 +66,7 @@ def against_vem(sizes: Sizes, seed: int) -> Iterator[Row]:
             name,
             ours=median(times),
             other=last.seconds,
-            target=500.0 if optimiser == "published" else None,
+            target=500.0 if way == "published" else None,
             bounded=not found.reached,
             note=_ending(found, bound),
             sizes=case,
@@ -90,7 +90,7 @@ def _ending(found: Climbed, bound: float) -> str:
 
 def doubling(sizes: Sizes, seed: int) -> Row:
     """Merging K = 10, 20, 40 … modules at M = 35; the worst of the larger doublings is the row."""
-    case = shelf(sizes.most, 35, 1, seed)
+    case = timing_case(sizes.most, 35, 1, seed)
     counts = [10 * 2**i for i in range(int(np.log2(sizes.most // 10)) + 1)]
     times = interleaved({K: lambda K=K: merged(case, K) for K in counts}, sizes.rounds)
     cost = {K: median(t) for K, t in times.items()}
@@ -114,7 +114,7 @@ def doubling(sizes: Sizes, seed: int) -> Row:
 
 def against_floor(sizes: Sizes, seed: int) -> Iterator[Row]:
     """V = L⁻¹K_*k and HᵀH cannot be had for less than (M×M)@(M×n) and (M×n)@(n×M), n = ΣM_k."""
-    case = shelf(sizes.K, sizes.M, 2, seed)
+    case = timing_case(sizes.K, sizes.M, 2, seed)
     n = 3 * sizes.K
     floor = products(sizes.M, n, seed)
     what = {"K": sizes.K, "M_k": 3, "M": sizes.M, "n": n}
@@ -158,11 +158,11 @@ class _MeasuredError(Exception):
     """Raised to leave `merge` where its objective was in hand."""
 
 
-def evaluation(case: Shelf, clock: Callable[[Callable[[], Any]], Any]) -> Any:
+def evaluation(case: TimingCase, clock: Callable[[Callable[[], Any]], Any]) -> Any:
     """`clock` on one evaluation, with gradient, of the very objective `merge` hands to its optimiser.
 
     The objective may hold resources that are closed when `merge` returns, so it is timed where it is
-    handed over: at `optimise.maximise_one`. Should merging call another optimiser, this is what to change.
+    handed over: at `optimiser.maximise_one`. Should merging call another optimiser, this is what to change.
     """
     result = None
 
@@ -176,9 +176,9 @@ def evaluation(case: Shelf, clock: Callable[[Callable[[], Any]], Any]) -> Any:
             result = clock(step)
         raise _MeasuredError
 
-    with mock.patch.object(optimise, "maximise_one", intercept):
+    with mock.patch.object(optimiser, "maximise_one", intercept):
         try:
             rgp.merge(case.modules, kernel=case.kernel, inducing=case.Z, learn=True)
         except _MeasuredError:
             return result
-    raise RuntimeError("merge no longer learns by optimise.maximise_one; see evaluation in speed_merge.py")
+    raise RuntimeError("merge no longer learns by optimiser.maximise_one; see evaluation in speed_merge.py")

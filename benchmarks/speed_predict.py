@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from recyclegp import kernels
-from recyclegp.gp import CHUNK
-from speed_cases import SIDE, merged, shelf
+from recyclegp.core.posterior import POINTS
+from speed_cases import SIDE, merged, timing_case
 from speed_rows import Options, Row, interleaved, versus
 
 
@@ -28,17 +27,17 @@ QUICK = Sizes(M=128, points=10_000, few=10, many=500, rounds=5)
 
 def rows(options: Options) -> Iterator[Row]:
     sizes = QUICK if options.quick else FULL
-    case = shelf(sizes.many, sizes.M, 2, options.seed)
+    case = timing_case(sizes.many, sizes.M, 2, options.seed)
     few, many = merged(case, sizes.few), merged(case, sizes.many)
     X = np.random.default_rng(options.seed).uniform(0, SIDE, (sizes.points, 2))
-    tree, theta = many.kernel_spec.tree, many.kernel_spec.tensor()
+    kernel = many.kernel_spec
     Z, points = torch.tensor(many.inducing), torch.tensor(X)
     A = torch.randn(sizes.M, sizes.M, dtype=torch.float64, generator=torch.Generator().manual_seed(options.seed))
 
     def floor() -> None:
         """One row of the kernel and one M×M product for each point, in the chunks `predict` takes."""
-        for chunk in points.split(CHUNK):
-            A @ kernels.matrix(tree, theta, Z, chunk)
+        for chunk in points.split(POINTS):
+            A @ kernel.matrix(Z, chunk)
 
     calls = {"few": lambda: few.predict(X), "many": lambda: many.predict(X), "floor": floor}
     with torch.no_grad():

@@ -5,6 +5,8 @@
 # merge them.
 
 # %%
+from statistics import NormalDist
+
 import numpy as np
 
 import recyclegp as rgp
@@ -53,8 +55,9 @@ print(e)
 # %%
 X = np.array([[1.0], [3.0], [5.0]])
 mean, variance = e.predict(X)
+half = NormalDist().inv_cdf(0.975)  # standard deviations on either side of the mean that hold 95%
 for x, m, v in zip(X[:, 0], mean, variance, strict=True):
-    print(f"f({x:g}) = {m:.3f} ± {1.96 * v**0.5:.3f}   truth {f(x):.3f}")
+    print(f"f({x:g}) = {m:.3f} ± {half * v**0.5:.3f}   truth {f(x):.3f}")
 
 # %%
 rgp.plot.save([a, b, e], "first_merge.png", names=["lab-a", "lab-b", "merged"])

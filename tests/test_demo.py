@@ -51,7 +51,7 @@ def test_no_row_is_published(results):
 def test_central_is_the_exact_gp_of_all_measurements(results):
     """The yardstick, checked by a GP written here: without C it must be the textbook GP on A's and B's rows."""
     model = results.central.remove("C")
-    variance, lengthscale = np.exp(model.kernel_spec.theta)
+    variance, lengthscale = np.exp(model.kernel_spec.theta.numpy())
 
     def k(a, b):
         return variance * np.exp(-0.5 * (a - b.T) ** 2 / lengthscale**2)
@@ -78,6 +78,7 @@ def test_score_is_the_mean_negative_log_density(results):
     assert demo.score(results.merged, X, y).nlpd == pytest.approx(-float(density.mean()), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(results, tmp_path):
     again = demo.run(0, tmp_path)
     assert again.to_dict() == results.to_dict()
@@ -97,6 +98,7 @@ def test_figure_is_a_picture_and_leaves_matplotlib_alone(results, tmp_path):
         assert int(colour[1:], 16) in seen, name
 
 
+@pytest.mark.slow
 def test_table(results, tmp_path, monkeypatch):
     threads = torch.get_num_threads()
     monkeypatch.setattr(demo, "run", lambda seed, folder: results)

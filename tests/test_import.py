@@ -50,6 +50,7 @@ def test_library_logging_is_silent():
     assert all(isinstance(h, logging.NullHandler) for h in handlers)
 
 
+@pytest.mark.slow
 def test_first_use_brings_torch_and_leaves_its_settings_alone():
     code = (
         "import warnings; warnings.simplefilter('ignore')\n"

@@ -10,8 +10,7 @@ from scipy import stats
 
 import recyclegp as rgp
 import reference as ref
-from recyclegp import metrics
-from recyclegp.likelihoods import Likelihood
+from recyclegp import likelihoods, metrics
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ def rng():
 
 
 def model(rng, n, *likelihood, scale=1.0):
-    return Fixed(scale * rng.normal(0.4, 1, n), rng.uniform(0.05, 0.9, n), (Likelihood(*likelihood),))
+    return Fixed(scale * rng.normal(0.4, 1, n), rng.uniform(0.05, 0.9, n), (likelihoods.named(*likelihood),))
 
 
 def interval_of_samples(draws):
@@ -86,7 +85,7 @@ def test_poisson(rng):
     few = slice(0, 5)
     rows = list(zip(y[few], m.mean[few], m.variance[few], strict=True))
     each = [[np.exp(ref.log_predictive("poisson", j, a, b)) for j in range(k + 1)] for k, a, b in rows]
-    found = metrics.distribution("poisson", *tensors(y[few], m.mean[few], m.variance[few]), tensors([])[0])
+    found = likelihoods.Poisson().distribution(*tensors(y[few], m.mean[few], m.variance[few]))
     np.testing.assert_allclose(found[0], [sum(p[:-1]) for p in each], atol=1e-6)
     np.testing.assert_allclose(found[1], [sum(p) for p in each], atol=1e-6)
     draws = rng.poisson(np.exp(rng.normal(m.mean, np.sqrt(m.variance), (40_000, 100))))
@@ -104,7 +103,7 @@ def test_student(rng, df):
     density = [ref.log_predictive("student-t", *row, (0.5, df)) for row in zip(y, m.mean, m.variance, strict=True)]
     assert s.nlpd == pytest.approx(-np.mean(density), rel=1e-6)
     below = np.array([stats.t.cdf(t, df, g, math.sqrt(0.5)).mean() for t, g in zip(y, at, strict=True)])
-    found = metrics.distribution("student-t", *tensors(y, m.mean, m.variance), tensors(np.log([0.5, df]))[0])
+    found = likelihoods.StudentT(0.5, df).distribution(*tensors(y, m.mean, m.variance))
     np.testing.assert_allclose(found[0], below, atol=2e-6)
     assert s.coverage == np.mean((below >= 0.025) & (below <= 0.975))
 
@@ -135,7 +134,7 @@ def test_shapes_that_would_broadcast_are_refused():
     with pytest.raises(rgp.RecycleGPError, match="shape"):
         metrics.rmse(np.zeros(3), np.zeros((3, 1)))
     with pytest.raises(rgp.RecycleGPError, match="error rate"):
-        metrics.distribution("bernoulli", *tensors([1.0], [0.0], [1.0]), tensors([])[0])
+        likelihoods.Bernoulli().distribution(*tensors([1.0], [0.0], [1.0]))
 
 
 def tensors(*values):

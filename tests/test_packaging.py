@@ -46,11 +46,13 @@ def modules():
     return {p.relative_to(package.parent).as_posix() for p in package.rglob("*.py")}
 
 
+@pytest.mark.slow
 def test_wheel_holds_every_module_and_its_types(wheel):
     names = set(wheel.namelist())
     assert modules() | {"recyclegp/py.typed", "recyclegp/plot/page.html"} <= names
 
 
+@pytest.mark.slow
 def test_wheel_holds_nothing_else(wheel):
     elsewhere = [n for n in wheel.namelist() if not n.startswith(("recyclegp/", "recyclegp-"))]
     assert elsewhere == []
@@ -58,6 +60,7 @@ def test_wheel_holds_nothing_else(wheel):
     assert any(n.endswith("licenses/LICENSE") for n in wheel.namelist())
 
 
+@pytest.mark.slow
 def test_metadata(wheel):
     (path,) = (n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
     metadata = email.message_from_bytes(wheel.read(path))
@@ -68,6 +71,7 @@ def test_metadata(wheel):
     assert "recyclegp = recyclegp.cli:app" in wheel.read(path).decode()
 
 
+@pytest.mark.slow
 def test_sdist(source):
     assert {f"src/{name}" for name in modules()} <= source
     wanted = {"LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "constraints.txt", "Makefile", "docs/schema.md"}

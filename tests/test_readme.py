@@ -100,6 +100,7 @@ GIVEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("bash") and shutil.which("awk")), reason="the pages use a shell")
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs(page, tmp_path, monkeypatch):

@@ -133,6 +133,7 @@ def test_one_module_predicts_what_fit_gives():
     close(estimator.predict(XT, return_std=True)[1] ** 2, direct.predict(XT)[1], 1e-9)
 
 
+@pytest.mark.slow
 def test_partitions_side_by_side_or_in_processes():
     """The same answer from two workers; and the regions' ensemble knows what one fit knows."""
     X, y = data(180, seed=6)
@@ -163,6 +164,7 @@ def test_partial_fit_reaches_a_region_nobody_had_seen():
     assert len(estimator.modules_) == 1
 
 
+@pytest.mark.slow
 def test_merge_returns_a_new_estimator_and_takes_modules(tmp_path):
     """Estimators, one or many, and modules from files or other libraries; the originals stay as they are."""
     a, b, c = (RecyclableGPRegressor(name=n, publish=12).fit(X[i::3], Y[i::3]) for i, n in enumerate("abc"))
@@ -210,6 +212,7 @@ def test_any_two_labels(names):
     close(swapped.predict_proba(XT)[:, ::-1], estimator.predict_proba(XT), 1e-8)
 
 
+@pytest.mark.slow
 def test_classifier_in_parts():
     """partial_fit with classes, where a part holds one of them only; partitions; merge."""
     order = np.argsort(XC[:, 1])  # the lowest third is all "down"
@@ -249,6 +252,7 @@ def test_more_than_two_classes_are_refused_and_have_a_remedy():
 # --- scikit-learn's tools ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pipeline_search_and_cross_validation():
     X, y = data(90, seed=10)
     pipeline = make_pipeline(StandardScaler(), RecyclableGPRegressor(publish=16))
@@ -345,6 +349,7 @@ def test_regions_are_compact_whatever_the_units():
 # --- documentation ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_documentation_runs(tmp_path, monkeypatch):
     """Every block of the page, in order, with the objects it takes for granted."""
     monkeypatch.chdir(tmp_path)

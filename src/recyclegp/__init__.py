@@ -5,33 +5,32 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from .errors import RecycleGPError, RecycleGPWarning
+from .version import __version__
 
 if TYPE_CHECKING:
     from . import plot
-    from .ensemble import Ensemble
-    from .files import load
-    from .fitting import fit, fit_many
     from .interop.gpflow import from_gpflow
     from .interop.gpjax import from_gpjax
     from .interop.gpytorch import from_gpytorch
     from .interop.scikit_learn import from_sklearn
-    from .merging import merge
-    from .module import Module
-
-__version__ = "0.1.0"
+    from .models.ensemble import Ensemble
+    from .models.fit import fit, fit_many
+    from .models.load import load
+    from .models.merge import merge
+    from .models.module import Module
 
 # Where each public name lives: nothing heavy (torch takes seconds) is imported until one is used.
 _HOMES = {
-    "Ensemble": ".ensemble",
-    "Module": ".module",
-    "fit": ".fitting",
-    "fit_many": ".fitting",
+    "Ensemble": ".models.ensemble",
+    "Module": ".models.module",
+    "fit": ".models.fit",
+    "fit_many": ".models.fit",
     "from_gpflow": ".interop.gpflow",
     "from_gpjax": ".interop.gpjax",
     "from_gpytorch": ".interop.gpytorch",
     "from_sklearn": ".interop.scikit_learn",
-    "load": ".files",
-    "merge": ".merging",
+    "load": ".models.load",
+    "merge": ".models.merge",
 }
 _ROOMS = ("plot",)  # public submodules, imported when first used
 

@@ -20,14 +20,14 @@ from .errors import RecycleGPError, RecycleGPWarning
 UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
 
 
-OPTIONS = "likelihood|kernel|method|inducing|publish|noise|keep|weights"  # that are arguments of the library
+OPTIONS = "likelihood|kernel|method|inducing|publish|noise|keep|weights"  # those that are arguments of the library
 
 
 class Commands(TyperGroup):
-    """Commands whose user errors are one line and exit code 2, whichever command raised them."""
+    """Commands that report every error of a user in one line, with exit code 2."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """--debug may also come behind the command, where one thinks of it."""
+        """Accept --debug also behind the command, where users add it when something has failed."""
         end = args.index("--") if "--" in args else len(args)
         if "--debug" in args[:end]:
             args = ["--debug", *(a for a in args[:end] if a != "--debug"), *args[end:]]
@@ -39,40 +39,40 @@ class Commands(TyperGroup):
                 return super().invoke(ctx)
         except UsageError as error:
             about = error.ctx.command_path if error.ctx is not None else "recyclegp"
-            typer.echo(f"recyclegp: {_in_words(error.format_message())} ({about} --help says more)", err=True)
+            typer.echo(f"recyclegp: {_one_line(error.format_message())} ({about} --help says more)", err=True)
             raise typer.Exit(2) from None
         except (RecycleGPError, OSError) as error:
-            if getattr(error, "errno", None) == errno.EPIPE:  # who reads has seen enough
+            if getattr(error, "errno", None) == errno.EPIPE:  # the reader of a pipe has closed it, which is no error
                 raise
             if ctx.params.get("debug"):
                 traceback.print_exc()
-            typer.echo(f"recyclegp: {_in_words(_said(error))}", err=True)
+            typer.echo(f"recyclegp: {_one_line(_message(error))}", err=True)
             raise typer.Exit(2) from None
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
-    # the library speaks of arguments, which are options here
+    # Messages of the library name its arguments, which are options here.
     return re.sub(rf"\b({OPTIONS})=", r"--\1 ", str(error)).replace("  ", " ") or type(error).__name__
 
 
-def _in_words(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
 @contextmanager
 def _plain_warnings(debug: bool | None) -> Iterator[None]:
-    """The library's own warnings as one line each; other libraries' are not about anything the user did."""
+    """Show the library's own warnings as one line each, and none of other libraries, which the user cannot act upon."""
 
-    def told(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        typer.echo(f"recyclegp: warning: {_in_words(str(message))}", err=True)
+    def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        typer.echo(f"recyclegp: warning: {_one_line(str(message))}", err=True)
 
     with warnings.catch_warnings():
         if not debug:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", RecycleGPWarning)
-            warnings.showwarning = told
+            warnings.showwarning = show
         yield
 
 

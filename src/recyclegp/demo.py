@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import recyclegp as rgp
 
-from .plot.style import BLACK, BLUE, FAINT, GREEN, ORANGE, VERMILION, tidy
+from .plot.style import BAND_SDS, BLACK, BLUE, FAINT, GREEN, ORANGE, VERMILION, tidy
 
 Array = NDArray[np.float64]
 
@@ -167,7 +167,7 @@ def score(model: rgp.Module | rgp.Ensemble, X: Array, y: Array) -> Score:
         nlpd=float(nlpd.mean()),
         rmse=float(np.sqrt(np.mean(error**2))),
         rmse_only_c=float(np.sqrt(np.mean(error[far] ** 2))),
-        coverage=float(np.mean(np.abs(error) <= 1.96 * np.sqrt(variance))),
+        coverage=float(np.mean(np.abs(error) <= BAND_SDS * np.sqrt(variance))),
     )
 
 
@@ -222,7 +222,7 @@ def _draw_merged(panel: Axes, x: Array, results: Results) -> None:
     mean, variance = results.central.predict(x[:, None])
     black = COLOURS["central"]
     panel.plot(x, mean, "--", color=black, lw=1.4, zorder=5, label="central fit on all rows")
-    for sign, label in ((-1.96, "its 95% limits"), (1.96, None)):
+    for sign, label in ((-BAND_SDS, "its 95% limits"), (BAND_SDS, None)):
         panel.plot(x, mean + sign * np.sqrt(variance), ":", color=black, lw=1.1, zorder=5, label=label)
     published = sum(len(m.inducing) for m in results.modules.values())
     scores = results.scores
@@ -237,7 +237,7 @@ def _draw_truth(panel: Axes, x: Array, label: str | None = None) -> None:
 
 def _draw_model(panel: Axes, x: Array, model: rgp.Module | rgp.Ensemble, colour: str, label: str) -> None:
     mean, variance = model.predict(x[:, None])
-    half = 1.96 * np.sqrt(variance)
+    half = BAND_SDS * np.sqrt(variance)
     panel.plot(x, mean, color=colour, lw=1.8, zorder=3, label=label)
     panel.fill_between(x, mean - half, mean + half, color=colour, alpha=0.22, lw=0, zorder=1, label="its 95% band")
 

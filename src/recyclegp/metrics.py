@@ -12,16 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from . import arrays
+from . import arrays, likelihoods
 from .errors import RecycleGPError
-from .gp import pick
-from .likelihoods import Likelihood, family, log_density
+from .likelihoods import Likelihood
 
-LEVEL = 0.95
-NODES = 0.02  # spacing of the trapezoid sums for a predictive's distribution function
-CHUNK = 4096  # points integrated at once
+LEVEL = 0.95  # of the interval whose coverage is counted
 
 
 class Model(Protocol):
@@ -74,16 +70,13 @@ def error_rate(proba: Any, y: Any) -> float:
 
 def score(model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None = None) -> Score:
     """All metrics of one model on test data; `f` is the true latent function at X, where known."""
-    chosen = pick(model.likelihoods, likelihood)
-    kind = family(chosen.name)
+    chosen = likelihoods.choose(model.likelihoods, likelihood)
     with torch.no_grad():
         mean, variance = (arrays.as_tensor(t, "prediction", "cpu") for t in model.predict(X))
-        y = kind.check(arrays.targets(y, len(mean), device="cpu"))
-        log_p = chosen.log_parameters(mean)
-        densities = log_density(chosen.name, y, mean, variance, log_p)
-        predicted, _ = kind.moments(mean, variance, log_p)
-        classes = chosen.name.startswith("bernoulli")
-        covered = math.nan if classes else coverage(*distribution(chosen.name, y, mean, variance, log_p))
+        y = chosen.check(arrays.targets(y, len(mean), device="cpu"))
+        densities = chosen.log_density(y, mean, variance)
+        predicted = chosen.moments(mean, variance).mean
+        covered = math.nan if chosen.classifies else coverage(*chosen.distribution(y, mean, variance))
     truth = y if f is None else arrays.targets(f, len(y), "f", device="cpu")
     given = predicted if f is None else mean
     return Score(
@@ -91,7 +84,7 @@ def score(model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None
         rmse=rmse(given, truth),
         mae=mae(given, truth),
         coverage=covered,
-        error=error_rate(predicted, y) if classes else math.nan,
+        error=error_rate(predicted, y) if chosen.classifies else math.nan,
         on="y" if f is None else "f",
     )
 
@@ -111,45 +104,6 @@ def pooled(scores: Sequence[Score], rows: Sequence[int]) -> Score:
         error=mean(s.error for s in scores),
         on=scores[0].on,
     )
-
-
-def distribution(name: str, y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
-    """P(Y < y_t) and P(Y ≤ y_t) of the predictive of y, with q(f) = N(m, v) integrated out."""
-    if name == "gaussian":
-        up_to = torch.special.ndtr((y - m) / (v + log_p[0].exp()).sqrt())
-        return up_to, up_to
-    if name not in ("student-t", "poisson"):
-        raise RecycleGPError(f"coverage is not defined for likelihood {name!r}; use the error rate")
-    parts = [
-        _student(y_, m_, v_, log_p) if name == "student-t" else _poisson(y_, m_, v_)
-        for y_, m_, v_ in zip(*(t[:, None].split(CHUNK) for t in (y, m, v)), strict=True)
-    ]
-    below, up_to = zip(*parts, strict=True)
-    return torch.cat(below), torch.cat(up_to)
-
-
-def _student(y: Tensor, m: Tensor, v: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
-    """A Gaussian whose precision w is Gamma(ν/2, ν/2): ∫ Φ((y−m)/√(v + s²/w)) p(w) dw, over t = log w."""
-    half = 0.5 * float(log_p[1].exp())
-    low = -80 / (half + 1)  # beyond it p(t) ∝ exp(νt/2) is nothing
-    t = torch.linspace(min(low, -12 / math.sqrt(half)), 12 / math.sqrt(half), 2001, dtype=m.dtype)
-    # p(t) ∝ exp(ν/2·(t − eᵗ)); the rule is normalised, so that constants cancel
-    weight = torch.softmax(half * (t - t.exp()), 0)
-    up_to = (torch.special.ndtr((y - m) / (v + (log_p[0] - t).exp()).sqrt()) * weight).sum(-1)
-    return up_to, up_to
-
-
-def _poisson(y: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """P(Y ≤ k) = E_q[Q(k+1, eᶠ)], with Q the regularised upper incomplete gamma function."""
-    z = torch.arange(-8.0, 8.0 + NODES, NODES, dtype=m.dtype)
-    weight = torch.softmax(-0.5 * z.square(), 0)
-    rate = (m + v.sqrt() * z).exp()
-
-    def up_to(k: Tensor) -> Tensor:
-        found = torch.special.gammaincc((k + 1).clamp_min(0.5).expand_as(rate), rate)
-        return torch.where(k[:, 0] < 0, 0.0, (found * weight).sum(-1))
-
-    return up_to(y - 1), up_to(y)
 
 
 def _gap(predicted: Any, truth: Any) -> np.ndarray:

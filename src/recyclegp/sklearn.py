@@ -20,12 +20,11 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import posterior
-from .ensemble import Ensemble
 from .errors import RecycleGPError
-from .fitting import fit_many
-from .merging import merge
-from .module import Module, name_or_new
+from .models.ensemble import Ensemble
+from .models.fit import fit_many
+from .models.merge import merge
+from .models.module import Module, name_or_new
 
 
 class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
@@ -41,13 +40,12 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         more accurate and slower.
     learn : False takes a kernel object as it is.
     ensemble_inducing : "auto", number or points of the ensemble, where there are several modules.
-    n_partitions : `fit` divides the rows into so many regions, fits them apart, and merges. Regions, not random
-        parts, since each then spends its published points on less of the function (`benchmarks/partitions.py`, eight
-        parts: a rough function 0.36 nats per point better, a checkerboard of classes 0.32, smooth functions in 2-D
-        and 6-D 0.001; a smooth boundary between classes 0.002 worse).
+    n_partitions : `fit` divides the rows into so many regions, fits them separately, and merges. Regions are better
+        than random parts because each of them spends its published points on less of the function
+        (`benchmarks/partitions.py` compares them).
     n_jobs : processes in which partitions are fitted (joblib); None is one.
     name : of the first module, the others are numbered; None makes up unique ones.
-    random_state : of where points go. An integer (the default is 0) always gives the same answer.
+    random_state : decides where points are placed. An integer (the default is 0) always gives the same answer.
 
     Attributes
     ----------
@@ -111,7 +109,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         if return_std:
             return mean, np.sqrt(variance)
         if return_cov:
-            return mean, posterior.covariance(self.ensemble_.posterior, torch.tensor(X)).numpy()
+            return mean, self.ensemble_.posterior.joint(torch.tensor(X)).covariance.numpy()
         return mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
@@ -261,7 +259,7 @@ def _take(estimator: Any, old: Sequence[Module], new: Sequence[Module]) -> Any:
 
 
 def _ensemble(estimator: Any, modules: Sequence[Module]) -> Ensemble:
-    if len(modules) == 1:  # nothing to choose: what it is, at its own points
+    if len(modules) == 1:  # the ensemble is the module itself, with its own kernel and points
         return merge(modules, inducing=modules[0].inducing, learn=False)
     return merge(modules, inducing=estimator.ensemble_inducing, learn=estimator.learn)
 
@@ -303,7 +301,7 @@ def _name(stem: str | None, position: int) -> str:
 
 
 def _seed(random_state: Any) -> int:
-    """An integer is the seed itself; anything else is asked for one, as scikit-learn does."""
+    """An integer is the seed itself; from anything else one is drawn, as scikit-learn does."""
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
@@ -313,7 +311,7 @@ def _two_classes(y: Any) -> np.ndarray:
     check_classification_targets(y)
     kind = type_of_target(y, input_name="y")
     if kind != "binary":
-        # the words scikit-learn expects
+        # These are the words that scikit-learn's own checks expect.
         raise RecycleGPError(
             f"Only binary classification is supported. The type of the target is {kind}; use OneVsRestClassifier"
         )

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays
+from .. import arrays, likelihoods
 from ..errors import RecycleGPError
-from ..fitting import fit
-from ..likelihoods import Likelihood, family
-from ..local import SUBSET
+from ..local.batch_fit import ROWS_LEARNED
+from ..local.request import Method
+from ..models.fit import fit
 from .committee import Prior, condition
 from .rival import Part, Parts, Rival, Sent, checked, rows_bytes, together
 from .svgp import Training, train
@@ -25,7 +25,7 @@ from .svgp import Training, train
 EXACT_ROWS = 12_000  # K_XX and its factor: 2.3 GB
 
 
-def exact(parts: Parts, *, kernel: Any = "rbf", rows: int = SUBSET["exact"], seed: int = 0) -> Rival:
+def exact(parts: Parts, *, kernel: Any = "rbf", rows: int = ROWS_LEARNED[Method.EXACT], seed: int = 0) -> Rival:
     """The exact GP given every row, its hyperparameters learned on at most `rows` of them."""
     data = checked(parts, "gaussian")
     X, y = together(data)
@@ -42,12 +42,20 @@ def sparse(
 ) -> Rival:
     """The library's own central model at these inducing points, nothing published away."""
     data = checked(parts, likelihood)
-    method = "collapsed" if likelihood == "gaussian" else "dual"
+    method = Method.COLLAPSED if likelihoods.named(likelihood).conjugate else Method.DUAL
     X, y = together(data)
     m = fit(
-        X, y, method=method, likelihood=likelihood, kernel=kernel, inducing=inducing, publish=None, seed=seed, **options
+        X,
+        y,
+        method=method.value,
+        likelihood=likelihood,
+        kernel=kernel,
+        inducing=inducing,
+        publish=None,
+        seed=seed,
+        **options,
     )
-    name = "SGPR" if method == "collapsed" else "SVGP (dual)"
+    name = "SGPR" if method is Method.COLLAPSED else "SVGP (dual)"
     return Rival(name, m.predict, m.likelihoods, Sent(rows_bytes(data)), X.shape[1])
 
 
@@ -69,7 +77,7 @@ def svgp(
     X, y = together(data)
     x_unit = X.std(0, correction=0)
     x_unit, x_zero = torch.where(x_unit > 0, x_unit, torch.ones_like(x_unit)), X.mean(0)
-    measured = family(likelihood).has_noise  # counts and classes have no units
+    measured = likelihoods.named(likelihood).has_units  # counts and classes have none
     unit = (float(y.std(correction=0)) or 1.0) if measured else 1.0
     zero = float(y.mean()) if measured else 0.0
     standard = Part((X - x_zero) / x_unit, (y - zero) / unit)
@@ -79,5 +87,5 @@ def svgp(
         mean, variance = trained.latent((points - x_zero) / x_unit)
         return zero + unit * mean, unit**2 * variance
 
-    found = Likelihood(likelihood, tuple(trained.log_p.exp().tolist())).in_units(unit, zero)
+    found = trained.likelihood.in_units(unit, zero)
     return Rival("SVGP (GPyTorch)", latent, (found,), Sent(rows_bytes(data)), X.shape[1])

@@ -21,20 +21,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays, kernels, linalg
-from ..ensemble import Member
+from .. import arrays
+from ..core import linalg
 from ..errors import RecycleGPError, RecycleGPWarning
-from ..fitting import fit_many
-from ..kernels import Kernel
-from ..likelihoods import Likelihood
-from ..local import SUBSET
-from ..module import Module
-from ..pooling import pool_likelihoods
+from ..kernels import Kernel, learned
+from ..likelihoods import Gaussian, Likelihood
+from ..local.batch_fit import ROWS_LEARNED
+from ..local.request import Method
+from ..merging.member import Member
+from ..merging.pooling import pool_likelihoods
+from ..models.fit import fit_many
+from ..models.module import Module
 from .experts import Predictions, combine
 from .hyper import shared_prior, units_bytes
 from .rival import NUMBER, Part, Parts, Rival, Sent, checked, module_bytes, together
 
-CHUNK = 2**23  # numbers in the features of one expert's answer
+FEATURES = 2**23  # numbers in the features of one expert's answer that are held at once
 
 Expert = Callable[[Tensor], Predictions]
 
@@ -58,11 +60,11 @@ class ExactGP:
 
     @torch.no_grad()
     def __call__(self, points: Tensor) -> Predictions:
-        tree, theta = self.prior.kernel.tree, self.prior.kernel.tensor(points)
+        kernel = self.prior.kernel.to(points.device)
         means, variances, priors = [], [], []
-        for chunk in points.split(max(1, CHUNK // max(1, len(self.X)))):
-            prior = kernels.diagonal(tree, theta, chunk)
-            V = linalg.solve_lower(self.L, kernels.matrix(tree, theta, self.X, chunk))
+        for chunk in points.split(max(1, FEATURES // max(1, len(self.X)))):
+            prior = kernel.diagonal(chunk)
+            V = linalg.solve_lower(self.L, kernel.matrix(self.X, chunk))
             # mean = m + K_xX(K+σ²I)⁻¹(y−m),  var = k(x,x) − K_xX(K+σ²I)⁻¹K_Xx
             means.append(self.prior.mean + V.mT @ self.z)
             variances.append((prior - V.square().sum(0)).clamp_min(0))
@@ -73,7 +75,7 @@ class ExactGP:
 
 @torch.no_grad()
 def condition(prior: Prior, X: Tensor, y: Tensor) -> ExactGP:
-    K = kernels.matrix(prior.kernel.tree, prior.kernel.tensor(X), X, X)
+    K = prior.kernel.to(X.device).matrix(X, X)
     K.diagonal().add_(prior.noise)
     L = linalg.cholesky(K).L
     return ExactGP(prior, X, L, linalg.solve_lower(L, (y - prior.mean)[:, None])[:, 0])
@@ -88,8 +90,7 @@ class Answering:
     @torch.no_grad()
     def __call__(self, points: Tensor) -> Predictions:
         mean, variance = self.module.predict(points)
-        spec = self.module.kernel_spec
-        prior = kernels.diagonal(spec.tree, spec.tensor(points), points)
+        prior = self.module.kernel_spec.to(points.device).diagonal(points)
         return Predictions(mean, variance, torch.full_like(mean, self.module.mean), prior)
 
 
@@ -140,14 +141,19 @@ class Committee:
 
 def module_experts(modules: Sequence[Module]) -> Committee:
     """Modules as they are, each answering with its own posterior and its own prior."""
-    pooled = pool_likelihoods([Member.of(m, 1.0) for m in modules])
+    pooled = _pooled(modules)
     sent = Sent(sum(module_bytes(m) for m in modules) / len(modules))
     experts = tuple(Answering(m) for m in modules)
     return Committee("modules", experts, pooled, sent, modules[0].dimension, 1)
 
 
 def exact_experts(
-    parts: Parts, *, hyperparameters: str = "own", kernel: Any = "rbf", rows: int = SUBSET["exact"], seed: int = 0
+    parts: Parts,
+    *,
+    hyperparameters: str = "own",
+    kernel: Any = "rbf",
+    rows: int = ROWS_LEARNED[Method.EXACT],
+    seed: int = 0,
 ) -> Committee:
     """An exact GP on each owner's rows; hyperparameters are learned on at most `rows` of each owner's."""
     data = checked(parts, "gaussian")
@@ -164,7 +170,7 @@ def communication_experts(
     size: int | None = None,
     hyperparameters: str = "shared",
     kernel: Any = "rbf",
-    rows: int = SUBSET["exact"],
+    rows: int = ROWS_LEARNED[Method.EXACT],
     seed: int = 0,
 ) -> Committee:
     """GRBCM's experts: a random subset D_c of all rows, and each owner's other rows together with D_c.
@@ -181,8 +187,8 @@ def communication_experts(
     rest = [Part(p.X[~mask], p.y[~mask]) for p, mask in zip(data, shared.split([len(p.y) for p in data]), strict=True)]
     # the evidence factorises over disjoint sets, so shared θ is learned on them, and own θ on what one expert sees
     augmented = [together([common, part]) for part in rest]
-    learned = [p for p in rest if len(p.y)] if hyperparameters == "shared" else augmented
-    priors, pooled, fitted, rounds = _priors([common, *learned], hyperparameters, kernel, rows, seed)
+    seen = [p for p in rest if len(p.y)] if hyperparameters == "shared" else augmented
+    priors, pooled, fitted, rounds = _priors([common, *seen], hyperparameters, kernel, rows, seed)
     if hyperparameters == "shared":
         priors = [priors[0]] * (1 + len(augmented))
     experts = tuple(condition(prior, *part) for prior, part in zip(priors[1:], augmented, strict=True))
@@ -205,10 +211,10 @@ def _priors(
     few = [_subset(part, rows, seed) for part in data]
     if hyperparameters == "shared":
         found = shared_prior(few, kernel)
-        gradient = len(found.kernel.theta) + 2  # kernel, noise, mean
+        gradient = sum(learned(found.kernel.structure)) + 2  # kernel, noise, mean
         prior = Prior(found.kernel, found.mean, found.noise)
         sent = units_bytes(data[0]) + NUMBER * (1 + gradient) * found.evaluations
-        return [prior] * len(data), (Likelihood("gaussian", (found.noise,)),), sent, 1 + found.evaluations
+        return [prior] * len(data), (Gaussian(found.noise),), sent, 1 + found.evaluations
     if hyperparameters != "own":
         raise RecycleGPError(f"hyperparameters={hyperparameters!r}; use 'own' or 'shared'")
     # the very hyperparameters a module of these rows would have; where it is published does not matter
@@ -216,7 +222,12 @@ def _priors(
     local = [replace(m, rows=len(whole.y)) for m, whole in zip(fitted, data, strict=True)]
     priors = [Prior(m.kernel_spec, m.mean, m.likelihoods[0].parameters[0]) for m in local]
     sent = NUMBER * (len(local[0].kernel_spec.theta) + 2)
-    return priors, pool_likelihoods([Member.of(m, 1.0) for m in local]), sent, 1
+    return priors, _pooled(local), sent, 1
+
+
+def _pooled(modules: Sequence[Module]) -> tuple[Likelihood, ...]:
+    """The likelihood of a new y from any of the modules, as `merge` would have it."""
+    return pool_likelihoods([Member(m.name, None, m.rows, 1.0, m.likelihoods, m.kernel_spec, m.mean) for m in modules])
 
 
 def _subset(part: Part, rows: int, seed: int) -> Part:

@@ -14,12 +14,15 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .. import kernels, learn, linalg, optimise
-from ..kernels import Kernel
-from ..learn import Hyper, Space
+from ..core import linalg, optimiser
+from ..kernels import Kernel, parse
+from ..kernels.gpytorch_objects import from_gpytorch
+from ..likelihoods import Gaussian, gaussian_noise
+from ..local import samples, search_space
+from ..local.search_space import Hyperparameters, SearchSpace
 from .rival import NUMBER, Part, together
 
-BATCH = 2**22  # numbers in the kernel matrices worked on at once
+COVARIANCES = 2**22  # numbers in the kernel matrices worked on at once
 
 
 class Shared(NamedTuple):
@@ -29,23 +32,34 @@ class Shared(NamedTuple):
     evaluations: int
 
 
-def begin(parts: Sequence[Part], kernel: Any, noise: float | None = None) -> tuple[Kernel, Space, list[Tensor]]:
-    """The kernel's structure, the space to search for Gaussian data, and where to begin."""
+class Beginning(NamedTuple):
+    """The space to search, of one lane, and where in it searches may begin."""
+
+    space: SearchSpace
+    starts: list[Tensor]
+
+
+def begin(parts: Sequence[Part], kernel: Any, noise: float | None = None) -> Beginning:
+    """For Gaussian data, in units of everybody's rows together; the centre of a linear kernel is their mean."""
     X, y = together(parts)
     named = isinstance(kernel, str)
-    spec = kernels.parse(kernel, X.shape[1], X.mean(0).tolist()) if named else kernels.from_gpytorch(kernel, X.shape[1])
-    theta = None if named else spec.tensor(X)
-    data = learn.side_by_side([(X, y)])
-    fixed = None if noise is None else y.new_tensor([noise])
-    space = learn.space(spec.tree, "gaussian", learn.scales(data, "gaussian"), theta=theta, noise=fixed, mean=None)
-    starts = learn.starts(space, data.w.sum(-1), X.shape[1]) if named else [space.given]
-    return spec, space, [start[0] for start in starts]
+    first = parse(kernel, X.shape[1]) if named else from_gpytorch(kernel, X.shape[1])
+    likelihood = Gaussian()
+    data = samples.side_by_side([(X, y)])
+    space = search_space.search_space(
+        first.structure,
+        likelihood,
+        samples.scales(data, likelihood),
+        theta=None if named else first.theta.to(X),
+        noise=None if noise is None else y.new_tensor([noise]),
+    )
+    starts = search_space.starts(space, data.w.sum(-1), X.shape[1]) if named else [space.given]
+    return Beginning(space, [start[0] for start in starts])
 
 
-def unpack(space: Space, phi: Tensor) -> Hyper:
+def unpack(space: SearchSpace, phi: Tensor) -> Hyperparameters:
     """The one lane of a space."""
-    theta, log_p, mean = space.unpack(phi[None], torch.zeros(1, dtype=torch.long, device=phi.device))
-    return Hyper(theta[0], log_p[0], mean[0])
+    return space.unpack(phi[None], torch.zeros(1, dtype=torch.long, device=phi.device)).lanes(0)
 
 
 def units_bytes(part: Part) -> int:
@@ -55,20 +69,20 @@ def units_bytes(part: Part) -> int:
 
 def shared_prior(parts: Sequence[Part], kernel: Any) -> Shared:
     """θ, noise and mean that maximise Σ_k log p(y_k | X_k)."""
-    spec, space, starts = begin(parts, kernel)
+    space, starts = begin(parts, kernel)
     batches = list(_batches(parts))
 
     def objective(phi: Tensor) -> Tensor:
         h = unpack(space, phi)
-        total = space.log_prior(phi)
+        noise, total = gaussian_noise(h.likelihood), space.log_prior(phi)
         for X, y in batches:
             # recomputed on the way back: memory for one batch, not for all owners'
-            total = total + checkpoint(_evidence, spec.tree, h.theta, X, y - h.mean, h.log_p[0], use_reentrant=False)
+            total = total + checkpoint(_evidence, h.kernel, X, y - h.mean, noise, use_reentrant=False)
         return total
 
-    best = optimise.maximise_one(objective, starts, space.lower, space.upper)
+    best = optimiser.maximise_one(objective, starts, space.lower, space.upper)
     h = unpack(space, best.x)
-    return Shared(spec.replace(h.theta), float(h.mean), float(h.log_p[0].exp()), best.evaluations)
+    return Shared(h.kernel, float(h.mean), float(gaussian_noise(h.likelihood)), best.evaluations)
 
 
 def _batches(parts: Sequence[Part]) -> list[tuple[Tensor, Tensor]]:
@@ -78,15 +92,15 @@ def _batches(parts: Sequence[Part]) -> list[tuple[Tensor, Tensor]]:
         by_size.setdefault(len(part.y), []).append(part)
     found = []
     for n, group in by_size.items():
-        step = max(1, BATCH // n**2)
+        step = max(1, COVARIANCES // n**2)
         for some in (group[i : i + step] for i in range(0, len(group), step)):
             found.append((torch.stack([p.X for p in some]), torch.stack([p.y for p in some])))
     return found
 
 
-def _evidence(tree: str, theta: Tensor, X: Tensor, residual: Tensor, log_noise: Tensor) -> Tensor:
+def _evidence(kernel: Kernel, X: Tensor, residual: Tensor, noise: Tensor) -> Tensor:
     """Σ_k log N(y_k; m1, K_k + σ²I) over a batch of owners."""
     identity = torch.eye(X.shape[-2], dtype=X.dtype, device=X.device)
-    L = linalg.cholesky(kernels.matrix(tree, theta, X, X) + log_noise.exp() * identity).L
+    L = linalg.cholesky(kernel.matrix(X, X) + noise * identity).L
     z = linalg.solve_lower(L, residual[..., None])
     return -0.5 * (z.square().sum() + residual.numel() * math.log(2 * math.pi)) - linalg.logdet(L).sum()

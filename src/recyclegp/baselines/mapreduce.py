@@ -22,17 +22,19 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .. import arrays, kernels, linalg, optimise, posterior
-from .. import inducing as placement
+from .. import arrays
+from ..core import linalg, optimiser
+from ..core.posterior import Basis, Posterior, basis, features
 from ..errors import RecycleGPError
 from ..kernels import Kernel
-from ..learn import Space
-from ..likelihoods import Likelihood
-from ..posterior import Basis, Posterior, basis, features
+from ..kernels.gpytorch_objects import from_gpytorch
+from ..likelihoods import Gaussian, gaussian_noise
+from ..local import placement
+from ..local.search_space import SearchSpace
 from .hyper import begin, units_bytes, unpack
 from .rival import NUMBER, Part, Parts, Rival, Sent, checked, together
 
-CHUNK = 8192  # rows of a node whose features are held at once
+ROWS = 8192  # of a node, whose features are held at once
 
 
 class Statistics(NamedTuple):
@@ -69,14 +71,13 @@ class Model:
     posterior: Posterior
 
     def latent(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        parts = [posterior.predict(self.posterior, chunk) for chunk in points.split(CHUNK)]
-        return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+        return self.posterior.to(points.device).predict(points)
 
 
 def statistics(base: Basis, X: Tensor, y: Tensor, mean: Tensor | float) -> Statistics:
     """The map: one node's sums."""
     V, r = features(base, X), y - mean
-    k = kernels.diagonal(base.tree, base.theta, X).sum()
+    k = base.kernel.diagonal(X).sum()
     return Statistics(r.new_tensor(float(len(y))), V @ V.mT, V @ r, r @ r, k)
 
 
@@ -111,9 +112,18 @@ def mapreduce(
 ) -> Rival:
     """Sparse GP regression on everybody's rows, which stay where they are.
 
-    inducing   the points Z, or their number: each owner then proposes some from its region.
-    learn      True maximises the bound over kernel, noise and mean, two messages for each trial; False
-               takes Z, the kernel object, `noise` and `mean` as they are, and one message is enough.
+    Args:
+        parts: one (X, y) per data owner.
+        inducing: the points Z, or their number: each owner then proposes some from its region.
+        kernel: a name, or a GPyTorch kernel.
+        learn: True maximises the bound over kernel, noise and mean, two messages for each trial; False takes Z, the
+            kernel object, `noise` and `mean` as they are, and one message is enough.
+        noise: noise variance, kept fixed; None learns it.
+        mean: constant prior mean, where the plan is not learned.
+        seed: of the proposals.
+
+    Returns:
+        The rival.
     """
     data = checked(parts, "gaussian")
     D = data[0].X.shape[1]
@@ -124,17 +134,16 @@ def mapreduce(
         raise RecycleGPError("learn=False needs a plan: pass points, a GPyTorch kernel with its parameters, and noise=")
     else:
         noise = arrays.number(noise, "noise", positive=True)
-        plan = Plan(kernels.from_gpytorch(kernel, D), Z, arrays.number(mean, "mean"), noise)
+        plan = Plan(from_gpytorch(kernel, D), Z, arrays.number(mean, "mean"), noise)
         sent, rounds = 0.0, 0
     model = one_round(plan, data)
-    likelihood = Likelihood("gaussian", (plan.noise,))
     sent += sums_bytes(len(plan.Z))
-    return Rival("SGPR by map-reduce", model.latent, (likelihood,), Sent(sent), D, rounds + 1)
+    return Rival("SGPR by map-reduce", model.latent, (Gaussian(plan.noise),), Sent(sent), D, rounds + 1)
 
 
 @torch.no_grad()
 def one_round(plan: Plan, data: Sequence[Part]) -> Model:
-    base = basis(plan.kernel.tree, plan.kernel.tensor(), plan.Z)
+    base = basis(plan.kernel, plan.Z)
     mean, noise = (torch.tensor(t, dtype=torch.float64) for t in (plan.mean, plan.noise))
     found = solve(add([_sums(base, part, mean) for part in data]), noise)
     return Model(plan, float(found.bound), Posterior(base, mean, found.v, found.C))
@@ -144,16 +153,16 @@ def learn_plan(
     data: Sequence[Part], points: int | Tensor, kernel: Any, noise: float | None, seed: int
 ) -> tuple[Plan, float, int]:
     """The plan that maximises the bound, the bytes it took from an owner, and rounds of messages."""
-    spec, space, starts = begin(data, kernel, noise)
+    space, starts = begin(data, kernel, noise)
     sent, rounds = float(units_bytes(data[0])), 1
-    theta = unpack(space, starts[0]).theta
-    proposals = points if isinstance(points, Tensor) else _propose(data, points, spec.tree, theta, seed)
+    first = unpack(space, starts[0]).kernel
+    proposals = points if isinstance(points, Tensor) else _propose(data, points, first, seed)
     if isinstance(points, int):
         sent, rounds = sent + NUMBER * proposals.numel() / len(data), rounds + 1
-    Z = _choose(proposals, points, spec.tree, theta)
+    Z = _choose(proposals, points, first)
     # Points depend on the kernel, which is learned with them: choose, learn, choose, learn, as `fit` does.
     for last in (False, True):
-        best = optimise.maximise_one(_objective(space, Z, data), starts, space.lower, space.upper)
+        best = optimiser.maximise_one(_objective(space, Z, data), starts, space.lower, space.upper)
         gradient = NUMBER * len(best.x)
         # each trial: the sums, and then the node's share of the gradient
         sent += best.evaluations * (sums_bytes(len(Z)) + gradient)
@@ -161,8 +170,8 @@ def learn_plan(
         h, starts = unpack(space, best.x), [best.x]
         if last or isinstance(points, Tensor):
             break
-        Z = _choose(proposals, points, spec.tree, h.theta)
-    return Plan(spec.replace(h.theta), Z, float(h.mean), float(h.log_p[0].exp())), sent, rounds
+        Z = _choose(proposals, points, h.kernel)
+    return Plan(h.kernel, Z, float(h.mean), float(gaussian_noise(h.likelihood))), sent, rounds
 
 
 def sums_bytes(points: int) -> int:
@@ -170,36 +179,37 @@ def sums_bytes(points: int) -> int:
     return NUMBER * (points * (points + 1) // 2 + points + 3)
 
 
-def _objective(space: Space, Z: Tensor, data: Sequence[Part]) -> Callable[[Tensor], Tensor]:
+def _objective(space: SearchSpace, Z: Tensor, data: Sequence[Part]) -> Callable[[Tensor], Tensor]:
     everybody = together(data)  # one machine plays all the nodes: sums of sums are sums
 
     def objective(phi: Tensor) -> Tensor:
         h = unpack(space, phi)
-        base = basis(space.tree, h.theta, Z)
-        total = _sums(base, everybody, h.mean)
-        return solve(total, h.log_p[0].exp()).bound + space.log_prior(phi)
+        total = _sums(basis(h.kernel, Z), everybody, h.mean)
+        return solve(total, gaussian_noise(h.likelihood)).bound + space.log_prior(phi)
 
     return objective
 
 
 def _sums(base: Basis, part: Part, mean: Tensor) -> Statistics:
     """A node's sums, in bounded memory. They are computed again for the gradient: a trial's second message."""
-    pieces = zip(part.X.split(CHUNK), part.y.split(CHUNK), strict=True)
+    pieces = zip(part.X.split(ROWS), part.y.split(ROWS), strict=True)
     return add([Statistics(*checkpoint(statistics, base, X, y, mean, use_reentrant=False)) for X, y in pieces])
 
 
-def _propose(data: Sequence[Part], count: int, tree: str, theta: Tensor, seed: int) -> Tensor:
+def _propose(data: Sequence[Part], count: int, kernel: Kernel, seed: int) -> Tensor:
     """Each owner's share of candidates for Z: points over its region, none of them a row of its data."""
-    share = math.ceil(placement.CROWD * count / len(data))
-    rngs = [np.random.default_rng(placement.entropy(arrays.seed(seed), X)) for X, _ in data]
-    crowds = placement.crowds([X for X, _ in data], share, tree, theta.expand(len(data), -1), rngs)
-    return torch.unique(torch.cat([crowd[:share] for crowd in crowds]), dim=0)
+    share = math.ceil(placement.CANDIDATES * count / len(data))
+    rngs = [np.random.default_rng(placement.entropy(arrays.seed(seed), X, y)) for X, y in data]
+    everybody = kernel.with_theta(kernel.theta.expand(len(data), -1))
+    found = placement.candidates([X for X, _ in data], share, everybody, rngs)
+    return torch.unique(torch.cat([some[:share] for some in found]), dim=0)
 
 
-def _choose(proposals: Tensor, points: int | Tensor, tree: str, theta: Tensor) -> Tensor:
-    """Z among the proposals, by the variance each leaves; `spread` looks at the first few hundred: shuffled."""
+def _choose(proposals: Tensor, points: int | Tensor, kernel: Kernel) -> Tensor:
+    """Z among the proposals, by the variance each leaves; `place` looks at the first few hundred, so they are mixed."""
     if isinstance(points, Tensor):
         return points
     rng = np.random.default_rng(0)
     mixed = proposals[torch.as_tensor(rng.permutation(len(proposals)))]
-    return placement.place([mixed], points, tree, theta.detach()[None], [rng]).of(0)
+    lane = kernel.with_theta(kernel.theta.detach()[None])
+    return placement.place([mixed], points, lane, [rng]).of(0)

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .. import arrays
+from .. import arrays, likelihoods
 from ..errors import RecycleGPError
-from ..gp import pick
-from ..likelihoods import Likelihood, family, log_density
-from ..module import Module
+from ..likelihoods import Likelihood
+from ..models.module import Module
 
 NUMBER = 8  # bytes of a float64: all traffic is counted in these, without headers or compression
 
@@ -59,19 +58,17 @@ class Rival:
     @torch.no_grad()
     def predict_y(self, X: Any, likelihood: str | None = None) -> tuple[Any, Any]:
         """Mean and variance of a new observation y at each row of X."""
-        chosen = pick(self.likelihoods, likelihood)
-        mean, variance = self.latent(arrays.aligned(X, self.dimension, None))
-        result = family(chosen.name).moments(mean, variance, chosen.log_parameters(mean))
-        return arrays.like(X, result[0]), arrays.like(X, result[1])
+        chosen = likelihoods.choose(self.likelihoods, likelihood)
+        mean, variance = chosen.moments(*self.latent(arrays.aligned(X, self.dimension, None)))
+        return arrays.like(X, mean), arrays.like(X, variance)
 
     @torch.no_grad()
     def log_density(self, X: Any, y: Any, likelihood: str | None = None) -> Any:
         """log p(y_t) of each observation, on y."""
-        chosen = pick(self.likelihoods, likelihood)
+        chosen = likelihoods.choose(self.likelihoods, likelihood)
         points = arrays.aligned(X, self.dimension, None)
-        y = family(chosen.name).check(arrays.targets(y, len(points), device=points.device))
-        mean, variance = self.latent(points)
-        return arrays.like(X, log_density(chosen.name, y, mean, variance, chosen.log_parameters(mean)))
+        y = chosen.check(arrays.targets(y, len(points), device=points.device))
+        return arrays.like(X, chosen.log_density(y, *self.latent(points)))
 
     def bytes_sent(self, points: int = 0) -> float:
         """Bytes that leave a data owner to fit, and then to answer so many test points."""
@@ -84,7 +81,7 @@ def checked(parts: Parts, likelihood: str) -> list[Part]:
     if not found or len({X.shape[1] for X in found}) > 1 or not all(len(X) for X in found):
         shapes = ", ".join(str(tuple(X.shape)) for X in found[:5])
         raise RecycleGPError(f"parts must hold (X, y) pairs with rows and the same columns, got shapes {shapes}")
-    check = family(likelihood).check
+    check = likelihoods.named(likelihood).check
     return [
         Part(X, check(arrays.targets(y, len(X), f"parts[{k}]", device=X.device).detach()))
         for k, (X, (_, y)) in enumerate(zip(found, parts, strict=True))

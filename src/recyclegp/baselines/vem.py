@@ -33,16 +33,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays, blocks, kernels, least_squares, linalg, merging
-from ..blocks import Block
-from ..ensemble import shelve
-from ..errors import RecycleGPError
-from ..gp import GP, fresh
-from ..kernels import Kernel
-from ..least_squares import Rows
+from .. import arrays
+from ..core import least_squares, linalg
+from ..core.least_squares import CentredRows
+from ..core.packing import PackedSites, project
+from ..core.posterior import Posterior, basis
+from ..errors import NotPositiveDefiniteError, RecycleGPError
+from ..kernels import Kernel, learned
 from ..likelihoods import Likelihood
-from ..module import Module
-from ..posterior import Posterior, basis
+from ..merging.member import stored
+from ..models.merge import merge
+from ..models.module import Module
+from ..models.predictive import Predictive, outside_autograd
 
 
 class Rates(NamedTuple):
@@ -68,7 +70,7 @@ SETTLED = 1e-6  # nats: a whole call of L-BFGS that gains less has converged
 # --- the objective ----------------------------------------------------------------------------
 
 
-def ensemble(rows: Rows, L: Tensor, mean: Tensor | float, mu: Tensor, root: Tensor) -> Tensor:
+def ensemble(rows: CentredRows, L: Tensor, mean: Tensor | float, mu: Tensor, root: Tensor) -> Tensor:
     """eq. (ensemble) at any q(u_*) = N(μ_*, L_*L_*ᵀ), from the sites as centred rows about v, u_* = m1 + Lv.
 
     H_k = R_kᵀK_k*L⁻ᵀ, so that H_kv − ρ̃_k and H_kL⁻¹L_* are the misfit and the spread of R_kᵀu_k under
@@ -90,9 +92,8 @@ def ensemble(rows: Rows, L: Tensor, mean: Tensor | float, mu: Tensor, root: Tens
 class Problem(NamedTuple):
     """What stays fixed however q, ψ* and Z_* move."""
 
-    tree: str
     mean: float  # constant prior mean of f
-    sites: tuple[Block, ...]  # weighted, batched by size
+    sites: tuple[PackedSites, ...]  # weighted
 
 
 class Place(NamedTuple):
@@ -100,23 +101,26 @@ class Place(NamedTuple):
 
     mu: Tensor  # (M,)
     root: Tensor  # (M, M) lower triangular
-    theta: Tensor  # log ψ*
+    kernel: Kernel  # with the parameters ψ*
     Z: Tensor  # (M, D)
+
+    def copy(self) -> Place:
+        """One that stays where it is while the climb goes on."""
+        mu, root, theta, Z = (t.detach().clone() for t in (self.mu, self.root, self.kernel.theta, self.Z))
+        return Place(mu, root, self.kernel.with_theta(theta), Z)
 
 
 class Sites(NamedTuple):
     """All that the objective needs of ψ* and Z_*: computed once for as long as they do not move."""
 
-    rows: Rows
+    rows: CentredRows
     L: Tensor
 
 
-def sites_at(problem: Problem, theta: Tensor, Z: Tensor) -> Sites:
-    base = basis(problem.tree, theta, Z)
-    parts = []
-    for block in problem.sites:
-        parts.append(least_squares.gather(*blocks.project(base, block), marginal=False))
-    return Sites(least_squares.centre(least_squares.stack(parts), problem.mean), base.L)
+def sites_at(problem: Problem, kernel: Kernel, Z: Tensor) -> Sites:
+    base = basis(kernel, Z)
+    parts = [least_squares.centre(project(base, packed).rows(marginal=False), problem.mean) for packed in problem.sites]
+    return Sites(least_squares.stack(parts), base.L)
 
 
 # --- the climb --------------------------------------------------------------------------------
@@ -143,16 +147,22 @@ Watch = Callable[[Step, Place], None]
 
 
 class _Climb:
-    """Counts the evaluations of one ascent, records them, and ends it wherever the optimiser happens to be."""
+    """Counts the evaluations of one ascent, records them, and ends it wherever the optimiser happens to be.
+
+    `natural`: the optimiser sees kernel parameters themselves, as in the authors' code, and not their logarithms.
+    """
 
     def __init__(
         self, problem: Problem, start: Place, learn: Sequence[str], natural: bool, limits: Limits, watch: Watch | None
     ) -> None:
         self.problem, self.limits, self.watch, self.natural = problem, limits, watch, natural
-        kernel = start.theta.exp() if natural else start.theta
-        self.mu, self.root, self.kernel, self.Z = (t.clone() for t in (start.mu, start.root, kernel, start.Z))
+        self.first = start.kernel
+        self.entries = torch.tensor(learned(start.kernel.structure))  # of θ that may move: all but places
+        psi = start.kernel.theta[self.entries]
+        psi = psi.exp() if natural else psi
+        self.mu, self.root, self.psi, self.Z = (t.clone() for t in (start.mu, start.root, psi, start.Z))
         self.q = [self.mu, self.root]
-        self.moving = {"kernel": self.kernel, "points": self.Z}
+        self.moving = {"kernel": self.psi, "points": self.Z}
         self.free = self.q + [t for name, t in self.moving.items() if name in learn]
         for t in self.free:
             t.requires_grad_()
@@ -163,14 +173,15 @@ class _Climb:
         self.begun = time.perf_counter()
 
     def place(self) -> Place:
-        theta = self.kernel.abs().log() if self.natural else self.kernel
-        return Place(self.mu, self.root.tril(), theta, self.Z)
+        theta = self.first.theta.clone()
+        theta[self.entries] = self.psi.abs().log() if self.natural else self.psi
+        return Place(self.mu, self.root.tril(), self.first.with_theta(theta), self.Z)
 
     @torch.no_grad()
     def hold(self) -> None:
         """ψ* and Z_* stay for a while: project the sites once, and fold them into at most M rows."""
         here = self.place()
-        rows, L = sites_at(self.problem, here.theta, here.Z)
+        rows, L = sites_at(self.problem, here.kernel, here.Z)
         self.held = Sites(least_squares.compress(rows), L)
 
     def release(self) -> None:
@@ -178,9 +189,9 @@ class _Climb:
 
     def bound(self, here: Place) -> Tensor:
         try:
-            rows, L = self.held or sites_at(self.problem, here.theta, here.Z)
+            rows, L = self.held or sites_at(self.problem, here.kernel, here.Z)
             return ensemble(rows, L, self.problem.mean, here.mu, here.root)
-        except RecycleGPError:  # a covariance that no jitter mends: a step too far
+        except NotPositiveDefiniteError:  # a covariance that no jitter mends: a step too far
             return here.mu.sum() * torch.nan
 
     def loss(self, wanted: Sequence[Tensor]) -> Tensor:
@@ -211,7 +222,7 @@ class _Climb:
     def _record(self, step: Step, here: Place) -> None:
         self.trace.append(step)
         if np.isfinite(step.bound):
-            self.kept = Place(*(t.detach().clone() for t in here))
+            self.kept = here.copy()
             if self.watch:
                 self.watch(step, self.kept)
 
@@ -256,7 +267,7 @@ def _adam(climb: _Climb, rate: float) -> NoReturn:
     """All at once. Rates are in natural units: μ_*, L_* in the prior's deviations, Z_* in its own spacing."""
     with torch.no_grad():
         here = climb.place()
-        deviation = float(kernels.diagonal(climb.problem.tree, here.theta, here.Z).mean().sqrt())
+        deviation = float(here.kernel.diagonal(here.Z).mean().sqrt())
         M, D = here.Z.shape
         spacing = float(here.Z.std(0, correction=0).min()) / M ** (1 / D) or 1.0
     scale = {id(climb.mu): deviation, id(climb.root): deviation, id(climb.Z): spacing}
@@ -297,10 +308,10 @@ def _hold_if_still(climb: _Climb) -> None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Climbed(GP):
+class Climbed(Predictive):
     """Where variational EM ended, and how: a GP that predicts, beside the record of its ascent."""
 
-    kernel_spec: Kernel
+    _kernel: Kernel
     mean: float
     likelihoods: tuple[Likelihood, ...]
     columns: arrays.Columns
@@ -327,9 +338,9 @@ class Climbed(GP):
         return self.place.Z
 
     @cached_property
-    @fresh
-    def posterior(self) -> Posterior:
-        base = basis(self.kernel_spec.tree, self.place.theta, self.place.Z)
+    @outside_autograd
+    def _posterior(self) -> Posterior:
+        base = basis(self._kernel, self.place.Z)
         v = linalg.solve_lower(base.L, (self.place.mu - self.mean)[:, None])[:, 0]
         B = linalg.solve_lower(base.L, self.place.root)
         # BBᵀ = (CCᵀ)⁻¹:  B⁻¹ = QR gives CCᵀ = B⁻ᵀB⁻¹ = RᵀR
@@ -358,14 +369,29 @@ def vem(
 ) -> Climbed:
     """Climb eq. (ensemble) from μ_* ~ N(m, I), L_* = I and the given (or pooled) kernel and points.
 
-    learn      what moves: "q" always, "kernel" and "points" if named.
-    optimiser  "published" (Algorithm 1 with `rates`), "adam" or "lbfgs" (everything at once).
-    target     a bound to come `within` so many nats of; else until `seconds` or `max_steps` are over. As
-               published, a run is 10 rounds: 300 steps of q alone, 500 with kernel and points.
-    watch      called at every recorded step, that is every `every` steps and at the last; its time counts.
-
     The clock runs from the sites as they are stored: projecting them on Z_*, once where kernel and points
     are fixed, is part of the ascent, as it is part of `merge`.
+
+    Args:
+        modules: as for `merge`.
+        Z: the points Z_*, or the first of them.
+        kernel: as for `merge`.
+        weights: as for `merge`.
+        learn: what moves: "q" always, "kernel" and "points" if named.
+        optimiser: "published" (Algorithm 1 with `rates`), "adam" or "lbfgs" (everything at once).
+        rates: of the published optimiser.
+        adam_rate: of Adam.
+        target: a bound to come `within` so many nats of; else until `seconds` or `max_steps` are over. As published,
+            a run is 10 rounds: 300 steps of q alone, 500 with kernel and points.
+        within: nats.
+        seconds: after which the ascent stops.
+        max_steps: after which it stops, too.
+        seed: of the first μ_*.
+        every: steps between two records.
+        watch: called at every recorded step, that is every `every` steps and at the last; its time counts.
+
+    Returns:
+        Where it ended, and how.
     """
     ascents: dict[str, Callable[[_Climb], NoReturn]] = {
         "published": lambda climb: _published(climb, rates),
@@ -377,12 +403,12 @@ def vem(
     if "q" not in learn or not set(learn) <= {"q", "kernel", "points"}:
         raise RecycleGPError(f"learn={tuple(learn)!r}; name 'q', and 'kernel' and 'points' where they should move")
     # the same door, pooled kernel and mean as merge; its closed form is not used
-    begin = merging.merge(modules, inducing=Z, kernel=kernel, weights=weights, learn=False)
+    begin = merge(modules, inducing=Z, kernel=kernel, weights=weights, learn=False)
     M = len(begin._Z)
-    with shelve(begin._members) as shelf:
-        problem = Problem(begin.kernel_spec.tree, begin.mean, tuple(shelf.blocks(M)))
+    with stored(begin._members) as store:
+        problem = Problem(begin.mean, tuple(store.packs(M)))
     noise = torch.as_tensor(np.random.default_rng(arrays.seed(seed)).standard_normal(M))
-    start = Place(begin.mean + noise, torch.eye(M, dtype=torch.float64), begin.kernel_spec.tensor(), begin._Z)
+    start = Place(begin.mean + noise, torch.eye(M, dtype=torch.float64), begin.kernel_spec, begin._Z)
     limits = Limits(
         np.inf if target is None else target - within, seconds, np.inf if max_steps is None else max_steps, every
     )
@@ -391,5 +417,6 @@ def vem(
         ascents[optimiser](climb)
     except _Stop as stop:
         stopped = str(stop)
-    kept = begin.kernel_spec.replace(climb.kept.theta)
-    return Climbed(kept, begin.mean, begin.likelihoods, begin.columns, climb.kept, tuple(climb.trace), stopped)
+    return Climbed(
+        climb.kept.kernel, begin.mean, begin.likelihoods, begin.columns, climb.kept, tuple(climb.trace), stopped
+    )

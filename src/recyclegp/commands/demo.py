@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..atomic import replacing
+from ..storage.atomic import replacing
 from .options import AsJson, Quiet
 from .screen import using_threads
 

@@ -11,18 +11,19 @@ from rich.table import Table
 
 from .screen import Screen, plain_table, say
 
-NAMES = 5  # modules of an ensemble named in words
+NAMES_SHOWN = 5  # modules of an ensemble that are named in words
 
 Facts = dict[str, Any]
 
 
 def of_file(path: Path) -> Facts:
-    """Reads the file as anybody who receives it would."""
-    from .. import files
-    from ..ensemble import Ensemble
+    """Read the file as anybody who receives it would."""
+    from ..models.ensemble import Ensemble
+    from ..models.load import load
+    from ..storage import container
 
-    model = files.load(path)
-    header, _ = files.read(path)
+    model = load(path)
+    header = container.read(path).header
     Z = model.inducing
     names = list(model.columns) if model.columns is not None else [f"input {i + 1}" for i in range(model.dimension)]
     facts: Facts = {
@@ -47,7 +48,7 @@ def of_file(path: Path) -> Facts:
         facts |= {"method": model.method, "converged": end.converged, "evaluations": end.evaluations}
         facts |= {"convergence": end.message}
     return facts | {
-        # A posterior from elsewhere is described at whatever points its owner had.
+        # The points of a posterior from another library were chosen there, and may be data rows.
         "contains_data_rows": None if facts.get("method") == "moments" else False,
         "bytes": path.stat().st_size,
         "schema": header["schema"],
@@ -57,7 +58,7 @@ def of_file(path: Path) -> Facts:
 
 
 def report(screen: Screen, path: Path, **more: Any) -> None:
-    """Of one file."""
+    """Say what one file holds, and whatever else the command knows of it."""
     facts = of_file(path) | more
     screen.result(facts, lambda: say(in_words(facts)))
 
@@ -69,7 +70,7 @@ def in_words(facts: Facts) -> dict[str, str]:
         lines["module"] = f"{facts['name']}, {_many(rows, 'row')} of {_many(D, 'input')}, {facts['method']} method"
     else:
         names = facts["names"]
-        shown = ", ".join(names[:NAMES]) + (", …" if len(names) > NAMES else "")
+        shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
         lines["ensemble"] = f"of {_many(len(names), 'module')} ({shown}), {_many(rows, 'row')} of {_many(D, 'input')}"
     region = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in facts["region"].items())
     lines["region"] = region if facts["columns"] is not None else f"{region} (the columns have no names)"

@@ -67,15 +67,18 @@ def fit(
     from .tables import open_table
 
     table = open_table(data)
-    classes = likelihood.startswith("bernoulli")
+    from .. import likelihoods  # not before the table is known to be one: torch takes seconds
+
+    classes = likelihoods.named(likelihood).classifies
     rows = Rows(table, table.inputs(inputs, target), target, classes, positive, drop_missing)
     X, y = rows.whole(screen)
     with screen.working("Fitting", threads):
-        from .. import fitting
+        from ..local import request
+        from ..models import fit as library
 
-        # A small published summary of many rows would waste them: 64 points cannot say what a million rows do.
-        many = len(y) > fitting.EXACT_ROWS and method != "exact"
-        module = fitting.fit(
+        # Where there are many rows, the few points that are published by default cannot express what the rows say.
+        many = len(y) > request.EXACT_ROWS and method != request.Method.EXACT.value
+        module = library.fit(
             X,
             y,
             likelihood=likelihood,

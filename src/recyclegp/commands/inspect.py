@@ -15,8 +15,8 @@ from .paths import expand
 from .screen import Screen, plain_table, say, show
 
 if TYPE_CHECKING:
-    from .. import ensemble
-    from ..module import Module
+    from ..models import ensemble as library
+    from ..models.module import Module
 
 
 def inspect(
@@ -81,7 +81,7 @@ def compare(
     screen.result(rows, lambda: show(_comparison(rows)))
 
 
-def _difference(merged: ensemble.Ensemble, module: Module) -> dict[str, float]:
+def _difference(merged: library.Ensemble, module: Module) -> dict[str, float]:
     """Of the two predictions of f at the module's own points."""
     import numpy as np
     import pandas as pd

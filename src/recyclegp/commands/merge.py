@@ -51,10 +51,10 @@ def merge(
     points = _points(inducing)
     weighed = pairs(weights or [], "--weights")
     with screen.working("Merging", threads, total=len(paths)) as advance:
-        from .. import merging
+        from ..models import merge as library
 
         modules = models.modules(paths, advance, recycle=recycle, file_names=file_names)
-        merged = merging.merge(modules, inducing=points, kernel=kernel, learn=learn, weights=weighed or None, keep=keep)
+        merged = library.merge(modules, inducing=points, kernel=kernel, learn=learn, weights=weighed or None, keep=keep)
         merged.save(output)
     facts.report(screen, output)
 

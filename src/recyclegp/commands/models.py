@@ -11,19 +11,19 @@ from .paths import SUFFIX
 from .screen import Advance
 
 if TYPE_CHECKING:
-    from ..ensemble import Ensemble
-    from ..module import Module
+    from ..models.ensemble import Ensemble
+    from ..models.module import Module
     from .tables import Table
 
 
 def load(path: str | Path) -> Module | Ensemble:
-    from ..files import load as from_file
+    from ..models.load import load as from_file
 
     return from_file(path)
 
 
 def load_ensemble(path: str, command: str) -> Ensemble:
-    from ..ensemble import Ensemble
+    from ..models.ensemble import Ensemble
 
     model = load(path)
     if not isinstance(model, Ensemble):
@@ -39,8 +39,8 @@ def modules(
     file_names: bool = False,
     taken: Iterable[str] = (),
 ) -> Iterator[Module]:
-    """One after the other; `taken` are names already used."""
-    from ..ensemble import Ensemble
+    """Modules from files, one after the other; `taken` are names already used."""
+    from ..models.ensemble import Ensemble
 
     seen = dict.fromkeys(taken, "the ensemble")
     for path in paths:
@@ -63,7 +63,7 @@ def modules(
 
 
 def inputs_of(model: Module | Ensemble, table: Table, given: str | None, target: str | None = None) -> list[str]:
-    """The columns the model was fitted on; in order, for a model that does not know their names."""
+    """The columns the model was fitted on. For a model that does not know their names, those given, in order."""
     if model.columns is not None:
         known = ", ".join(model.columns)
         if given is not None and set(table.inputs(given, target)) != set(model.columns):

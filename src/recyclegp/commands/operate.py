@@ -31,7 +31,7 @@ from .paths import check_model_output, expand
 from .screen import Screen
 
 if TYPE_CHECKING:
-    from .. import ensemble as library
+    from ..models import ensemble as library
 
 
 def update(
@@ -67,10 +67,13 @@ def update(
 
     table = open_table(data)
     with screen.working("Loading"):
+        from .. import likelihoods
+
         old = models.load_ensemble(ensemble, "update")
-        chosen = likelihood or (old.likelihoods[0].name if len(old.likelihoods) == 1 else "")
+        known = old.likelihoods if likelihood is None else [likelihoods.named(likelihood)]
     columns = models.inputs_of(old, table, inputs, target)
-    rows = Rows(table, columns, target, chosen.startswith("bernoulli"), positive, drop_missing)
+    classes = len(known) == 1 and known[0].classifies  # of several, the library asks which one is meant
+    rows = Rows(table, columns, target, classes, positive, drop_missing)
     X, y = rows.whole(screen)
     with screen.working("Updating", threads):
         new = old.update(X, y, likelihood=likelihood, noise=noise, name=name, relearn=relearn)

@@ -7,14 +7,14 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..atomic import check_writable
 from ..errors import RecycleGPError, RecycleGPWarning
+from ..storage.atomic import check_writable
 
 SUFFIX = ".safetensors"
 
 
 def expand(arguments: Sequence[str]) -> list[Path]:
-    """Every file meant, once: names as they are, folders and patterns (also quoted ones) in alphabetical order."""
+    """Every file that is meant, once. Those of a folder or a pattern (also a quoted one) come in alphabetical order."""
     found: dict[Path, None] = {}
     for argument in arguments:
         path = Path(argument)
@@ -25,7 +25,7 @@ def expand(arguments: Sequence[str]) -> list[Path]:
             files = sorted(p for p in map(Path, glob.glob(argument, recursive=True)) if not p.is_dir())
             remedy = "no file matches"
         else:
-            files, remedy = [path], ""  # whether it can be read is said by who reads it
+            files, remedy = [path], ""  # whether it exists is found out when it is read
         if not files:
             raise RecycleGPError(f"{argument}: {remedy}; name the files of modules")
         twice = next((f for f in files if f in found), None)
@@ -36,7 +36,7 @@ def expand(arguments: Sequence[str]) -> list[Path]:
 
 
 def check_model_output(output: Path, read: Sequence[str | Path] = ()) -> None:
-    """Before any work: may the model be written there, and over none of the files that are read?"""
+    """Refuse, before any work, an output that cannot be written or is one of the files that are read."""
     if output.suffix != SUFFIX:
         instead = output.parent / f"{output.stem or 'model'}{SUFFIX}"
         raise RecycleGPError(f"-o {output}: files of models end in {SUFFIX}; write to {instead}")
@@ -45,5 +45,6 @@ def check_model_output(output: Path, read: Sequence[str | Path] = ()) -> None:
 
 
 def check_other(output: Path, read: Sequence[str | Path]) -> None:
+    """Refuse an output that is one of the files that are read."""
     if output.exists() and any(Path(r).exists() and output.samefile(r) for r in read):
         raise RecycleGPError(f"-o {output}: this file is among those that are read; write to another one")

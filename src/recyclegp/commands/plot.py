@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..atomic import check_writable
 from ..errors import RecycleGPError
+from ..storage.atomic import check_writable
 from . import models
 from .options import AsJson, NoSeed, Quiet, pairs
 from .paths import SUFFIX, check_other, expand
@@ -50,7 +50,7 @@ def plot(
     held = pairs(at or [], "--at")
     with screen.working("Drawing"):
         from .. import plot as figures
-        from ..module import Module
+        from ..models.module import Module
 
         objects = [models.load(p) for p in paths]
         # an ensemble has no name of its own but that of its file

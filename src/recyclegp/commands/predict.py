@@ -1,4 +1,4 @@
-"""predict and score: a model meets a table, chunk by chunk, in constant memory."""
+"""predict and score: what a model says of the rows of a table, some at a time, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from ..atomic import check_writable, replacing
 from ..errors import RecycleGPError
+from ..storage.atomic import check_writable, replacing
 from . import models
 from .options import AsJson, Data, DropMissing, Likelihood, Model, ModelInputs, NoSeed, Positive, Quiet, Target, Threads
 from .paths import check_other
@@ -143,17 +143,16 @@ def score(
 
     table = open_table(data)
     with screen.working("Loading"):
-        from .. import metrics
-        from ..gp import pick
+        from .. import likelihoods, metrics
 
         gp = models.load(model)
-    chosen = pick(gp.likelihoods, likelihood).name
+    chosen = likelihoods.choose(gp.likelihoods, likelihood)
     columns = models.inputs_of(gp, table, inputs, target)
-    rows = Rows(table, columns, target, chosen.startswith("bernoulli"), positive, drop_missing)
+    rows = Rows(table, columns, target, chosen.classifies, positive, drop_missing)
     scores, weights = [], []
     with using_threads(threads):
         for part in rows.parts(screen):
-            scores.append(metrics.score(gp, part.X, part.y, likelihood=chosen))
+            scores.append(metrics.score(gp, part.X, part.y, likelihood=chosen.name))
             weights.append(len(part.X))
     total = metrics.pooled(scores, weights)
     words = {
@@ -162,7 +161,8 @@ def score(
         "RMSE": f"{total.rmse:.4f}",
         "MAE": f"{total.mae:.4f}",
     }
-    facts = {"model": model, "data": data, "likelihood": chosen, "rows": sum(weights), "rows_left_out": rows.incomplete}
+    facts: dict[str, str | float] = {"model": model, "data": data, "likelihood": chosen.name}
+    facts |= {"rows": sum(weights), "rows_left_out": rows.incomplete}
     facts |= {"nlpd": total.nlpd, "rmse": total.rmse, "mae": total.mae, "of": total.on}
     if math.isnan(total.coverage):
         facts["error_rate"], words["error rate"] = total.error, f"{total.error:.4f}"

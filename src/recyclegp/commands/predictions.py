@@ -2,58 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import torch
+from torch import Tensor
 
-from .. import arrays
-from ..gp import GP, pick
-from ..intervals import central, reach
-from ..likelihoods import Likelihood, family
+from .. import arrays, likelihoods
+from ..likelihoods import Interval, Likelihood, normal_quantile
+from ..models.predictive import Predictive
 from .rows import Part
 
+LEVEL = 0.95  # the probability that every band holds
 OF_F = ("mean", "sd", "lower", "upper")
-OF_Y = {
-    "gaussian": ("y_sd", "y_lower", "y_upper"),
-    "student-t": ("y_sd", "y_lower", "y_upper"),
-    "bernoulli": ("probability", "probability_lower", "probability_upper"),
-    "bernoulli-probit": ("probability", "probability_lower", "probability_upper"),
-    "poisson": ("rate", "rate_lower", "rate_upper"),
-}
 
 
-def likelihood_of(gp: GP, name: str | None) -> Likelihood | None:
-    """Of an observation; None where nobody has said which, or its noise is not known: then only f is predicted."""
+def likelihood_of(gp: Predictive, name: str | None) -> Likelihood | None:
+    """The likelihood of an observation; None where there are several, or its noise is not known.
+
+    Then only f is predicted.
+    """
     if name is not None:
-        return pick(gp.likelihoods, name)
+        return likelihoods.choose(gp.likelihoods, name)
     only = gp.likelihoods[0]
-    known = len(gp.likelihoods) == 1 and len(only.parameters) == len(family(only.name).parameters)
-    return only if known else None
+    return only if len(gp.likelihoods) == 1 and only.known else None
 
 
 def columns(chosen: Likelihood | None) -> tuple[str, ...]:
-    return OF_F if chosen is None else (*OF_F, *OF_Y[chosen.name])
+    return OF_F if chosen is None else (*OF_F, *_columns_of_y(chosen))
+
+
+def _columns_of_y(chosen: Likelihood) -> tuple[str, str, str]:
+    if chosen.has_units:
+        return "y_sd", "y_lower", "y_upper"
+    expected = "probability" if chosen.classifies else "rate"
+    return expected, f"{expected}_lower", f"{expected}_upper"
 
 
 @torch.no_grad()
-def frame(gp: GP, part: Part, chosen: Likelihood | None) -> pd.DataFrame:
-    """The columns kept, and the predictions beside them."""
+def frame(gp: Predictive, part: Part, chosen: Likelihood | None) -> pd.DataFrame:
+    """The columns that are kept, and the predictions beside them."""
     mean, variance = (arrays.as_tensor(t, "prediction", "cpu") for t in gp.predict(part.X))
     sd = variance.sqrt()
-    f_band = mean - reach() * sd, mean + reach() * sd
-    values = [mean, sd, *f_band]
+    half = normal_quantile(0.5 * (1 + LEVEL)) * sd
+    band = Interval(mean - half, mean + half)
+    values = [mean, sd, *band]
     if chosen is not None:
-        values += _of_y(chosen, mean, variance, f_band)
+        values += _of_y(chosen, mean, variance, band)
     made = {name: value.numpy() for name, value in zip(columns(chosen), values, strict=True)}
     return pd.DataFrame({**{c: part.kept[c].array for c in part.kept}, **made})
 
 
-def _of_y(chosen: Likelihood, m: torch.Tensor, v: torch.Tensor, f_band: Any) -> list[torch.Tensor]:
-    log_p = chosen.log_parameters(m)
-    expected, variance = family(chosen.name).moments(m, v, log_p)
-    if family(chosen.name).has_noise:
-        return [variance.sqrt(), *central(chosen.name, m, v, log_p)]
-    # the band of f through the link, which is what a certain f would give
-    zero = torch.zeros_like(v)
-    return [expected, *(family(chosen.name).moments(f, zero, log_p)[0] for f in f_band)]
+def _of_y(chosen: Likelihood, mean: Tensor, variance: Tensor, band: Interval) -> list[Tensor]:
+    expected, spread = chosen.moments(mean, variance)
+    if chosen.has_units:
+        return [spread.sqrt(), *chosen.interval(mean, variance, LEVEL)]
+    # The band is that of the probability or rate itself: what f at either end of its own band gives, if it is certain.
+    certain = torch.zeros_like(variance)
+    return [expected, *(chosen.moments(f, certain).mean for f in band)]

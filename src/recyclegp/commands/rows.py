@@ -15,7 +15,7 @@ from ..errors import RecycleGPError
 from .screen import Screen
 from .tables import MISSING, Table
 
-SHOWN = 6  # classes named in an error
+CLASSES_SHOWN = 6  # in an error
 
 
 class Part(NamedTuple):
@@ -58,7 +58,7 @@ class Rows:
             raise RecycleGPError(f"--positive {self.positive}: it is for classes; use --likelihood bernoulli")
 
     def parts(self, screen: Screen) -> Iterator[Part]:
-        """Chunk by chunk. If rows are incomplete and must not be, all of them are counted, then refused."""
+        """Some rows at a time. Where incomplete rows are not allowed, all are read all the same, to count them."""
         numbers = [*self.inputs]
         if self.target is not None and self.positive is None:
             numbers.append(self.target)
@@ -148,8 +148,8 @@ class Rows:
         return values
 
     def _classes(self) -> str:
-        more = ", …" if len(self._labels) > SHOWN else ""
-        return ", ".join(sorted(self._labels)[:SHOWN]) + more
+        more = ", …" if len(self._labels) > CLASSES_SHOWN else ""
+        return ", ".join(sorted(self._labels)[:CLASSES_SHOWN]) + more
 
 
 def _floats(column: pd.Series) -> tuple[np.ndarray, int | None]:

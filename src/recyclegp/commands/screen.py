@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-WIDE = 10_000  # columns for tables nobody is looking at in a terminal: one line for each row
+WIDTH_OF_PIPES = 10_000  # characters: where no terminal limits it, a row of a table is one line
 
 
 class Advance(Protocol):
-    """How far the work has come: so much in all, or so much more."""
+    """Report progress: how much is done in all (`to`), or how much more (`by`)."""
 
     def __call__(self, *, to: float | None = None, by: float = 0.0) -> None: ...
 
@@ -37,7 +37,7 @@ class Screen:
         self.notes.print(text, soft_wrap=True, highlight=False, markup=False)
 
     def result(self, facts: Any, words: Callable[[], None]) -> None:
-        """What a command is for: as JSON, or in words."""
+        """Print what the command has found out: as JSON, or in words."""
         if self.as_json:
             typer.echo(json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False))
         elif not self.quiet:
@@ -45,16 +45,16 @@ class Screen:
 
     @contextmanager
     def bar(self, text: str, total: float | None = None) -> Iterator[Advance]:
-        """A progress bar, where somebody may be looking."""
+        """A progress bar, if standard error is a terminal."""
         with self._progress() as progress:
             yield _advance(progress, progress.add_task(text, total=total))
 
     @contextmanager
     def working(self, text: str, threads: int = 1, total: float | None = None) -> Iterator[Advance]:
-        """For the library's own work: with so many threads, and what it logs as the description."""
+        """A progress bar for work of the library, with so many threads; it shows what the library logs."""
         with self._progress() as progress:
             task = progress.add_task(text, total=total)
-            with _told(progress, task, text), using_threads(threads):
+            with _showing_log(progress, task, text), using_threads(threads):
                 yield _advance(progress, task)
 
     def _progress(self) -> Progress:
@@ -71,7 +71,7 @@ def _advance(progress: Progress, task: TaskID) -> Advance:
 
 
 @contextmanager
-def _told(progress: Progress, task: TaskID, text: str) -> Iterator[None]:
+def _showing_log(progress: Progress, task: TaskID, text: str) -> Iterator[None]:
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             progress.update(task, description=f"{text}: {record.getMessage()}")
@@ -89,7 +89,7 @@ def _told(progress: Progress, task: TaskID, text: str) -> Iterator[None]:
 
 @contextmanager
 def using_threads(count: int) -> Iterator[None]:
-    """Threads that wait for each other on a busy machine are slower than one."""
+    """Let torch use so many threads inside the block. On a busy machine one is faster than several that wait."""
     import torch
 
     before = torch.get_num_threads()
@@ -101,7 +101,7 @@ def using_threads(count: int) -> Iterator[None]:
 
 
 def plain_table(*columns: str, folded: int) -> Table:
-    """Without lines, to leave room; where there is not enough the first columns are folded, never cut."""
+    """A table without lines. Where it is too wide its first columns are folded; nothing is cut."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for i, column in enumerate(columns):
         table.add_column(column, overflow="fold", no_wrap=i >= folded, min_width=9 if i < folded else None)
@@ -109,12 +109,12 @@ def plain_table(*columns: str, folded: int) -> Table:
 
 
 def show(table: Table) -> None:
-    """A table on standard output; in a file or a pipe it is not squeezed into eighty columns."""
-    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
+    """Print a table; into a file or a pipe as wide as it is."""
+    Console(width=None if sys.stdout.isatty() else WIDTH_OF_PIPES).print(table)
 
 
 def say(lines: dict[str, str]) -> None:
-    """Facts in words, one to a line; no wrapping, so that they can be searched."""
+    """Print facts, one on each line, which is not wrapped, so that it can be searched."""
     width = max(map(len, lines)) + 2
     for label, text in lines.items():
         typer.echo(typer.style(label.ljust(width), bold=True) + text)

@@ -1,4 +1,4 @@
-"""Tables on disk, CSV and Parquet, read a chunk at a time."""
+"""Tables on disk, CSV and Parquet, read some rows at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .screen import Advance
 if TYPE_CHECKING:
     import pandas as pd
 
-CHUNK = 65_536  # rows read at once
+ROWS_AT_ONCE = 65_536  # held in memory
 TEXT = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None"]
-SHOWN = 12  # column names in an error
+NAMES_SHOWN = 12  # column names in an error
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Table:
         return os.path.getsize(self.path) if self.delimiter is not None else _parquet(self.path).metadata.num_rows
 
     def frames(self, numbers: Sequence[str], advance: Advance) -> Iterator[pd.DataFrame]:
-        """All columns, chunk by chunk; those not meant as numbers exactly as they were written."""
+        """All columns, some rows at a time; those that are not meant as numbers exactly as they were written."""
         return _csv_frames(self, numbers, advance) if self.delimiter is not None else _parquet_frames(self, advance)
 
     def inputs(self, given: str | None, target: str | None) -> list[str]:
@@ -48,7 +48,7 @@ class Table:
     def require(self, columns: Sequence[str]) -> None:
         absent = [c for c in columns if c not in self.names]
         if absent:
-            there = ", ".join(self.names[:SHOWN]) + (", …" if len(self.names) > SHOWN else "")
+            there = ", ".join(self.names[:NAMES_SHOWN]) + (", …" if len(self.names) > NAMES_SHOWN else "")
             raise RecycleGPError(f"{self.path}: no column {', '.join(map(repr, absent))}; there are {there}")
 
 
@@ -58,7 +58,7 @@ def listed(given: str, names: Sequence[str]) -> list[str]:
 
 
 def open_table(path: str | Path) -> Table:
-    """Its columns, and how to read it."""
+    """Find out which columns a table has and how to read it."""
     path = Path(path)
     size = path.stat().st_size  # FileNotFoundError names the file
     suffixes = [s.lower() for s in path.suffixes]
@@ -111,10 +111,10 @@ def _csv_frames(table: Table, numbers: Sequence[str], advance: Advance) -> Itera
         "skipinitialspace": True,
         "encoding": "utf-8-sig",
         "compression": "gzip" if table.path.suffix.lower() == ".gz" else None,
-        "chunksize": CHUNK,
+        "chunksize": ROWS_AT_ONCE,
     }
     with open(table.path, "rb") as stream, warnings.catch_warnings():
-        # rows longer than the header would be cut; a column whose kind changes on the way is looked at later
+        # Rows longer than the header would be cut without an error. A column that is partly text is looked at later.
         warnings.simplefilter("error", pd.errors.ParserWarning)
         warnings.simplefilter("ignore", pd.errors.DtypeWarning)
         try:
@@ -148,6 +148,6 @@ def _parquet(path: Path) -> Any:
 
 def _parquet_frames(table: Table, advance: Advance) -> Iterator[pd.DataFrame]:
     with _parquet(table.path) as file:
-        for batch in file.iter_batches(batch_size=CHUNK, columns=list(table.names)):
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(table.names)):
             advance(by=batch.num_rows)
             yield batch.to_pandas(ignore_metadata=True)

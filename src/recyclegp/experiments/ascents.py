@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..baselines.vem import PUBLISHED, Climbed, Rates, vem
-from ..module import Module
+from ..models.module import Module
 from .core import Held, Measured, Row, answered, published_bytes, timed
 
 FAR = 1e6  # times the largest y²: predictions beyond are those of a diverged ascent
@@ -29,8 +29,19 @@ def both(
 ) -> tuple[Measured[Climbed], Measured[Climbed]]:
     """As published, and by a quasi-Newton method; both from the pooled kernel and the points Z.
 
-    steps   of the published one; ten rounds of Algorithm 1 are 500.
-    limit   seconds for either, and the only limit for the second.
+    Args:
+        case: what the table calls the data.
+        modules: what they climb to merge.
+        Z: where the points Z_* begin.
+        held: what is asked, and the answers.
+        fitting: seconds the local fits took.
+        steps: of the published one; ten rounds of Algorithm 1 are 500.
+        limit: seconds for either, and the only limit for the second.
+        rates: of the published one.
+        seed: of the first q.
+
+    Returns:
+        Both, each with its row of the table.
     """
     options: dict[str, Any] = {"learn": ("q", "kernel", "points"), "seconds": limit, "seed": seed}
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..baselines.vem import PUBLISHED_BANANA
-from ..ensemble import Ensemble
+from ..models.ensemble import Ensemble
 from . import figures, latent, planes
 from .core import Held, Outcome, Report, Row, Settings, averaged
 from .data import Split, banana, quadrants, shuffled

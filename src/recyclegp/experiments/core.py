@@ -23,7 +23,7 @@ from ..baselines.rival import Rival, module_bytes
 from ..errors import RecycleGPError
 from ..likelihoods import Likelihood
 from ..metrics import Model, score
-from ..module import Module
+from ..models.module import Module
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,9 +126,21 @@ def measured(
 ) -> Measured[M]:
     """Build a model, predict, score: one row of a table, and the model.
 
-    f        the true latent function at X, where it is known.
-    bytes    that leave a data owner; a rival knows its own, a module is what it sends, an ensemble must be told.
-    before   seconds that were spent on something several models use (local fits, experts).
+    Args:
+        case: what the table calls the data.
+        name: what it calls the model.
+        build: makes the model; this is what is timed.
+        X: test inputs.
+        y: test targets.
+        f: the true latent function at X, where it is known.
+        likelihood: that of y, where the model has several.
+        bytes: that leave a data owner; a rival knows its own, a module is what it sends, an ensemble must be told.
+        points: inducing points, where the model does not say.
+        before: seconds that were spent on something several models use (local fits, experts).
+        note: for people.
+
+    Returns:
+        The row, and the model.
     """
     model, fitted = timed(build)
     return Measured(

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..ensemble import Ensemble
+from ..likelihoods import normal_quantile
+from ..models.ensemble import Ensemble
 from . import figures, latent
 from .core import Held, Outcome, Report, Row, Settings, averaged
 from .data import Array, Split, binned, coal, decades, shuffled
@@ -66,7 +67,7 @@ def _one(s: Split, seed: int, budget: Budget, report: Report) -> tuple[list[Row]
 def rate(model: Any, x: Array) -> tuple[Array, Array, Array]:
     """Disasters a year: the median of exp(f), and its central 95% band."""
     mean, variance = (np.asarray(t) for t in model.predict(x[:, None]))
-    half = 1.96 * np.sqrt(variance)
+    half = normal_quantile(0.975) * np.sqrt(variance)
     low, middle, high = (EACH_YEAR * np.exp(t) for t in (mean - half, mean, mean + half))
     return low, middle, high
 

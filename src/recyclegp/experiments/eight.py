@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ..ensemble import Ensemble
+from ..models.ensemble import Ensemble
 from . import figures, latent, planes
 from .core import Held, Outcome, Report, Settings
 from .data import THRESHOLD, Array, mnist

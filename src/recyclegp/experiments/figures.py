@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from ..plot.style import (
+    BAND_SDS,
     BLACK,
     BLUE,
     FAINT,
@@ -45,8 +46,8 @@ def new(width: float = 10.0, height: float = 6.0) -> Figure:
 def outline(panel: Axes, x: Any, mean: Any, variance: Any, colour: str = CENTRAL, label: str | None = None) -> None:
     """A model to compare with: dashed mean, dotted limits of its 95% band."""
     panel.plot(x, mean, "--", color=colour, lw=1.2, zorder=4, label=label)
-    for sign in (-1.96, 1.96):
-        panel.plot(x, mean + sign * np.sqrt(variance), ":", color=colour, lw=0.9, zorder=4)
+    for edge in (-BAND_SDS, BAND_SDS):
+        panel.plot(x, mean + edge * np.sqrt(variance), ":", color=colour, lw=0.9, zorder=4)
 
 
 def rows_of(panel: Axes, x: Any, y: Any, colour: str = FAINT, label: str | None = None, size: float = 4) -> None:

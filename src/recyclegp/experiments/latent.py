@@ -13,9 +13,9 @@ from ..baselines.committee import module_experts
 from ..baselines.rival import Rival
 from ..baselines.svgp import Training
 from ..baselines.vem import PUBLISHED, Rates
-from ..ensemble import Ensemble
-from ..fitting import fit, fit_many
-from ..module import Module
+from ..models.ensemble import Ensemble
+from ..models.fit import fit, fit_many
+from ..models.module import Module
 from . import ascents, rivals
 from .core import Held, Measured, Outcome, Report, Row, Settings, averaged, measured, timed
 from .data import Array, Parts

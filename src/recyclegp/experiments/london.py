@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from ..baselines.committee import module_experts
-from ..ensemble import Ensemble
-from ..fitting import fit, fit_many
-from ..likelihoods import Likelihood
-from ..merging import merge
-from ..module import Module
+from ..likelihoods import Bernoulli
+from ..models.ensemble import Ensemble
+from ..models.fit import fit, fit_many
+from ..models.merge import merge
+from ..models.module import Module
 from . import ascents, latent, rivals, units
 from .core import Answered, Held, Measured, Outcome, Report, Row, Settings, answered, measured, published_bytes, timed
 from .data import Array, Houses, houses, quadrant
@@ -153,7 +153,7 @@ def _constants(city: City) -> list[Row]:
     rows = []
     for name, p in (("base rate of Q2–Q4", elsewhere), ("oracle: base rate of Q1", float(city.labels[1].mean()))):
         f = torch.full((len(city.asked.y),), math.log(p / (1 - p)), dtype=torch.float64)
-        constant = Answered((Likelihood("bernoulli"),), (f, torch.zeros_like(f)))
+        constant = Answered((Bernoulli(),), (f, torch.zeros_like(f)))
         rows.append(answered(CASE, name, constant, *city.asked, bytes=8.0, seconds=0.0))
     return rows
 

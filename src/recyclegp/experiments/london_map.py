@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..module import Module
+from ..models.module import Module
 from . import figures, planes
 from .data import Array, Houses
 

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ..ensemble import Ensemble
+from ..models.ensemble import Ensemble
 from . import figures, latent, planes
 from .core import Held, Outcome, Report, Row, Settings
 from .data import Array, mnist, pixels

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from .. import __version__
-from ..atomic import replacing, write_atomically
+from ..storage.atomic import replacing, write_atomically
+from ..version import __version__
 from .core import Outcome, Row, Settings
 
 CSV, JSON, FIGURE = "results.csv", "results.json", "figure.png"

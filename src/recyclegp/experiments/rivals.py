@@ -17,9 +17,10 @@ from ..baselines.experts import RULES, Combination, Predictions, combine
 from ..baselines.mapreduce import mapreduce
 from ..baselines.rival import Parts
 from ..baselines.svgp import Training
-from ..ensemble import Ensemble
-from ..merging import merge
-from ..module import Module
+from ..likelihoods import normal_quantile
+from ..models.ensemble import Ensemble
+from ..models.merge import merge
+from ..models.module import Module
 from . import ascents
 from .core import Answered, Measured, Report, Row, answered, measured, published_bytes, timed
 from .core import Held as Held
@@ -32,7 +33,7 @@ LABELS = {
     "rbcm": "rBCM",
     "grbcm": "GRBCM",
 }
-TOGETHER = 2**22  # numbers in the answers of all experts to one chunk of questions
+ANSWERS = 2**22  # of all experts together, held at once
 
 # what `gaussian_rivals` runs, unless told to leave it out, in the order of the table
 KINDS = {
@@ -64,7 +65,7 @@ FULL = Budget()
 def committees(case: str, committee: Committee, held: Held, *, seconds: float) -> list[Row]:
     """A row for each rule that these experts can follow. They answer once, for all rules."""
     points = arrays.aligned(held.X, committee.dimension, None)
-    chunk = max(1, TOGETHER // len(committee.experts))
+    chunk = max(1, ANSWERS // len(committee.experts))
     rules = [r for r in RULES if (r == "grbcm") == (committee.communication is not None)]
 
     def answer() -> list[Predictions]:
@@ -99,7 +100,7 @@ def oracle(held: Held, case: str, noise: float) -> Row:
     """Who knows f and the noise: nothing is fitted, and nobody is better."""
     error = np.asarray(held.y) - np.asarray(held.f)
     nlpd = float(np.mean(0.5 * np.log(2 * np.pi * noise) + error**2 / (2 * noise)))
-    covered = float(np.mean(np.abs(error) <= 1.959964 * noise**0.5))
+    covered = float(np.mean(np.abs(error) <= normal_quantile(0.975) * noise**0.5))
     return Row(case, "oracle", nlpd, 0.0, 0.0, covered, math.nan, "f", 0.0, 0.0, 0.0, None)
 
 
@@ -130,9 +131,21 @@ def gaussian_rivals(
 ) -> list[Row]:
     """Every rival of a merge of Gaussian modules, less those left out.
 
-    fitting    seconds the local fits took: committees of modules and the paper's VEM need them too.
-    inducing   points of the central and the map-reduce models, and of VEM.
-    grid       where VEM begins with its points; as many as `inducing`, evenly over the modules' points in 1-D.
+    Args:
+        case: what the table calls the data.
+        parts: one (X, y) per data owner.
+        modules: fitted to the parts.
+        held: what is asked, and the answers.
+        fitting: seconds the local fits took: committees of modules and the paper's VEM need them too.
+        inducing: points of the central and the map-reduce models, and of VEM.
+        budget: how much work each rival may do.
+        report: told what is being done.
+        seed: of everything random.
+        leave_out: kinds that are not run.
+        grid: where VEM begins with its points; as many as `inducing`, evenly over the modules' points in 1-D.
+
+    Returns:
+        A row for each model.
     """
     rows: list[Row] = []
     for kind, label in KINDS.items():

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ensemble import Ensemble
-from ..module import Module
+from ..models.ensemble import Ensemble
+from ..models.module import Module
 
 RANGE = (-4.0, 4.0)  # of log|s|, about one standard deviation against another
 COARSE, FINE = 17, 12  # trials on a grid, then by golden section
@@ -33,9 +33,16 @@ class Aligned(NamedTuple):
 def align(fixed: Ensemble, modules: Sequence[Module], unit: float) -> Aligned:
     """s and b that maximise the block-marginal evidence of `fixed` with the modules added, at its kernel and points.
 
-    unit   a typical size of s: the deviation of f in the fixed units over that in the modules'.
     A module's evidence is that of its data in its units, p(s·y + b) = p(y)/|s|ⁿ. It is the same data y that must be
     explained at every s, so that n·log|s| is given back; without it the smallest scale would always win.
+
+    Args:
+        fixed: the ensemble whose units stay.
+        modules: those whose units are looked for.
+        unit: a typical size of s: the deviation of f in the fixed units over that in the modules'.
+
+    Returns:
+        The best of either sign, and what silence would be worth.
     """
     found = sorted((_signed(fixed, modules, sign, unit) for sign in (1.0, -1.0)), key=lambda u: -u.evidence)
     nothing = profiled(fixed, modules, math.copysign(unit, found[0].scale) * math.exp(RANGE[1])).evidence
@@ -53,7 +60,7 @@ def profiled(fixed: Ensemble, modules: Sequence[Module], scale: float) -> Units:
 
     # about the shift that puts the modules' prior means on the ensemble's
     centre = fixed.mean - scale * float(np.mean([m.mean for m in modules]))
-    width = abs(scale) * float(np.mean([math.sqrt(float(m.kernel_spec.tensor()[0].exp())) for m in modules])) + 1.0
+    width = abs(scale) * float(np.mean([math.sqrt(float(m.kernel_spec.theta[0].exp())) for m in modules])) + 1.0
     low, middle, high = (evidence(centre + t * width) for t in (-1.0, 0.0, 1.0))
     bend = low - 2 * middle + high
     step = 0.5 * (low - high) / bend if bend < 0 else 0.0

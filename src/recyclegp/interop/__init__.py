@@ -1,1 +1,1 @@
-"""Other libraries' fitted models as modules, and ensembles as other libraries' models."""
+"""Other libraries' fitted models as modules."""

@@ -1,4 +1,4 @@
-"""A model that keeps its rows → a module: Gaussian observations of f, published by exact marginalisation."""
+"""Models that keep their rows: Gaussian observations of f, published by exact marginalisation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays, blocks, inducing, kernels, linalg, sites
+from .. import arrays
+from ..core import publishing
+from ..core.linalg import RELATIVE_JITTER
+from ..core.publishing import Published
+from ..core.sites import Site
 from ..errors import RecycleGPError
 from ..kernels import Kernel
-from ..posterior import Basis, basis
-from ..sites import Site
+from ..likelihoods.gaussian import log_normal
+from ..local import placement
 
 
 class Observations(NamedTuple):
@@ -23,11 +27,6 @@ class Observations(NamedTuple):
     value: Tensor  # (n,)
     variance: Tensor  # (n,)
     constant: Tensor  # ()
-
-
-class Published(NamedTuple):
-    site: Site
-    jitter: float
 
 
 def publish(
@@ -40,28 +39,29 @@ def publish(
             "are never shared unless you pass them)"
         )
     data = _distinct(data)
-    X, theta = data.X, kernel.tensor()
-    points = arrays.count_or_points(where, "publish", X.shape[1], columns, "cpu")
+    noise = float(data.variance.min())
+    points = arrays.count_or_points(where, "publish", data.X.shape[1], columns, "cpu")
     if isinstance(points, int):
-        rng = np.random.default_rng(inducing.entropy(arrays.seed(seed), X))
-        points = inducing.over(X, points, kernel.tree, theta, rng)
-        base = basis(kernel.tree, theta, points, 0.0)  # placed so that they need no jitter
+        rng = np.random.default_rng(placement.entropy(arrays.seed(seed), data.X, data.value))
+        points = placement.over(data.X, points, kernel, rng)
+        jitter = 0.0  # they are placed so that they need none, and the new points begin with that of the rows
     else:
-        K = kernels.diagonal(kernel.tree, theta, points)
-        smallest = min(linalg.RELATIVE_JITTER * float(K.mean()), 0.5 * float(data.variance.min()))
-        base = basis(kernel.tree, theta, points, smallest)
-    rows = blocks.observe(base, _site(data, base), mean, marginal=True)
-    return Published(sites.from_rows(base.Z, base.L, rows, mean), float(base.jitter))
-
-
-def _site(data: Observations, base: Basis) -> Site:
-    """Rᵀ = diag(1/s), ρ = value/s. The jitter is part of f at a point, so the noise s² is less by as much."""
-    if float(base.jitter) >= float(data.variance.min()):
+        jitter = min(RELATIVE_JITTER * float(kernel.diagonal(data.X).mean()), 0.5 * noise)
+    published = publishing.publish(_site(data, jitter), jitter, kernel, mean, points)
+    if published.jitter >= noise:
         raise RecycleGPError(
-            f"publish: {len(base.Z)} points so close together need a jitter of {float(base.jitter):.2g}, above the "
-            f"noise of {float(data.variance.min()):.2g}; publish at fewer points, or fit with a larger noise"
+            f"publish: {len(points)} points so close together need a jitter of {published.jitter:.2g}, above the "
+            f"noise of {noise:.2g}; publish at fewer points, or fit with a larger noise"
         )
-    root = (data.variance - base.jitter).rsqrt()
+    return published
+
+
+def _site(data: Observations, jitter: float) -> Site:
+    """The observations as a site at their own rows: Rᵀ = diag(1/s), ρ = value/s.
+
+    The jitter of a row is part of f there, so the noise s² is less by as much.
+    """
+    root = (data.variance - jitter).rsqrt()
     e = data.constant + (root.log() - 0.5 * math.log(2 * math.pi)).sum()
     return Site(data.X, torch.diag(root), root * data.value, e)
 
@@ -77,9 +77,5 @@ def _distinct(data: Observations) -> Observations:
 
     variance = 1 / total(1 / data.variance)
     value = variance * total(data.value / data.variance)
-    apart = _log_normal(data.value - value[place], data.variance).sum() - _log_normal(0 * value, variance).sum()
+    apart = log_normal(data.value - value[place], data.variance).sum() - log_normal(0 * value, variance).sum()
     return Observations(X, value, variance, data.constant + apart)
-
-
-def _log_normal(difference: Tensor, variance: Tensor) -> Tensor:
-    return -0.5 * ((2 * math.pi * variance).log() + difference.square() / variance)

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import arrays, kernels
+from .. import arrays
 from ..errors import RecycleGPError
-from ..fitting import PUBLISH
 from ..kernels import Kernel
-from ..likelihoods import Likelihood
-from ..module import Module, name_or_new
+from ..kernels.stationary import Form
+from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT, gaussian_noise
+from ..local.request import PUBLISH
+from ..models.module import Module, name_or_new
 from . import sources
-from .kernel_parts import Reader, Term, product, total
+from .kernel_parts import Reader, Term, checked, product, total
 from .sources import Request, Source
 
 MODELS = "SVGP, SGPR, GPR or VGP"
@@ -36,18 +37,26 @@ def from_gpflow(
 ) -> Module:
     """A fitted GPflow model as a module, ready to be saved, sent and merged.
 
-    model      `SVGP` (whitened or not, q_diag or not), `SGPR`, `GPR` or `VGP`: one latent GP, constant or zero
-               mean function. It is read, never changed.
-    name       unique within an ensemble; made up when not given.
-    rows       data rows behind an SVGP (default: its `num_data`, or else its number of points).
-    publish    number of points, or the points. "auto": SVGP and SGPR keep their inducing points; GPR and VGP,
-               which have only their rows, are published at 64 points, none of them a row.
-    seed       of the automatic points.
-
     SVGP and SGPR predict what they predicted, GPR and VGP at the points where they are published, and everywhere
     if those are all their rows. The jitter is `gpflow.config.default_jitter()` at the time of the call: convert
     under the configuration the model was trained with. Where q(u) is wider than the prior, as in a fit that had
     not converged, a warning says so.
+
+    Args:
+        model: `SVGP` (whitened or not, q_diag or not), `SGPR`, `GPR` or `VGP`, with one latent GP and a constant or
+            zero mean function. It is read, never changed.
+        name: Unique within an ensemble; made up when not given.
+        rows: Data rows behind an SVGP. By default its `num_data`, or else its number of points.
+        publish: Number of points, or the points. With "auto", SVGP and SGPR keep their inducing points; GPR and
+            VGP, which have only their rows, are published at 64 points, none of them a row.
+        seed: Of the automatic points.
+
+    Returns:
+        The module, in the units of the model's data.
+
+    Raises:
+        TypeError: The object is none of these models.
+        RecycleGPError: A module cannot hold something in the model, which is named.
     """
     gpflow = sources.library("gpflow")
 
@@ -58,9 +67,9 @@ def from_gpflow(
     if int(model.num_latent_gps) != 1:
         raise RecycleGPError(f"model has {int(model.num_latent_gps)} latent GPs; convert one model for each")
     if kind is gpflow.models.GPR:
-        X, y = sources.rows(*map(_array, model.data))
+        X, y = sources.data_rows(*map(_array, model.data))
         source = _source(model, name, X.shape[1])
-        return sources.exact(source, X, y, source.likelihood.parameters[0], request)
+        return sources.exact(source, X, y, gaussian_noise(source.likelihood), request)
     if kind is gpflow.models.VGP:
         return _vgp(model, name, request)
     inducing = model.inducing_variable
@@ -69,22 +78,22 @@ def from_gpflow(
             f"from_gpflow cannot represent {type(inducing).__name__}; a module's inducing variables are f at points "
             "(InducingPoints)"
         )
-    Z = sources.points(_array(inducing.Z))
+    Z = sources.inducing_points(_array(inducing.Z))
     source = _source(model, name, Z.shape[1])
     if kind is gpflow.models.SGPR:
-        made = sources.collapsed(source, Z, *sources.rows(*map(_array, model.data)), source.likelihood.parameters[0])
+        made = sources.collapsed(source, Z, *sources.data_rows(*map(_array, model.data)))
     else:
         known = None if model.num_data is None else int(_array(model.num_data))
         mu, S = _moments(model)
         made = sources.sparse(
-            source, Z, mu, S, whitened=bool(model.whiten), rows=sources.count(rows, known, len(Z)), stacklevel=3
+            source, Z, mu, S, whitened=bool(model.whiten), rows=sources.row_count(rows, known, len(Z)), stacklevel=3
         )
-    return made if request.open else sources.published(made, request.publish, request.seed)
+    return made if request.automatic else sources.published(made, request)
 
 
 def _vgp(model: Any, name: str | None, request: Request) -> Module:
     """An SVGP, whitened, whose inducing points are its rows (which may repeat: the jitter tells them apart)."""
-    X, _ = sources.rows(*map(_array, model.data))
+    X, _ = sources.data_rows(*map(_array, model.data))
     mu, S = _moments(model)
     bound = float(_array(model.elbo()))
     made = sources.sparse(
@@ -97,7 +106,7 @@ def _vgp(model: Any, name: str | None, request: Request) -> Module:
         evidence=bound if math.isfinite(bound) else 0.0,  # −∞ where tf.sigmoid rounds to 1
         stacklevel=4,
     )
-    return sources.published(made, PUBLISH if request.open else request.publish, request.seed)
+    return sources.published(made, request._replace(publish=PUBLISH) if request.automatic else request)
 
 
 def _moments(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -143,16 +152,16 @@ def _likelihood(model: Any) -> Likelihood:
     kind = type(p)
     if kind is likelihoods.Gaussian:
         if p.scale is None:
-            return Likelihood("gaussian", (_parameter(p, "variance"),))
-        return Likelihood("gaussian", (_parameter(p, "scale") ** 2,))
+            return Gaussian(_parameter(p, "variance"))
+        return Gaussian(_parameter(p, "scale") ** 2)
     if kind is likelihoods.StudentT:
-        return Likelihood("student-t", (_parameter(p, "scale") ** 2, _parameter(p, "df")))
+        return StudentT(_parameter(p, "scale") ** 2, _parameter(p, "df"))
     if kind is likelihoods.Bernoulli and p.invlink is likelihoods.utils.inv_probit:
-        return Likelihood("bernoulli-probit")
+        return BernoulliProbit()
     if kind is likelihoods.Bernoulli and p.invlink in (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid):
-        return Likelihood("bernoulli")
+        return Bernoulli()
     if kind is likelihoods.Poisson and p.invlink is tf.exp and np.all(p.binsize == 1):
-        return Likelihood("poisson")
+        return Poisson()
     what = kind.__name__
     if kind is likelihoods.Poisson and not np.all(p.binsize == 1):
         what = f"{what} with binsize={np.ravel(p.binsize).tolist()}"
@@ -165,16 +174,14 @@ def _parameter(likelihood: Any, which: str) -> float:
     value, what = getattr(likelihood, which), f"{type(likelihood).__name__}.{which}"
     if callable(value):
         raise RecycleGPError(f"from_gpflow cannot represent a {what} that is a function of x; use one number")
-    return sources.positive(_array(value), what)
+    return sources.positive_number(_array(value), what)
 
 
 # --- kernels ----------------------------------------------------------------------------------
 
 
 def _kernel(kernel: Any, D: int) -> Kernel:
-    found = _term(kernel, D).kernel()
-    kernels.check_tree(found.tree, D)
-    return found
+    return checked(_term(kernel, D).kernel(), D)
 
 
 def _term(kernel: Any, D: int) -> Term:
@@ -185,8 +192,13 @@ def _term(kernel: Any, D: int) -> Term:
         parts = [_term(k, D) for k in kernel.kernels]
         return total(parts) if kind is gk.Sum else product(parts)
     periodic = kind is gk.Periodic and type(kernel.base_kernel) is gk.SquaredExponential
-    simple = {gk.SquaredExponential: "rbf", gk.Matern12: "matern12", gk.Matern32: "matern32", gk.Matern52: "matern52"}
-    if not periodic and kind not in {*simple, gk.Exponential, gk.RationalQuadratic, gk.Linear, gk.Constant}:
+    forms = {
+        gk.SquaredExponential: Form.RBF,
+        gk.Matern12: Form.MATERN12,
+        gk.Matern32: Form.MATERN32,
+        gk.Matern52: Form.MATERN52,
+    }
+    if not periodic and kind not in {*forms, gk.Exponential, gk.RationalQuadratic, gk.Linear, gk.Constant}:
         what = f"Periodic of {type(kernel.base_kernel).__name__}" if kind is gk.Periodic else kind.__name__
         raise RecycleGPError(f"from_gpflow cannot represent the kernel {what}; it can {KERNELS}")
     read = Reader("from_gpflow", kernel, D)
@@ -201,5 +213,5 @@ def _term(kernel: Any, D: int) -> Term:
     if kind is gk.RationalQuadratic:
         return read.rational_quadratic(variance, lengths, _array(kernel.alpha))
     if kind is gk.Exponential:  # exp(−r/2): Matern12 with twice the lengthscales
-        return read.stationary("matern12", variance, lengths, stretch=2.0)
-    return read.stationary(simple[kind], variance, lengths)
+        return read.stationary(Form.MATERN12, variance, lengths, stretch=2.0)
+    return read.stationary(forms[kind], variance, lengths)

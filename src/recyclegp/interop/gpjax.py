@@ -7,6 +7,7 @@ is imported only when one of its models is passed in, and none of its numerics a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -14,13 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays, kernels, linalg
+from .. import arrays
+from ..core import linalg
 from ..errors import RecycleGPError
 from ..kernels import Kernel
-from ..likelihoods import Likelihood
-from ..module import Module, name_or_new
+from ..kernels.stationary import Form
+from ..likelihoods import BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT, gaussian_noise
+from ..models.module import Module, name_or_new
 from . import sources
-from .kernel_parts import Reader, Term, product, total
+from .kernel_parts import Reader, Term, checked, product, total
 from .sources import Request, Source
 
 FAMILIES = (
@@ -50,20 +53,28 @@ def from_gpjax(
 ) -> Module:
     """A fitted GPJax model as a module, ready to be saved, sent and merged.
 
-    model      a variational family (`VariationalGaussian`, `WhitenedVariationalGaussian`,
-               `DualVariationalGaussian`, `CollapsedVariationalGaussian`; of GPJax before 1.0 also the natural and
-               expectation ones), a conjugate model (`prior * Gaussian()`), or the posterior it was conditioned to.
-               One output, constant or zero mean function. It is read, never changed.
-    data       the `Dataset`; needed by conjugate models and the collapsed family, which keep none.
-    name       unique within an ensemble; made up when not given.
-    rows       data rows behind a variational family (default: those of `data`, or else its number of points).
-    publish    number of points, or the points. "auto": a variational family keeps its inducing points; a conjugate
-               model, which has only rows, is published at 64 points, none of them a row.
-    seed       of the automatic points.
-
     A family's module predicts what it predicted, a conjugate model's at the points where it is published, and
     everywhere if those are all its rows. GPJax adds its jitter to the variance of every prediction as well; the
     module does not. Where q(u) is wider than the prior, as in a fit that had not converged, a warning says so.
+
+    Args:
+        model: A variational family (`VariationalGaussian`, `WhitenedVariationalGaussian`,
+            `DualVariationalGaussian`, `CollapsedVariationalGaussian`; of GPJax before 1.0 also the natural and
+            expectation ones), a conjugate model (`prior * Gaussian()`), or the posterior it was conditioned to. One
+            output, constant or zero mean function. It is read, never changed.
+        data: The `Dataset`; needed by conjugate models and the collapsed family, which keep none.
+        name: Unique within an ensemble; made up when not given.
+        rows: Data rows behind a variational family. By default those of `data`, or else its number of points.
+        publish: Number of points, or the points. With "auto", a variational family keeps its inducing points; a
+            conjugate model, which has only rows, is published at 64 points, none of them a row.
+        seed: Of the automatic points.
+
+    Returns:
+        The module, in the units of the model's data.
+
+    Raises:
+        TypeError: The object is none of these models.
+        RecycleGPError: A module cannot hold something in the model, which is named, or `data` is missing.
     """
     gpjax = sources.library("gpjax")
 
@@ -74,21 +85,21 @@ def from_gpjax(
         X, y = _needed(seen, model)
         source = _source(model, model, name, X.shape[1])
         # K_XX + jitter + σ² is factored: of an observation, not of f, the jitter is noise
-        return sources.exact(source, X, y, source.likelihood.parameters[0] + source.jitter, request)
+        return sources.exact(source, X, y, gaussian_noise(source.likelihood) + source.jitter, request)
     if not _is(model, gpjax.variational_families, *FAMILIES, COLLAPSED):
         raise TypeError(
             f"from_gpjax takes one of {', '.join((*FAMILIES, COLLAPSED))}, a conjugate model or its posterior, not "
             f"{type(model).__name__}"
         )
-    Z = sources.points(_array(model.inducing_inputs))
+    Z = sources.inducing_points(_array(model.inducing_inputs))
     source = _source(model, model.model if hasattr(model, "model") else model.posterior, name, Z.shape[1])
     if type(model).__name__ == COLLAPSED:
-        made = sources.collapsed(source, Z, *_needed(seen, model), source.likelihood.parameters[0])
+        made = sources.collapsed(source, Z, *_needed(seen, model))
     else:
         q = _moments(model, source, Z)
-        count = sources.count(rows, None if seen is None else len(seen[0]), len(Z))
-        made = sources.sparse(source, Z, q.mu, q.S, whitened=q.whitened, rows=count, stacklevel=3)
-    return made if request.open else sources.published(made, request.publish, request.seed)
+        behind = sources.row_count(rows, None if seen is None else len(seen[0]), len(Z))
+        made = sources.sparse(source, Z, q.mu, q.S, whitened=q.whitened, rows=behind, stacklevel=3)
+    return made if request.automatic else sources.published(made, request)
 
 
 def _is(model: Any, home: ModuleType, *names: str) -> bool:
@@ -115,7 +126,7 @@ def _opened(gpjax: ModuleType, model: Any, data: Any) -> tuple[Any, Any]:
 def _rows(data: Any) -> tuple[Tensor, Tensor]:
     if getattr(data, "X", None) is None or getattr(data, "y", None) is None:
         raise TypeError(f"data must be a gpjax Dataset with X and y, not {type(data).__name__}")
-    return sources.rows(data.X, data.y)
+    return sources.data_rows(data.X, data.y)
 
 
 def _needed(seen: tuple[Tensor, Tensor] | None, model: Any) -> tuple[Tensor, Tensor]:
@@ -146,8 +157,7 @@ def _moments(model: Any, source: Source, Z: Tensor) -> Moments:
     kind = type(model).__name__
     if kind == "DualVariationalGaussian":
         # t(ũ) = exp(λᵀũ − ½ũᵀΛũ): in whitened coordinates S = (I + LᵀΛL)⁻¹, μ = S Lᵀλ
-        K = kernels.matrix(source.kernel.tree, source.kernel.tensor(), Z, Z)
-        L = linalg.cholesky(K, source.jitter).L
+        L = linalg.cholesky(source.kernel.matrix(Z, Z), source.jitter).L
         vector, matrix = _read(model, "dual_vector")[:, 0], _read(model, "dual_matrix")
         precision = torch.eye(len(Z), dtype=L.dtype) + L.mT @ matrix @ L
         return Moments(*_natural(precision, L.mT @ vector), whitened=True)
@@ -209,16 +219,14 @@ def _likelihood(p: Any) -> Likelihood:
     from gpjax import likelihoods
 
     if type(p) is likelihoods.Gaussian:
-        return Likelihood("gaussian", (sources.positive(_array(p.obs_stddev), "Gaussian.obs_stddev") ** 2,))
+        return Gaussian(sources.positive_number(_array(p.obs_stddev), "Gaussian.obs_stddev") ** 2)
     if _is(p, likelihoods, "StudentT"):
-        scale = sources.positive(_array(p.scale), "StudentT.scale")
-        return Likelihood(
-            "student-t", (scale**2, sources.positive(_array(p.degrees_of_freedom), "StudentT.degrees_of_freedom"))
-        )
+        scale = sources.positive_number(_array(p.scale), "StudentT.scale")
+        return StudentT(scale**2, sources.positive_number(_array(p.degrees_of_freedom), "StudentT.degrees_of_freedom"))
     if type(p) is likelihoods.Bernoulli:
-        return Likelihood("bernoulli-probit")
+        return BernoulliProbit()
     if type(p) is likelihoods.Poisson:
-        return Likelihood("poisson")
+        return Poisson()
     raise RecycleGPError(f"from_gpjax cannot represent the likelihood {type(p).__name__}; it can {LIKELIHOODS}")
 
 
@@ -229,21 +237,23 @@ def _kernel(kernel: Any, D: int) -> Kernel:
     engine = type(kernel.compute_engine).__name__
     if engine != "DenseKernelComputation":
         raise RecycleGPError(f"from_gpjax cannot represent {type(kernel).__name__} with {engine}; it can {KERNELS}")
-    found = _term(kernel, D).kernel()
-    kernels.check_tree(found.tree, D)
-    return found
+    return checked(_term(kernel, D).kernel(), D)
 
 
 def _term(kernel: Any, D: int) -> Term:
     from gpjax import kernels as gk
 
-    joining = _joining(kernel)
-    if joining is not None:
-        parts = [_term(k, D) for k in kernel.kernels]
-        return total(parts) if joining == "sum" else product(parts)
+    composed = _composition(kernel)
+    if composed is not None:
+        return composed([_term(k, D) for k in kernel.kernels])
     kind = type(kernel)
-    simple = {gk.RBF: "rbf", gk.Matern12: "matern12", gk.Matern32: "matern32", gk.Matern52: "matern52"}
-    if kind not in {*simple, gk.RationalQuadratic, gk.Periodic, gk.Linear, gk.Constant}:
+    forms = {
+        gk.RBF: Form.RBF,
+        gk.Matern12: Form.MATERN12,
+        gk.Matern32: Form.MATERN32,
+        gk.Matern52: Form.MATERN52,
+    }
+    if kind not in {*forms, gk.RationalQuadratic, gk.Periodic, gk.Linear, gk.Constant}:
         raise RecycleGPError(f"from_gpjax cannot represent the kernel {kind.__name__}; it can {KERNELS}")
     read = Reader("from_gpjax", kernel, D)
     if kind is gk.Constant:
@@ -256,15 +266,15 @@ def _term(kernel: Any, D: int) -> Term:
         return read.periodic(variance, lengths, _array(kernel.period))
     if kind is gk.RationalQuadratic:
         return read.rational_quadratic(variance, lengths, _array(kernel.alpha))
-    return read.stationary(simple[kind], variance, lengths)
+    return read.stationary(forms[kind], variance, lengths)
 
 
-def _joining(kernel: Any) -> str | None:
+def _composition(kernel: Any) -> Callable[[Sequence[Term]], Term] | None:
     """Is it a sum or a product? Classes since GPJax 1.0, one class with an operator until 0.18."""
     import jax.numpy as jnp
     from gpjax import kernels as gk
     from gpjax.kernels.base import CombinationKernel
 
     if type(kernel) is CombinationKernel:
-        return {jnp.sum: "sum", jnp.prod: "product"}.get(kernel.operator)
-    return {gk.SumKernel: "sum", gk.ProductKernel: "product"}.get(type(kernel))
+        return {jnp.sum: total, jnp.prod: product}.get(kernel.operator)
+    return {gk.SumKernel: total, gk.ProductKernel: product}.get(type(kernel))

@@ -33,13 +33,15 @@ from gpytorch.variational import (
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from .. import arrays, kernel_units, kernels
+from .. import arrays
 from ..errors import RecycleGPError
+from ..export.gpytorch_likelihoods import LogisticLikelihood, PoissonLikelihood
 from ..kernels import Kernel
-from ..likelihoods import Likelihood
-from ..module import Module, name_or_new
+from ..kernels.gpytorch_objects import from_gpytorch as kernel_from_gpytorch
+from ..kernels.units import stretched
+from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT
+from ..models.module import Module, name_or_new
 from . import sources
-from .gpytorch_likelihoods import LogisticLikelihood, PoissonLikelihood
 from .sources import Request, Source
 
 STRATEGIES = (VariationalStrategy, UnwhitenedVariationalStrategy)
@@ -49,6 +51,11 @@ DISTRIBUTIONS = (
     NaturalVariationalDistribution,
     TrilNaturalVariationalDistribution,
 )
+WITHOUT_PARAMETERS: dict[type[Any], Likelihood] = {
+    BernoulliLikelihood: BernoulliProbit(),
+    LogisticLikelihood: Bernoulli(),
+    PoissonLikelihood: Poisson(),
+}
 AGREEMENT = {torch.float64: 1e-8, torch.float32: 1e-4}  # of what was read with the model, relative
 
 
@@ -79,19 +86,27 @@ def from_gpytorch(
 ) -> Module:
     """A fitted GPyTorch or BoTorch model as a module, ready to be saved, sent and merged.
 
-    model        GPyTorch: `ApproximateGP` (VariationalStrategy or UnwhitenedVariationalStrategy with a
-                 Cholesky, mean-field or natural distribution) or `ExactGP`. BoTorch: `SingleTaskGP`,
-                 `SingleTaskVariationalGP`, with affine transforms. One output, constant or zero mean.
-    likelihood   its likelihood; may be left out where the model has it (`ExactGP`, BoTorch).
-    name         unique within an ensemble; made up when not given.
-    rows         data rows behind a sparse model, where it does not know them (default: its number of points).
-    publish      number of points, or the points. "auto": a sparse model keeps its inducing points, an exact
-                 one is published at 64 points, none of them a row.
-    seed         of the automatic points.
-
     A sparse module predicts what the model predicted, an exact one at the points where it is published. The
     model is read, never changed. Where its covariance is wider than its prior, as in a fit that had not
     converged, a warning says so.
+
+    Args:
+        model: GPyTorch's `ApproximateGP` (VariationalStrategy or UnwhitenedVariationalStrategy with a Cholesky,
+            mean-field or natural distribution) or `ExactGP`; BoTorch's `SingleTaskGP` or `SingleTaskVariationalGP`,
+            with affine transforms. One output, constant or zero mean.
+        likelihood: Its likelihood; may be left out where the model has it (`ExactGP`, BoTorch).
+        name: Unique within an ensemble; made up when not given.
+        rows: Data rows behind a sparse model, where it does not know them. By default its number of points.
+        publish: Number of points, or the points. With "auto", a sparse model keeps its inducing points, and an
+            exact one is published at 64 points, none of them a row.
+        seed: Of the automatic points.
+
+    Returns:
+        The module, in the units of the user's data, whatever transforms BoTorch put between.
+
+    Raises:
+        TypeError: The object is none of these models.
+        RecycleGPError: A module cannot hold something in the model, which is named.
     """
     inner = model
     if not isinstance(model, (ApproximateGP, ExactGP)):
@@ -109,7 +124,7 @@ def from_gpytorch(
     if isinstance(inner, ExactGP):
         return _exact(inner, likelihood, name_or_new(name), request)
     made = _sparse(model, inner, likelihood, name_or_new(name), rows)
-    return made if request.open else made.publish(request.publish, request.seed)
+    return made if request.automatic else sources.published(made, request)
 
 
 # --- sparse models ----------------------------------------------------------------------------
@@ -155,7 +170,7 @@ def _sparse(model: Any, inner: ApproximateGP, likelihood: Any, name: str, rows: 
         mean if whitened else mean - prior.mean,
         S,
         whitened=whitened,
-        rows=sources.count(rows, known[0].shape[-2] if known else None, len(Z)),
+        rows=sources.row_count(rows, known[0].shape[-2] if known else None, len(Z)),
         stacklevel=4,
     )
     return _in_their_units(made, units)
@@ -205,7 +220,7 @@ def _exact(model: ExactGP, likelihood: Any, name: str, request: Request) -> Modu
     y = arrays.targets(model.train_targets.detach(), len(X), "train_targets", device="cpu")
     n, D = X.shape
     chosen = _likelihood(model.likelihood)
-    if chosen.name != "gaussian":
+    if not isinstance(chosen, Gaussian):
         raise RecycleGPError(f"an ExactGP needs a gaussian likelihood, not {type(model.likelihood).__name__}")
     noise = model.likelihood.noise.detach().double().cpu().expand(n)
     units = _units(model, D)
@@ -252,10 +267,10 @@ def _prior(model: Any, units: Units) -> Prior:
     constant = mean.constant if type(mean) is ConstantMean else torch.zeros(tuple(mean.batch_shape))
     if constant.numel() != 1:
         raise RecycleGPError(f"mean has batch shape {tuple(constant.shape)}; convert one model for each of the batch")
-    spec = kernels.from_gpytorch(kernel, len(units.scale))
+    ours = kernel_from_gpytorch(kernel, len(units.scale))
     if bool((units.scale != 1).any()) or bool((units.shift != 0).any()):
-        spec = kernel_units.stretched(spec, units.scale, units.shift)
-    return Prior(spec, float(constant.detach()))
+        ours = stretched(ours, units.scale, units.shift)
+    return Prior(ours, float(constant.detach()))
 
 
 @contextmanager
@@ -282,7 +297,7 @@ def _ask(model: Any, points: Tensor) -> gpytorch.distributions.MultivariateNorma
 
 def _compare(model: Any, theirs: gpytorch.distributions.MultivariateNormal, prior: Prior, X: Tensor) -> None:
     """A forward that does more than mean_module and covar_module (a network, say) must not pass unnoticed."""
-    K, theirs_K = kernels.matrix(prior.kernel.tree, prior.kernel.tensor(), X, X), theirs.covariance_matrix
+    K, theirs_K = prior.kernel.matrix(X, X), theirs.covariance_matrix
     tolerance = AGREEMENT.get(theirs_K.dtype, 1e-2) * float(K.diagonal().max())
     off = float((K - theirs_K.double().cpu()).abs().max())
     tilt = float((theirs.mean.double().cpu() - prior.mean).abs().max())
@@ -298,24 +313,19 @@ def _likelihood(likelihood: Any) -> Likelihood:
     if likelihood is None:
         raise RecycleGPError("likelihood is None; pass the likelihood the model was trained with")
     if kind is GaussianLikelihood:
-        return Likelihood("gaussian", (_one(likelihood.noise, "noise"),))
+        return Gaussian(_one(likelihood.noise, "noise"))
     if kind is FixedNoiseGaussianLikelihood:  # a new y has their mean noise, as in BoTorch
         if likelihood.noise.ndim != 1:
             raise RecycleGPError(f"noise has shape {tuple(likelihood.noise.shape)}; convert one model for each output")
-        return Likelihood("gaussian", (float(likelihood.noise.detach().double().mean()),))
+        return Gaussian(float(likelihood.noise.detach().double().mean()))
     if kind is StudentTLikelihood:
-        return Likelihood("student-t", (_one(likelihood.noise, "noise"), _one(likelihood.deg_free, "deg_free")))
-    simple = {
-        BernoulliLikelihood: "bernoulli-probit",
-        LogisticLikelihood: "bernoulli",
-        PoissonLikelihood: "poisson",
-    }
-    if kind not in simple:
+        return StudentT(_one(likelihood.noise, "noise"), _one(likelihood.deg_free, "deg_free"))
+    if kind not in WITHOUT_PARAMETERS:
         raise RecycleGPError(
             f"likelihood {kind.__name__} cannot be represented in a module; use GaussianLikelihood, "
             "FixedNoiseGaussianLikelihood, BernoulliLikelihood (probit) or StudentTLikelihood"
         )
-    return Likelihood(simple[kind])
+    return WITHOUT_PARAMETERS[kind]
 
 
 def _one(value: Tensor, what: str) -> float:

@@ -13,31 +13,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays, kernel_units, kernels
+from .. import arrays
+from ..core.convergence import Convergence
 from ..errors import RecycleGPError
-from ..fitting import PUBLISH
 from ..kernels import Kernel
-from ..likelihoods import Likelihood
-from ..module import Convergence, Module, name_or_new
+from ..kernels.nodes import Constant, Linear, Periodic, Product, RationalQuadratic, Stationary, Sum
+from ..kernels.stationary import Form
+from ..kernels.units import scaled
+from ..likelihoods import Bernoulli, Gaussian, Likelihood
+from ..local.request import PUBLISH
+from ..models.module import Module, name_or_new
 from .exact import Observations
 from .exact import publish as publish_exactly
-from .kernel_parts import joined, node
+from .kernel_parts import checked, joined, leaf
 
 REPRESENTED = (
     "sums and products of ConstantKernel, RBF, Matern (nu 0.5, 1.5, 2.5 or inf), RationalQuadratic, ExpSineSquared "
     "(one input column), DotProduct, and WhiteKernel in sums"
 )
+MATERN = {0.5: Form.MATERN12, 1.5: Form.MATERN32, 2.5: Form.MATERN52, math.inf: Form.RBF}  # by nu
 
 
 def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = PUBLISH, seed: int = 0) -> Module:
     """A fitted GaussianProcessRegressor or binary GaussianProcessClassifier as a module.
-
-    gp         fitted; it is read, never kept or changed.
-    name       unique within an ensemble; made up when not given.
-    publish    number of points at which its posterior is published, spread over its data's region and none of
-               them a row of it; or the points themselves. There the module predicts what `gp` predicts, between
-               them as well as so many points can; `publish=gp.X_train_` is exact everywhere, and shares the rows.
-    seed       of where automatic points go.
 
     Regressors: exact. `normalize_y` becomes the prior mean and the units of the kernel; `alpha` and WhiteKernel
     become noise. `module.predict` is the function without noise: scikit-learn's variance less WhiteKernel's.
@@ -47,7 +45,20 @@ def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = PUBLISH, se
     taken over exactly. Class 1 of the module is `gp.classes_[1]`. Probabilities differ a little from
     `gp.predict_proba`, which approximates an integral that is computed here.
 
-    Kernels that a module cannot hold are refused by name.
+    Args:
+        gp: Fitted. It is read, never kept or changed.
+        name: Unique within an ensemble; made up when not given.
+        publish: Number of points at which its posterior is published, spread over its data's region and none of
+            them a row of it; or the points themselves. There the module predicts what `gp` predicts, between them
+            as well as so many points can; `publish=gp.X_train_` is exact everywhere, and shares the rows.
+        seed: Of where automatic points go.
+
+    Returns:
+        The module, in the units of the data `gp` was fitted to.
+
+    Raises:
+        TypeError: The object is none of these two.
+        RecycleGPError: It is not fitted, or a module cannot hold something in it, which is named.
     """
     from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 
@@ -64,7 +75,7 @@ def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = PUBLISH, se
     return Module(
         name=name_or_new(name),
         _site=site,
-        kernel_spec=model.kernel,
+        _kernel=model.kernel,
         mean=model.mean,
         jitter=jitter,
         likelihoods=(model.likelihood,),
@@ -107,8 +118,7 @@ def _regressor(gp: Any) -> _Model:
     if not (noise > 0).all():
         raise RecycleGPError("from_sklearn cannot represent data without noise; fit with a positive alpha")
     data = Observations(X, _tensor(mean + scale * y.reshape(n)), _tensor(noise), X.new_zeros(()))
-    likelihood = Likelihood("gaussian", (float(noise.mean()),))
-    return _Model(data, kernel_units.scaled(smooth, scale**2), mean, likelihood, n, "exact")
+    return _Model(data, scaled(smooth, scale**2), mean, Gaussian(float(noise.mean())), n, "exact")
 
 
 def _classifier(gp: Any) -> _Model:
@@ -125,10 +135,10 @@ def _classifier(gp: Any) -> _Model:
             "from_sklearn cannot represent WhiteKernel in a classifier: its latent noise belongs to each "
             "observation, not to f; fit without it"
         )
-    smooth = kernel_units.scaled(smooth, 1.0)  # with an amplitude, as our own have
+    smooth = scaled(smooth, 1.0)  # with an amplitude, as our own have
     pi, label = _tensor(laplace.pi_), _tensor(laplace.y_train_)
     pull = label - pi  # ∇ log p(y|f)
-    f = kernels.matrix(smooth.tree, smooth.tensor(), X, X) @ pull  # f̂ = K ∇ log p(y|f̂)
+    f = smooth.matrix(X, X) @ pull  # f̂ = K ∇ log p(y|f̂)
     W = _tensor(laplace.W_sr_).square()
     # log p(y|f) ≈ log p(y|f̂) + ∇(f − f̂) − ½W(f − f̂)²: an observation f̂ + ∇/W with variance 1/W
     says = W > 1e-300  # a row that says nothing any more would be an infinite variance
@@ -136,7 +146,7 @@ def _classifier(gp: Any) -> _Model:
     constant = torch.nn.functional.logsigmoid((2 * label - 1) * f).sum()
     constant = constant + 0.5 * (pull[says].square() * variance + (2 * math.pi * variance).log()).sum()
     data = Observations(X[says], value, variance, constant)
-    return _Model(data, smooth, 0.0, Likelihood("bernoulli"), n, "laplace")
+    return _Model(data, smooth, 0.0, Bernoulli(), n, "laplace")
 
 
 def _tensor(values: Any) -> Tensor:
@@ -157,8 +167,7 @@ def _kernel(kernel: Any, D: int) -> tuple[Kernel, float]:
     found = _parts(kernel, D)
     if found.smooth is None:
         raise RecycleGPError(f"from_sklearn cannot represent the kernel {kernel}: it is only noise")
-    kernels.check_tree(found.smooth.tree, D)
-    return found.smooth, found.noise
+    return checked(found.smooth, D), found.noise
 
 
 def _parts(kernel: Any, D: int) -> _Parts:
@@ -170,15 +179,15 @@ def _parts(kernel: Any, D: int) -> _Parts:
     if kind is sk.Sum:
         a, b = _parts(kernel.k1, D), _parts(kernel.k2, D)
         smooth = [k.smooth for k in (a, b) if k.smooth is not None]
-        return _Parts(joined("sum", smooth) if smooth else None, a.noise + b.noise)
+        return _Parts(joined(Sum, smooth) if smooth else None, a.noise + b.noise)
     if kind is sk.Product:
         for factor, rest in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
             if type(factor) is sk.ConstantKernel:
-                return _times(_positive(factor, "constant_value"), _parts(rest, D))
+                return _times(_number(factor, "constant_value"), _parts(rest, D))
         a, b = _parts(kernel.k1, D), _parts(kernel.k2, D)
         if a.smooth is None or b.smooth is None or a.noise > 0 or b.noise > 0:
             raise RecycleGPError(f"from_sklearn cannot represent WhiteKernel in the product {kernel}; add it instead")
-        return _Parts(joined("product", [a.smooth, b.smooth]), 0.0)
+        return _Parts(joined(Product, [a.smooth, b.smooth]), 0.0)
     return _Parts(_leaf(kernel, D), 0.0)
 
 
@@ -187,21 +196,20 @@ def _leaf(kernel: Any, D: int) -> Kernel:
 
     kind = type(kernel)
     if kind is sk.ConstantKernel:
-        return node({"kind": "constant"}, _positive(kernel, "constant_value"))
-    if kind is sk.RBF or (kind is sk.Matern and kernel.nu == math.inf):
-        return node({"kind": "rbf"}, *_lengths(kernel))
-    if kind is sk.Matern and kernel.nu in kernels.NU.values():
-        return node({"kind": "matern", "nu": float(kernel.nu)}, *_lengths(kernel))
+        return leaf(Constant(), [_number(kernel, "constant_value")])
+    if kind is sk.RBF or (kind is sk.Matern and kernel.nu in MATERN):
+        lengths = _numbers(kernel, "length_scale")
+        return leaf(Stationary(Form.RBF if kind is sk.RBF else MATERN[kernel.nu], len(lengths)), lengths)
     if kind is sk.RationalQuadratic:
-        return node({"kind": "rq"}, *_lengths(kernel), _positive(kernel, "alpha"), shared=1)
+        return leaf(RationalQuadratic(1), [_number(kernel, "length_scale"), _number(kernel, "alpha")])
     if kind is sk.ExpSineSquared and D == 1:
-        # exp(−2 sin²(π|x − x'|/p)/ℓ²), and GPyTorch does not square its lengthscale
-        return node({"kind": "periodic"}, *_lengths(kernel, 2), _positive(kernel, "periodicity"), shared=1)
+        # exp(−2 sin²(π|x − x'|/p)/ℓ²), and ours does not square its lengthscale
+        return leaf(Periodic(1), [_number(kernel, "length_scale") ** 2, _number(kernel, "periodicity")])
     if kind is sk.DotProduct:
-        linear = node({"kind": "linear"}, 1.0)
+        linear = leaf(Linear(1, D), [1.0])
         if kernel.sigma_0 == 0:
             return linear
-        return joined("sum", [linear, node({"kind": "constant"}, _positive(kernel, "sigma_0") ** 2)])
+        return joined(Sum, [linear, leaf(Constant(), [_number(kernel, "sigma_0") ** 2])])
     what = kind.__name__
     if kind is sk.Matern:
         what = f"Matern with nu={kernel.nu}"
@@ -210,17 +218,20 @@ def _leaf(kernel: Any, D: int) -> Kernel:
     raise RecycleGPError(f"from_sklearn cannot represent {what}; it can {REPRESENTED}")
 
 
-def _positive(kernel: Any, parameter: str) -> float:
-    value = float(getattr(kernel, parameter))
-    if not 0 < value < math.inf:
-        raise RecycleGPError(f"from_sklearn cannot represent {type(kernel).__name__} with {parameter}={value}")
+def _numbers(kernel: Any, parameter: str) -> list[float]:
+    """One positive number, or one for each column."""
+    values = [float(v) for v in np.ravel(getattr(kernel, parameter))]
+    if not all(0 < v < math.inf for v in values):
+        shown = "/".join(map(str, values))
+        raise RecycleGPError(f"from_sklearn cannot represent {type(kernel).__name__} with {parameter}={shown}")
+    return values
+
+
+def _number(kernel: Any, parameter: str) -> float:
+    (value,) = _numbers(kernel, parameter)
     return value
 
 
-def _lengths(kernel: Any, power: int = 1) -> list[float]:
-    return [float(length) ** power for length in np.ravel(kernel.length_scale)]
-
-
 def _times(factor: float, parts: _Parts) -> _Parts:
-    smooth = None if parts.smooth is None else kernel_units.scaled(parts.smooth, factor)
+    smooth = None if parts.smooth is None else scaled(parts.smooth, factor)
     return _Parts(smooth, factor * parts.noise)

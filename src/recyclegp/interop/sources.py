@@ -8,7 +8,6 @@ exact       Gaussian rows, and nothing else
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -16,13 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays, blocks, inducing, kernels, learn, least_squares, linalg, sites
+from .. import arrays
+from ..core import linalg, sites
+from ..core.convergence import Convergence
+from ..core.posterior import basis
+from ..core.sites import Site
 from ..errors import RecycleGPError
-from ..fitting import PUBLISH
 from ..kernels import Kernel
-from ..likelihoods import Likelihood
-from ..module import Convergence, Module, of_site
-from ..posterior import basis
+from ..likelihoods import Likelihood, gaussian_noise
+from ..local import observations
+from ..local.request import PUBLISH
+from ..models.module import Module, module_from_moments
 from .exact import Observations
 from .exact import publish as publish_exactly
 
@@ -41,14 +44,18 @@ class Source(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Where the user wants it published; "auto" is for the model to decide."""
+    """Where the user wants it published."""
 
     publish: Any
     seed: int
 
     @property
-    def open(self) -> bool:
+    def automatic(self) -> bool:
+        """Is it left to the model where?"""
         return isinstance(self.publish, str) and self.publish == "auto"
+
+
+# --- what is read, checked --------------------------------------------------------------------
 
 
 def library(name: str) -> Any:
@@ -60,11 +67,12 @@ def library(name: str) -> Any:
 
 
 def tensor(values: Any, what: str) -> Tensor:
-    """An array of another library, checked, as float64."""
+    """An array of another library as float64, all of it finite."""
     return arrays.as_tensor(np.asarray(values), what, "cpu")
 
 
-def points(values: Any) -> Tensor:
+def inducing_points(values: Any) -> Tensor:
+    """Distinct points (M, D)."""
     Z = tensor(values, "inducing points")
     if Z.ndim != 2 or not Z.numel():
         raise RecycleGPError(f"inducing points have shape {tuple(Z.shape)}; a module's are (M, D)")
@@ -73,7 +81,8 @@ def points(values: Any) -> Tensor:
     return Z
 
 
-def rows(X: Any, y: Any) -> tuple[Tensor, Tensor]:
+def data_rows(X: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Inputs (n, D) and targets (n,), with at least one row."""
     inputs = arrays.inputs(np.asarray(X), "the model's X", device="cpu").X
     if not len(inputs):
         raise RecycleGPError("the model has no data rows, without which it knows nothing")
@@ -83,13 +92,24 @@ def rows(X: Any, y: Any) -> tuple[Tensor, Tensor]:
     return inputs, arrays.targets(outputs, len(inputs), "the model's y", device="cpu")
 
 
-def count(given: Any, known: int | None, points: int) -> int:
+def row_count(given: Any, known: int | None, points: int) -> int:
     """Data rows behind a model: as the user says, as the model says, or as many as it has points."""
     if given is None:
         return points if known is None else known
     if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
         raise RecycleGPError(f"rows={given!r}; pass the number of data rows behind the model, or None")
     return int(given)
+
+
+def positive_number(value: Any, what: str) -> float:
+    """One positive number, as a likelihood's parameters are."""
+    found = np.ravel(np.asarray(value, dtype=np.float64))
+    if len(found) != 1 or not 0 < found[0] < math.inf:
+        raise RecycleGPError(f"{what} is {found.tolist()}; a module has one positive number")
+    return float(found[0])
+
+
+# --- the three kinds --------------------------------------------------------------------------
 
 
 def sparse(
@@ -104,15 +124,14 @@ def sparse(
     stacklevel: int,
 ) -> Module:
     """q(u − m1) = N(μ, S), or q(v) = N(μ, S) where u = m1 + Lv, and LLᵀ = K_ZZ + jitter as in the library."""
-    L, used = linalg.cholesky(kernels.matrix(source.kernel.tree, source.kernel.tensor(), Z, Z), source.jitter)
+    L, used = linalg.cholesky(source.kernel.matrix(Z, Z), source.jitter)
     if whitened:
-        site, floored = sites.from_whitened(Z, L, source.mean, mu, S, REACH)
+        converted = sites.from_whitened(Z, L, source.mean, mu, S, REACH)
     else:
-        site, floored = sites.from_moments(Z, L, source.mean, mu + source.mean, S, REACH)
-    return of_site(
-        site,
+        converted = sites.from_moments(Z, L, source.mean, mu + source.mean, S, REACH)
+    return module_from_moments(
+        converted,
         L,
-        floored,
         name=source.name,
         kernel=source.kernel,
         mean=source.mean,
@@ -124,27 +143,27 @@ def sparse(
     )
 
 
-def collapsed(source: Source, Z: Tensor, X: Tensor, y: Tensor, noise: float) -> Module:
+def collapsed(source: Source, Z: Tensor, X: Tensor, y: Tensor) -> Module:
     """Rᵀ = W/σ, ρ = r/σ, e = −(n/2)log 2πσ² − tr Q/2σ²: Titsias' optimum, without its moments."""
-    base = basis(source.kernel.tree, source.kernel.tensor(), Z, source.jitter)
-    found = learn.stream(base, X, y, torch.tensor(noise, dtype=torch.float64), source.mean)
-    site = sites.from_rows(Z, base.L, found, source.mean)
+    base = basis(source.kernel, Z, source.jitter)
+    rows = observations.stream(base, X, y, gaussian_noise(source.likelihood), source.mean)
+    site = sites.from_rows(Z, base.L, rows, source.mean)
     return _module(source, site, float(base.jitter), len(X), "collapsed")
 
 
-def exact(source: Source, X: Tensor, y: Tensor, noise: Tensor | float, request: Request) -> Module:
-    """Observations of f with variance `noise`, of each or of all, published at the user's points, or at no rows."""
+def exact(source: Source, X: Tensor, y: Tensor, noise: Tensor, request: Request) -> Module:
+    """Observations of f with variance `noise`, of each row or of all, published at the user's points or at no rows."""
     data = Observations(X, y, torch.zeros_like(y) + noise, y.new_zeros(()))
-    where = PUBLISH if request.open else request.publish
+    where = PUBLISH if request.automatic else request.publish
     site, jitter = publish_exactly(data, source.kernel, source.mean, where, None, request.seed)
     return _module(source, site, jitter, len(X), "exact")
 
 
-def _module(source: Source, site: sites.Site, jitter: float, rows: int, method: str) -> Module:
+def _module(source: Source, site: Site, jitter: float, rows: int, method: str) -> Module:
     return Module(
         name=source.name,
         _site=site,
-        kernel_spec=source.kernel,
+        _kernel=source.kernel,
         mean=source.mean,
         jitter=jitter,
         likelihoods=(source.likelihood,),
@@ -155,36 +174,17 @@ def _module(source: Source, site: sites.Site, jitter: float, rows: int, method: 
     )
 
 
-def published(module: Module, where: Any, seed: int) -> Module:
-    """As `module.publish`, but f itself at the new points: they are given no more jitter than they need.
+def published(module: Module, request: Request) -> Module:
+    """As `module.publish`, but new points that would need more jitter than the source's own had are refused.
 
-    The source's jitter stays with the points it was added to: there u = f(Z) + ε, ε ~ N(0, jitter).
+    The source's jitter stays with the points it was added to; the new ones carry only what rounding asks for. More
+    than the source's own would blur what the model knew.
     """
-    theta, tree = module.kernel_spec.tensor(), module.kernel_spec.tree
-    chosen = arrays.count_or_points(where, "publish", module.dimension, None, "cpu")
-    least = 0.0  # automatic points are placed so that they need none
-    if isinstance(chosen, int):
-        rng = np.random.default_rng(inducing.entropy(arrays.seed(seed), module.site.Z))
-        chosen = inducing.over(module.site.Z, chosen, tree, theta, rng)
-    else:
-        least = linalg.RELATIVE_JITTER * float(kernels.diagonal(tree, theta, chosen).mean())
-    base = basis(tree, theta, chosen, min(least, module.jitter))
-    if float(base.jitter) > module.jitter:
+    where = arrays.count_or_points(request.publish, "publish", module.dimension, module.columns, "cpu")
+    moved = module.publish(where, request.seed)
+    if moved.jitter > module.jitter:
         raise RecycleGPError(
-            f"publish: {len(chosen)} points so close together need a jitter of {float(base.jitter):.2g}, above the "
+            f"publish: {len(moved.inducing)} points so close together need a jitter of {moved.jitter:.2g}, above the "
             f"model's own of {module.jitter:.2g}; publish at fewer points"
         )
-    H, RKR, rho, ones, e = blocks.project(base, blocks.block([module.site], [0]))
-    Rt = module.site.Rt
-    RKR = RKR + (module.jitter - base.jitter) * (Rt @ Rt.mT)
-    found = least_squares.centre(least_squares.gather(H, RKR, rho, ones, e, marginal=True), module.mean)
-    site = sites.from_rows(base.Z, base.L, found, module.mean)
-    return replace(module, _site=site, jitter=float(base.jitter))
-
-
-def positive(value: Any, what: str) -> float:
-    """One positive number of a likelihood."""
-    found = np.ravel(np.asarray(value, dtype=np.float64))
-    if len(found) != 1 or not 0 < found[0] < math.inf:
-        raise RecycleGPError(f"{what} is {found.tolist()}; a module has one positive number")
-    return float(found[0])
+    return moved

@@ -2,14 +2,6 @@
 
 `ensemble` and `modules` draw on axes you give, or on those of a new figure, and return them; `save` writes
 everything into one file. Pyplot is not used and no setting of matplotlib is changed.
-
-Whatever is drawn, these arguments mean the same:
-
-- `region`: (low, high) of every input, or a mapping from column names to such pairs; else around all points.
-- `likelihood`: what to show of models that have several: "bernoulli" shows probabilities, "poisson" rates, and
-  "gaussian" the latent f and measurements of it. Models of one likelihood show what it says; else f is shown.
-- `at`: where slices (of three inputs and more) hold the others, as numbers or as a mapping from column names; else
-  at the median of all points.
 """
 
 from __future__ import annotations
@@ -22,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic import write_atomically
-from ..ensemble import Ensemble
 from ..errors import RecycleGPError
-from ..module import Module
+from ..models.ensemble import Ensemble
+from ..models.module import Module
+from ..storage.atomic import write_atomically
 from . import figure as figures
 from . import page
 from .scene import Scene, scene
@@ -39,8 +31,20 @@ def ensemble(e: Ensemble, ax: Any = None, *, region: Any = None, likelihood: str
     """Draw a merged model with the points of its modules, as far as it has kept them; return the axes.
 
     One input: mean and 95% band. Two: a map of the mean (or probability, or rate) and one of the standard
-    deviation of f; one axes alone is given the first. More: a slice along each input, or along as many as
-    there are axes, those first that move the mean most.
+    deviation of f; a single axes shows only the first. More: a slice along each input, or, where there are fewer
+    axes, along those inputs that move the mean most.
+
+    Args:
+        e: the ensemble.
+        ax: matplotlib axes to draw on, one or several; by default those of a new figure.
+        region: (low, high) of every input, or a mapping from column names to such pairs; by default around all points.
+        likelihood: what to show of a model that has several: "bernoulli" shows probabilities, "poisson" rates, and
+            "gaussian" the latent f and measurements of it. By default that of the only likelihood, else f.
+        at: where slices hold the other inputs, as numbers or as a mapping from column names; by default at the median
+            of all points.
+
+    Returns:
+        The axes that were given; of a new figure one axes, or an array of several.
     """
     if not isinstance(e, Ensemble):
         raise TypeError(f"plot.ensemble draws an Ensemble, not {type(e).__name__}; plot.modules draws modules")
@@ -57,8 +61,18 @@ def modules(
 ) -> Any:
     """Draw modules, each in its own colour and where it has points; return the axes.
 
-    As `ensemble`; of two inputs, n modules take n axes for the means, or 2n with the standard deviations after
-    them.
+    Panels are those of `ensemble`. Over two inputs, n modules need n axes for the means, or 2n for the means and then
+    the standard deviations.
+
+    Args:
+        ms: one module, or several.
+        ax: as for `ensemble`.
+        region: as for `ensemble`.
+        likelihood: as for `ensemble`.
+        at: as for `ensemble`.
+
+    Returns:
+        The axes, as `ensemble` does.
     """
     ms = [ms] if isinstance(ms, Module) else list(ms)
     for m in ms:
@@ -77,9 +91,16 @@ def save(
     names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> None:
-    """Draw modules and ensembles into one file: .png, .svg or .pdf, or .html for a page that answers the pointer.
+    """Draw modules and ensembles into one file: a picture, or a page to explore with the mouse.
 
-    `names` are for the legend, one for each object, where their own will not do.
+    Args:
+        objects: modules and ensembles.
+        path: a file that ends in .png, .svg or .pdf for a picture, or in .html for a page, which needs no network.
+        region: as for `ensemble`.
+        likelihood: as for `ensemble`.
+        at: as for `ensemble`.
+        names: for the legend, one for each object; by default those of the modules.
+        title: above the figure; by default it says what is drawn.
     """
     path = Path(path)
     suffix = path.suffix.lower().lstrip(".")

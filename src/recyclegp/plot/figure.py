@@ -9,21 +9,21 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..ensemble import Ensemble
 from ..errors import RecycleGPError
+from ..models.ensemble import Ensemble
 from . import lines, maps, numbers
 from .lines import Key, as_text
 from .scale import Model
 from .scene import Scene
 
-SLICES = 12  # inputs in one figure
-MAPS = 8  # models in one figure of maps
+MOST_SLICES = 12  # inputs in one figure
+MOST_MAPS = 8  # models in one figure of maps
 DPI = 130
 MOST_MOVING = "The {} of {} inputs that move the mean most, each"
 
 
 def on(scene: Scene, ax: Any, at: Any = None) -> None:
-    """Draw on axes that are there; names find their place inside the first."""
+    """Draw on the caller's axes; the first of them holds the legend."""
     axes = list(np.ravel(np.asarray(ax, dtype=object)))
     for a in axes:
         if not isinstance(a, Axes):
@@ -51,6 +51,7 @@ def on(scene: Scene, ax: Any, at: Any = None) -> None:
 
 
 def new(scene: Scene, at: Any = None, title: str | None = None) -> tuple[Figure, list[Axes]]:
+    """Draw a new figure, with a legend below and a title above its axes."""
     figure = Figure(dpi=DPI, layout="constrained")
     axes, key = _maps(figure, scene) if len(scene.columns) == 2 else _lines(figure, scene, at)
     width = figure.get_size_inches()[0]
@@ -72,12 +73,12 @@ def headline(scene: Scene) -> str:
     text = " · ".join(said)
     text = text if modules else text.capitalize()
     D = len(scene.columns)
-    if D == 2 and len(scene.subjects) > MAPS:
-        text += f"; maps of {MAPS} of them"
+    if D == 2 and len(scene.subjects) > MOST_MAPS:
+        text += f"; maps of {MOST_MAPS} of them"
     if scene.left_out:
         text += f"; {scene.left_out:,} more are left out"
     if D > 2:
-        text += f"\n{MOST_MOVING.format(SLICES, D) if SLICES < D else 'Each input'} varied alone"
+        text += f"\n{MOST_MOVING.format(MOST_SLICES, D) if MOST_SLICES < D else 'Each input'} varied alone"
     return text
 
 
@@ -86,12 +87,12 @@ def _rows(model: Model) -> str:
 
 
 def _maps(figure: Figure, scene: Scene) -> tuple[list[Axes], Key]:
-    shown = numbers.maps(scene, MAPS)
+    shown = numbers.maps(scene, MOST_MAPS)
     wide = 1 if len(shown) <= 3 else 2
     high = math.ceil(len(shown) / wide)
     side = 4.6 if wide == 1 else 3.4
     figure.set_size_inches(2 * side * wide, 0.75 * side * high + 0.9)
-    # means together and deviations together, each group with its scale of colours
+    # Means are together and deviations are together, because each group shares one scale of colours.
     grid = figure.subplots(high, 2 * wide, squeeze=False, sharex=True, sharey=True)
     centres, sds = list(grid[:, :wide].flat), list(grid[:, wide:].flat)
     for empty in (*centres[len(shown) :], *sds[len(shown) :]):
@@ -104,7 +105,7 @@ def _maps(figure: Figure, scene: Scene) -> tuple[list[Axes], Key]:
 
 
 def _lines(figure: Figure, scene: Scene, at: Any) -> tuple[list[Axes], Key]:
-    panels = numbers.panels(scene, SLICES, at)
+    panels = numbers.panels(scene, MOST_SLICES, at)
     high = math.ceil(len(panels) / 4)
     wide = math.ceil(len(panels) / high)
     figure.set_size_inches((8, 5) if len(panels) == 1 else (3.0 * wide + 0.6, 2.5 * high + 1.2))

@@ -13,12 +13,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from . import ranges
 from .numbers import Curve, Panel
-from .scene import CROWD, Marks, Scene
+from .scene import MOST_TOLD_APART, Marks, Scene
 from .style import FAINT, inducing, tidy
 
-LANE = 0.1  # inches, for each lane of points
+LANE_HEIGHT = 0.1  # inches, for each lane of points
 DARK, MIDDLE, LIGHT, LIGHTEST = 0.3, 0.2, 0.12, 0.07  # opacity of bands
-BANDS = {"f": "f", "P(y = 1)": "P(y = 1)", "rate of y": "the rate"}
 
 
 class Key(NamedTuple):
@@ -35,8 +34,8 @@ def draw(axes: Sequence[Axes], panels: Sequence[Panel], scene: Scene) -> None:
             _draw(ax, curve, scene)
         if panel.fixed is not None:
             ax.axvline(panel.fixed, color=FAINT, lw=0.8, ls=(0, (1, 2)), zorder=0.5)
-        # lanes are below everything that the scale measures
-        lane = LANE / max(0.5, ax.get_window_extent().height / ax.figure.dpi)
+        # Points are marked in lanes below the curves, for which the axis is made longer.
+        lane = LANE_HEIGHT / max(0.5, ax.get_window_extent().height / ax.figure.dpi)
         depth = min(0.5, lane * (len(panel.lanes) + 0.5)) if panel.lanes else 0.0
         ax.set_yscale("log" if span.log else "linear")
         tidy(ax, xlim=panel.limits, ylim=(span.lowered(depth), span.high), xlabel=as_text(panel.label))
@@ -45,15 +44,15 @@ def draw(axes: Sequence[Axes], panels: Sequence[Panel], scene: Scene) -> None:
             ax.set_yticks([], minor=True)
             ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
         else:
-            ax.yaxis.set_major_locator(_Above(span.low))
+            ax.yaxis.set_major_locator(_TicksAboveLanes(span.low))
         for k, marks in enumerate(panel.lanes):
             Z = marks.Z[:, panel.column]
             inside = Z[(panel.limits[0] <= Z) & (panel.limits[1] >= Z)]
             inducing(ax, inside, marks.colour, level=depth * (k + 0.6) / (len(panel.lanes) + 0.5), mark=_mark(marks))
 
 
-class _Above(MaxNLocator):
-    """Ticks, but none among the lanes of points."""
+class _TicksAboveLanes(MaxNLocator):
+    """Ticks of the vertical axis, but none beside the lanes of points, where nothing is measured."""
 
     def __init__(self, low: float) -> None:
         super().__init__(nbins=7, steps=[1, 2, 2.5, 5, 10])
@@ -72,7 +71,7 @@ def _draw(ax: Axes, curve: Curve, scene: Scene) -> None:
         ax.fill_between(curve.x, curve.low, curve.high, color=s.colour, alpha=opacity, lw=0, zorder=above - 0.5)
         if curve.noisy is not None:
             ax.fill_between(curve.x, *curve.noisy, color=s.colour, alpha=LIGHT if alone else LIGHTEST, lw=0, zorder=1)
-        if s.merged and not alone:  # a band that lies on others needs an edge
+        if s.merged and not alone:  # its band lies on those of the modules and would not be seen without edges
             for limit in (curve.low, curve.high):
                 ax.plot(curve.x, limit, color=s.colour, lw=0.7, alpha=0.7, zorder=above - 0.5)
     ax.plot(curve.x, curve.centre, s.dashes, color=s.colour, lw=1.8 if s.merged else 1.5, zorder=above)
@@ -87,12 +86,12 @@ def key(panels: Sequence[Panel], scene: Scene) -> Key:
     colour = scene.subjects[0].colour if len(scene.subjects) == 1 else FAINT
     entries = _names(scene)
     if any(c.banded for c in curves):
-        entries.append((Patch(color=colour, alpha=DARK, lw=0), f"95% band of {BANDS[scene.scale.label]}"))
+        entries.append((Patch(color=colour, alpha=DARK, lw=0), f"95% band of {scene.scale.band_label}"))
     if any(c.noisy is not None for c in curves):
         entries.append((Patch(color=colour, alpha=LIGHT, lw=0), "95% band of y"))
     if any(c.at is not None and not c.subject.merged for c in curves):
         entries.append((dot(colour, "o"), "published points"))
-    for marks, text in _told(panels[0].lanes, scene):
+    for marks, text in _explained(panels[0].lanes, scene):
         entries.append((dot(marks.colour, _mark(marks)), text))
     if panels[0].fixed is not None:
         entries.append((Line2D([], [], color=FAINT, lw=0.8, ls=(0, (1, 2))), "where the other panels hold it"))
@@ -101,29 +100,30 @@ def key(panels: Sequence[Panel], scene: Scene) -> Key:
 
 def brief(panels: Sequence[Panel], scene: Scene) -> Key:
     """Names only, for axes that have little room."""
-    points = [(dot(m.colour, "|"), t) for m, t in _told(panels[0].lanes, scene) if any(m is k for k in scene.members)]
-    entries = [*_names(scene), *points]
+    explained = _explained(panels[0].lanes, scene)
+    entries = _names(scene)
+    entries += [(dot(m.colour, "|"), text) for m, text in explained if any(m is k for k in scene.members)]
     return Key([h for h, _ in entries], [t for _, t in entries])
 
 
 def _names(scene: Scene) -> list[tuple[Any, str]]:
-    # of a crowd the first are named, ensembles before all others
+    # Of too many models the first are named, ensembles before modules.
     named = sorted(scene.subjects, key=lambda s: not s.merged) if scene.crowded else scene.subjects
-    lines = [(Line2D([], [], color=s.colour, ls=s.dashes, lw=2), as_text(s.label)) for s in named[:CROWD]]
-    return [*lines, *more(len(scene.subjects) + scene.left_out - CROWD)]
+    lines = [(Line2D([], [], color=s.colour, ls=s.dashes, lw=2), as_text(s.label)) for s in named[:MOST_TOLD_APART]]
+    return [*lines, *more(len(scene.subjects) + scene.left_out - MOST_TOLD_APART)]
 
 
 def more(count: int) -> list[tuple[Any, str]]:
     return [(Line2D([], [], ls="none"), f"… and {count:,} more")] if count > 0 else []
 
 
-def _told(lanes: Sequence[Marks], scene: Scene) -> Iterator[tuple[Marks, str]]:
-    """The lanes that a legend explains: once for all modules that have a line, which shows their colours."""
+def _explained(lanes: Sequence[Marks], scene: Scene) -> Iterator[tuple[Marks, str]]:
+    """What a legend says of the lanes. Modules that are drawn share one entry, as their lines show the colours."""
     several = sum(marks.chosen for marks in lanes) > 1
     for marks in lanes:
         if marks.chosen:
             yield marks, f"$Z_*$ of {as_text(marks.label)}" if several else "points $Z_*$"
-        elif marks.colour == FAINT:  # a crowd
+        elif marks.colour == FAINT:  # too many modules to have colours of their own
             yield marks, marks.label
         elif any(marks is m for m in scene.members):
             yield marks, f"points of {as_text(marks.label)}"
@@ -141,7 +141,6 @@ def _mark(lane: Marks) -> str:
 
 
 def as_text(text: str) -> str:
-    """For matplotlib, as it stands: names may hold dollars, which would begin a formula, or start with the
-    underscore that hides a label."""
+    """Text that matplotlib shows as it is: a dollar would begin a formula, and a leading underscore hides a label."""
     text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

@@ -16,13 +16,13 @@ from . import ranges
 from .lines import Key, as_text, more
 from .numbers import Map
 from .scale import Array, Scale
-from .scene import CROWD, DASHES, Marks, Scene, plain
+from .scene import DASHES, MOST_TOLD_APART, Marks, Scene, plain
 from .style import BLACK, FAINT
 
 SD_OF_F = "sd of f"
-SHAPES = dict(zip(DASHES, "osD^", strict=True))  # dots cannot be dashed
-MEAN, SD = "cividis", "Greys"  # on grey the modules' colours stand out
-STYLES = dict(zip(ranges.LEVELS, (":", "-", "--"), strict=True))  # contours of probabilities
+DOT_SHAPES = dict(zip(DASHES, "osD^", strict=True))  # what dashes are for lines
+MEAN_COLOURS, SD_COLOURS = "cividis", "Greys"  # on grey the modules' colours stand out
+CONTOUR_DASHES = dict(zip(ranges.PROBABILITY_CONTOURS, (":", "-", "--"), strict=True))
 
 
 def draw(figure: FigureBase, centres: Sequence[Axes], sds: Sequence[Axes], maps: Sequence[Map], scene: Scene) -> None:
@@ -45,13 +45,13 @@ def _draw(
     low, high, log = ranges.spread(values, scale)
     norm = (LogNorm if log else Normalize)(low, high)
     levels = ranges.contours(values, scale)
-    styles = STYLES if scale is not None and scale.is_probability else {}
+    styles = CONTOUR_DASHES if scale is not None and scale.is_probability else {}
     for ax, m, v in zip(axes, maps, values, strict=True):
-        # pixels are centred on the places that were asked
+        # Each pixel is centred on the place it was computed for, so that the outermost reach half a pixel further.
         dx, dy = (m.x[1] - m.x[0]) / 2, (m.y[1] - m.y[0]) / 2
         extent = (m.x[0] - dx, m.x[-1] + dx, m.y[0] - dy, m.y[-1] + dy)
         style: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear", "zorder": 0}
-        image = ax.imshow(v, cmap=SD if scale is None else MEAN, norm=norm, extent=extent, **style)
+        image = ax.imshow(v, cmap=SD_COLOURS if scale is None else MEAN_COLOURS, norm=norm, extent=extent, **style)
         _contours(ax, m, v, levels, BLACK if scale is None else "white", styles)
         _points(ax, m, scene, BLACK if scale is None else "white")
         ax.set(xlim=scene.region[0], ylim=scene.region[1])
@@ -77,19 +77,19 @@ def _contours(ax: Axes, m: Map, values: Array, levels: Sequence[float], colour: 
         drawn = [styles.get(v, "-") for v in levels]
         lines = ax.contour(m.x, m.y, values, levels=levels, colors=colour, linestyles=drawn, linewidths=0.9, zorder=2)
         labels = ax.clabel(lines, fmt=lambda v: f"{v:g}", fontsize=7)
-        if colour == "white":  # it may cross the brightest colours
+        if colour == "white":  # lines may cross bright colours, on which only a dark edge makes them visible
             for drawn_on in (lines, *labels):
                 drawn_on.set_path_effects([withStroke(linewidth=1.8, foreground="#00000070")])
 
 
 def _points(ax: Axes, m: Map, scene: Scene, ink: str) -> None:
-    """Modules' points as dots; Z_* as rings, which go round those of them that were chosen."""
+    """Modules' points as dots; Z_* as rings around them, since Z_* is mostly chosen from the modules' points."""
     for marks in scene.marks(m.subject):
         ax.plot(*marks.Z.T, ls="none", zorder=3, **(_ring(ink) if marks.chosen else _dot(marks)))
 
 
 def _dot(marks: Marks) -> dict[str, Any]:
-    return {"marker": SHAPES[marks.dashes], "color": marks.colour, "ms": 4.5, "mec": "white", "mew": 0.6}
+    return {"marker": DOT_SHAPES[marks.dashes], "color": marks.colour, "ms": 4.5, "mec": "white", "mew": 0.6}
 
 
 def _ring(colour: str) -> dict[str, Any]:
@@ -97,11 +97,11 @@ def _ring(colour: str) -> dict[str, Any]:
 
 
 def key(maps: Sequence[Map], scene: Scene) -> Key:
-    """Whose points are whose."""
+    """The legend: which points are whose."""
     known = {(k.label, k.colour, k.dashes): k for m in maps for k in scene.marks(m.subject) if not k.chosen}
     modules = list(known.values())
-    entries = [(Line2D([], [], ls="none", **{**_dot(k), "ms": 6}), as_text(k.label)) for k in modules[:CROWD]]
-    entries += more(len(modules) - CROWD)
+    entries = [(Line2D([], [], ls="none", **{**_dot(k), "ms": 6}), as_text(k.label)) for k in modules[:MOST_TOLD_APART]]
+    entries += more(len(modules) - MOST_TOLD_APART)
     if any(m.subject.merged for m in maps):
         entries.append((Line2D([], [], ls="none", **_ring(FAINT)), "points $Z_*$"))
     return Key([h for h, _ in entries], [t for _, t in entries])

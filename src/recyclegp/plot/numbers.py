@@ -1,4 +1,4 @@
-"""What is drawn, as arrays: curves along one input, maps over two. Pictures and the page show the same numbers."""
+"""What is drawn, as arrays: curves along one input, maps over two. Pictures and HTML pages show the same numbers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import arrays, kernel_units
+from .. import arrays
 from ..errors import RecycleGPError
-from .scale import Array
+from ..kernels import units
+from .scale import Array, Band
 from .scene import Marks, Scene, Subject, extent, plain
-from .style import FAINT, HALF
+from .style import FAINT
 
-COARSEST, FINEST = 201, 801  # places along a curve
-PER_LENGTH = 12  # of them in the kernel's lengthscale
-BESIDE = "region: none of the modules has points there, so there is nothing to draw; choose a larger one"
-SIDE = 81  # places along each side of a map
+FEWEST_PLACES, MOST_PLACES = 201, 801  # places along a curve
+PLACES_PER_LENGTHSCALE = 12  # so that no bend of a curve is cut
+NOTHING_INSIDE = "region: none of the modules has points there, so there is nothing to draw; choose a larger one"
+MAP_SIDE = 81  # places along each side of a map
 
 
 class Curve(NamedTuple):
@@ -27,10 +28,10 @@ class Curve(NamedTuple):
     centre: Array
     low: Array  # the 95% band of f, or of what the scale makes of it
     high: Array
-    banded: bool  # is the band drawn? Many on top of each other say nothing
-    noisy: tuple[Array, Array] | None  # the 95% band of a new y, where that is another
-    Z: Array  # its points along this input …
-    at: Array | None  # … and the centre there; None where the others lie beside the slice
+    banded: bool  # is the band drawn? Many on top of each other would show nothing
+    noisy: Band | None  # the 95% band of a new y, where that is another
+    Z: Array  # the model's points, along this input
+    at: Array | None  # the centre at those points; None for slices, on which they do not lie
 
 
 class Panel(NamedTuple):
@@ -50,7 +51,7 @@ class Map(NamedTuple):
     subject: Subject
     x: Array
     y: Array
-    centre: Array  # [y, x]; NaN where it has nothing to say
+    centre: Array  # [y, x]; NaN beyond the points of a module among others
     sd: Array  # of f
 
 
@@ -63,13 +64,13 @@ def panels(scene: Scene, most: int, at: Any = None) -> list[Panel]:
     base = middle(scene, at)
     found = [_panel(scene, j, base) for j in range(D)]
     if not any(p.curves for p in found):
-        raise RecycleGPError(BESIDE)
+        raise RecycleGPError(NOTHING_INSIDE)
     kept = np.sort(np.argsort([-_variation(p) for p in found], kind="stable")[:most])
     return [found[j] for j in kept]
 
 
 def middle(scene: Scene, at: Any = None) -> Array:
-    """Where the other inputs stay: at the median of all points, unless given."""
+    """Where a slice holds the other inputs: at the median of all points, unless the caller says otherwise."""
     base: Array = np.median(scene.points, axis=0)
     if at is None:
         return base
@@ -97,7 +98,7 @@ def _panel(scene: Scene, column: int, base: Array) -> Panel:
 
 
 def lanes(scene: Scene) -> list[Marks]:
-    """Points that are on no curve: an ensemble's and its modules', and all of them where the curves are slices."""
+    """Points that lie on no curve: an ensemble's and its modules'; all points where the curves are slices."""
     chosen = [s.own for s in scene.subjects if s.merged]
     beside = [s.own for s in scene.subjects if not s.merged]
     if len(scene.columns) == 1:
@@ -109,23 +110,21 @@ def lanes(scene: Scene) -> list[Marks]:
 
 def _curve(scene: Scene, subject: Subject, column: int, base: Array) -> Curve | None:
     low, high = _reach(scene, subject, column)
-    if low >= high:  # outside the region that was asked for
+    if low >= high:  # the model has no points in the region that was asked for
         return None
     x = np.linspace(low, high, _places(subject, column, high - low))
     X = np.tile(base, (len(x), 1))
     X[:, column] = x
     mean, variance = subject.predict(X)
-    # where there is an ensemble, it alone speaks of y: bands of both for everybody would hide each other
     banded = subject.merged or not scene.crowded
-    speaks = subject.merged or not scene.any_merged
-    noise = scene.scale.noise(subject.model) if banded and speaks else None
-    half = None if noise is None else HALF * np.sqrt(variance + noise)
+    # Where there is an ensemble, only it has a second band, of y: two bands for every model would hide each other.
+    shows_y = subject.merged or not scene.any_merged
     return Curve(
         subject,
         x,
         *scene.scale.read(mean, variance),
         banded=banded,
-        noisy=None if half is None else (mean - half, mean + half),
+        noisy=scene.scale.band_of_y(subject.model, mean, variance) if banded and shows_y else None,
         Z=subject.Z[:, column],
         at=scene.read(subject, subject.Z).centre if len(base) == 1 else None,
     )
@@ -141,14 +140,13 @@ def _reach(scene: Scene, subject: Subject, column: int) -> tuple[float, float]:
 
 
 def _places(subject: Subject, column: int, width: float) -> int:
-    spec = subject.model.kernel_spec
-    lengths = kernel_units.lengths(spec.tree, spec.tensor(), len(subject.order))
-    wanted = PER_LENGTH * width / float(lengths[subject.order.index(column)])
-    return int(np.clip(wanted, COARSEST, FINEST))
+    lengths = units.lengths(subject.model.kernel_spec, subject.model.dimension)
+    wanted = PLACES_PER_LENGTHSCALE * width / float(lengths[subject.order.index(column)])
+    return int(np.clip(wanted, FEWEST_PLACES, MOST_PLACES))
 
 
 def _variation(panel: Panel) -> float:
-    """How far the centre moves along an input; ensembles decide where there are any."""
+    """How far the centre moves along an input, on average over the ensembles, or over the modules if there are none."""
     merged = [c for c in panel.curves if c.subject.merged]
     moves = [float(np.ptp(c.centre)) for c in merged or panel.curves]
     return sum(moves) / max(1, len(moves))
@@ -162,12 +160,12 @@ def maps(scene: Scene, most: int) -> list[Map]:
     by_rank = sorted(range(len(scene.subjects)), key=lambda i: not scene.subjects[i].merged)
     found = [_map(scene, scene.subjects[i]) for i in sorted(by_rank[:most])]
     if not any(np.isfinite(m.sd).any() for m in found):
-        raise RecycleGPError(BESIDE)
+        raise RecycleGPError(NOTHING_INSIDE)
     return found
 
 
 def _map(scene: Scene, subject: Subject) -> Map:
-    x, y = (np.linspace(low, high, SIDE) for low, high in scene.region)
+    x, y = (np.linspace(low, high, MAP_SIDE) for low, high in scene.region)
     X = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     inside = np.ones(len(X), dtype=bool)
     for j, (low, high) in enumerate(_reach(scene, subject, j) for j in (0, 1)):
@@ -175,4 +173,4 @@ def _map(scene: Scene, subject: Subject) -> Map:
     mean, variance = subject.predict(X[inside])
     centre, sd = np.full((2, len(X)), np.nan)
     centre[inside], sd[inside] = scene.scale.read(mean, variance).centre, np.sqrt(variance)
-    return Map(subject, x, y, centre.reshape(SIDE, SIDE), sd.reshape(SIDE, SIDE))
+    return Map(subject, x, y, centre.reshape(MAP_SIDE, MAP_SIDE), sd.reshape(MAP_SIDE, MAP_SIDE))

@@ -1,7 +1,7 @@
-"""One HTML file that can be asked: hover to read values, switch models on and off, no network needed.
+"""One HTML file to explore: hover to read values, switch models on and off, no network needed.
 
-The numbers are computed here and embedded; page.html draws them with a few functions of its own. A plotting
-library would do the same in four megabytes, in every file.
+The numbers are computed here and embedded; page.html draws them with a few functions of its own, because a plotting
+library would add megabytes to every file.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .scale import Array, Scale
 from .scene import Marks, Scene, plain
 from .style import BLACK
 
-DIGITS = 5  # significant ones, of every number in the file
-STOPS = 64  # colours of a map
+DIGITS = 5  # significant digits of every number in the file
+COLOUR_STOPS = 64  # colours of a map, between which the page interpolates
 DPI = 80  # of the picture for browsers without scripts
 
 Json = dict[str, Any]
@@ -36,13 +36,13 @@ Json = dict[str, Any]
 def write(scene: Scene, at: Any = None, title: str | None = None) -> str:
     """The whole file as text."""
     heading, _, note = (figure.headline(scene) if title is None else title).partition("\n")
-    book = _Book(scene)
-    content = _maps(scene, book) if len(scene.columns) == 2 else _lines(scene, book, at)
+    entries = _Entries(scene)
+    content = _maps(scene, entries) if len(scene.columns) == 2 else _lines(scene, entries, at)
     data = {
         "note": note,
         "columns": [plain(c) for c in scene.columns],
         "label": scene.scale.label,
-        "entries": book.entries,
+        "entries": entries.found,
         **content,
     }
     parts = {
@@ -51,7 +51,7 @@ def write(scene: Scene, at: Any = None, title: str | None = None) -> str:
         "picture": base64.b64encode(_picture(scene, at, title)).decode("ascii"),
     }
     template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    # in one pass: what is put in is not looked at again, whatever a stranger's names hold
+    # All parts are filled in at once: names that strangers chose may themselves look like a place to fill in.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
@@ -67,37 +67,38 @@ def _picture(scene: Scene, at: Any, title: str | None) -> bytes:
     return stream.getvalue()
 
 
-class _Book:
-    """Everything that can be switched on and off: models, and modules of which only the points are known."""
+class _Entries:
+    """What can be switched on and off, in order: models, and modules of which only the points are known."""
 
     def __init__(self, scene: Scene) -> None:
-        self.entries: list[Json] = []
-        self._pages: dict[tuple[str, str, str], int] = {}
+        self.found: list[Json] = []
+        self._positions: dict[tuple[str, str, str], int] = {}
         for s in scene.subjects:
-            self._enter(s.own, kind="ensemble" if s.merged else "module")
+            self._add(s.own, kind="ensemble" if s.merged else "module")
 
-    def page(self, marks: Marks) -> int:
-        known = self._pages.get(marks[:3])
-        return self._enter(marks, kind="points") if known is None else known
+    def position(self, marks: Marks) -> int:
+        """Of the entry that switches these points; a new one where there is none yet."""
+        known = self._positions.get(marks[:3])
+        return self._add(marks, kind="points") if known is None else known
 
-    def _enter(self, marks: Marks, kind: str) -> int:
-        # black is whatever ink the reader's browser uses
+    def _add(self, marks: Marks, kind: str) -> int:
+        # Black becomes the colour of text in the reader's browser, which may be white on black.
         colour = None if marks.colour == BLACK else marks.colour
-        self.entries.append({"name": marks.label, "colour": colour, "dashes": marks.dashes, "kind": kind})
-        return self._pages.setdefault(marks[:3], len(self.entries) - 1)
+        self.found.append({"name": marks.label, "colour": colour, "dashes": marks.dashes, "kind": kind})
+        return self._positions.setdefault(marks[:3], len(self.found) - 1)
 
 
-def _lines(scene: Scene, book: _Book, at: Any) -> Json:
-    panels = numbers.panels(scene, figure.SLICES, at)
+def _lines(scene: Scene, entries: _Entries, at: Any) -> Json:
+    panels = numbers.panels(scene, figure.MOST_SLICES, at)
     return {
         "kind": "lines",
         "span": ranges.height(panels, scene.scale)._asdict(),
         "crowded": scene.crowded,
-        "panels": [_panel(p, scene, book) for p in panels],
+        "panels": [_panel(p, scene, entries) for p in panels],
     }
 
 
-def _panel(panel: Panel, scene: Scene, book: _Book) -> Json:
+def _panel(panel: Panel, scene: Scene, entries: _Entries) -> Json:
     curves = []
     for c in panel.curves:
         entry = next(i for i, s in enumerate(scene.subjects) if s is c.subject)
@@ -109,28 +110,28 @@ def _panel(panel: Panel, scene: Scene, book: _Book) -> Json:
             curve |= {"Z": _short(c.Z), "at": _short(c.at)}
         curves.append(curve)
     lanes = [
-        {"entry": book.page(marks), "chosen": marks.chosen, "Z": _short(marks.Z[:, panel.column])}
+        {"entry": entries.position(marks), "chosen": marks.chosen, "Z": _short(marks.Z[:, panel.column])}
         for marks in panel.lanes
     ]
     return {"label": panel.label, "limits": list(panel.limits), "fixed": panel.fixed, "curves": curves, "lanes": lanes}
 
 
-def _maps(scene: Scene, book: _Book) -> Json:
-    shown = numbers.maps(scene, figure.MAPS)
+def _maps(scene: Scene, entries: _Entries) -> Json:
+    shown = numbers.maps(scene, figure.MOST_MAPS)
     centres, sds = [m.centre for m in shown], [m.sd for m in shown]
     return {
         "kind": "maps",
         "region": scene.region.tolist(),
-        "side": numbers.SIDE,
+        "side": numbers.MAP_SIDE,
         "layers": [
-            _layer(maps.quantity(scene), centres, shown, scene.scale, maps.MEAN),
-            _layer(maps.SD_OF_F, sds, shown, None, maps.SD),
+            _layer(maps.quantity(scene), centres, shown, scene.scale, maps.MEAN_COLOURS),
+            _layer(maps.SD_OF_F, sds, shown, None, maps.SD_COLOURS),
         ],
         "models": [
             {
                 "entry": next(i for i, s in enumerate(scene.subjects) if s is m.subject),
                 "points": [
-                    {"entry": book.page(k), "chosen": k.chosen, "x": _short(k.Z[:, 0]), "y": _short(k.Z[:, 1])}
+                    {"entry": entries.position(k), "chosen": k.chosen, "x": _short(k.Z[:, 0]), "y": _short(k.Z[:, 1])}
                     for k in scene.marks(m.subject)
                 ],
             }
@@ -142,7 +143,7 @@ def _maps(scene: Scene, book: _Book) -> Json:
 def _layer(label: str, values: Sequence[Array], shown: Sequence[Map], scale: Scale | None, colours: str) -> Json:
     """One quantity over the plane, for every model."""
     span: Range = ranges.spread(values, scale)
-    table = matplotlib.colormaps[colours](np.linspace(0, 1, STOPS))
+    table = matplotlib.colormaps[colours](np.linspace(0, 1, COLOUR_STOPS))
     return {
         "label": label,
         "span": span._asdict(),

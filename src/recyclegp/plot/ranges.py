@@ -12,9 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from .numbers import Panel
 from .scale import Array, Scale
 
-LEVELS = (0.2, 0.5, 0.8)  # probabilities that have a contour
-WIDE = 30.0  # rates that differ by more than this factor are shown on a logarithmic scale
-BEYOND = 3.0  # a rate's band is cut off at this factor from the rates: it grows exponentially with ignorance
+PROBABILITY_CONTOURS = (0.2, 0.5, 0.8)
+LOGARITHMIC_FROM = 30.0  # rates that differ by more than this factor are shown on a logarithmic scale
+BAND_CUT = 3.0  # bands of rates are cut off at this factor from the rates, as they grow exponentially with the sd of f
 
 
 class Range(NamedTuple):
@@ -40,7 +40,7 @@ class Range(NamedTuple):
 
 
 def height(panels: Sequence[Panel], scale: Scale) -> Range:
-    """Of the vertical axis."""
+    """The range of the vertical axis."""
     curves = [c for p in panels for c in p.curves]
     if scale.is_probability or not curves:
         return Range(0.0, 1.0)
@@ -50,30 +50,30 @@ def height(panels: Sequence[Panel], scale: Scale) -> Range:
         room = 0.04 * (high - low) or 1.0
         return Range(low - room, high + room)
     least, most = _extremes([c.centre for c in curves])
-    if most < WIDE * least:
-        return Range(0.0, min(1.05 * high, BEYOND * most))
-    return Range(max(low, least / BEYOND**2), min(high, most * BEYOND**2), log=True)
+    if most < LOGARITHMIC_FROM * least:
+        return Range(0.0, min(1.05 * high, BAND_CUT * most))
+    return Range(max(low, least / BAND_CUT**2), min(high, most * BAND_CUT**2), log=True)
 
 
 def spread(maps: Sequence[Array], scale: Scale | None) -> Range:
-    """Of the colours; a scale of None is that of standard deviations."""
+    """The range of the colours; a scale of None is that of standard deviations."""
     if scale is not None and scale.is_probability:
         return Range(0.0, 1.0)
     low, high = _extremes(maps)
     if not low < high:
         return Range(low - 0.5, low + 0.5)
-    return Range(low, high, log=scale is not None and scale.is_rate and high >= WIDE * low)
+    return Range(low, high, log=scale is not None and scale.is_rate and high >= LOGARITHMIC_FROM * low)
 
 
 def contours(maps: Sequence[Array], scale: Scale | None) -> list[float]:
-    """Where they are drawn."""
+    """The values at which contours are drawn."""
     if scale is not None and scale.is_probability:
-        return list(LEVELS)
+        return list(PROBABILITY_CONTOURS)
     return spread(maps, scale).round_values(6)
 
 
 def within(levels: Sequence[float], values: Array) -> list[float]:
-    """Contours that a map has; it has none where it is empty."""
+    """Those of the levels that a map crosses; an empty map crosses none."""
     known = values[np.isfinite(values)]
     return [v for v in levels if known.size and known.min() < v < known.max()]
 

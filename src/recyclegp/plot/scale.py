@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,22 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import arrays
-from ..ensemble import Ensemble
+from .. import arrays, likelihoods
 from ..errors import RecycleGPError
-from ..likelihoods import Likelihood, family
-from ..module import Module
-from .style import HALF
+from ..likelihoods import Gaussian, Likelihood, Poisson
+from ..models.ensemble import Ensemble
+from ..models.module import Module
+from .style import BAND_LEVEL, BAND_SDS
 
 Array = NDArray[np.float64]
 Model = Module | Ensemble
-
-# How a likelihood reads f. Where it is not listed, y is f and noise.
-LINKS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
-    "bernoulli": ("P(y = 1)", torch.sigmoid),
-    "bernoulli-probit": ("P(y = 1)", torch.special.ndtr),
-    "poisson": ("rate of y", torch.exp),
-}
 
 
 class Reading(NamedTuple):
@@ -36,48 +29,69 @@ class Reading(NamedTuple):
     high: Array
 
 
-class Scale(NamedTuple):
-    """One for a whole figure, so that everything in it can be compared."""
+class Band(NamedTuple):
+    low: Array
+    high: Array
 
-    likelihood: str | None  # None: f, because there are several
+
+class Scale(NamedTuple):
+    """One for a whole figure, so that everything in it can be compared.
+
+    Models in one figure may differ in the parameters of their likelihoods: only the family is common to them.
+    """
+
+    likelihood: Likelihood | None  # None where there are several: then f is shown, which they share
 
     @property
     def label(self) -> str:
-        return LINKS[self.likelihood][0] if self.likelihood in LINKS else "f"
+        return "P(y = 1)" if self.is_probability else "rate of y" if self.is_rate else "f"
+
+    @property
+    def band_label(self) -> str:
+        """What a band is of, in a legend."""
+        return "the rate" if self.is_rate else self.label
 
     @property
     def is_probability(self) -> bool:
-        return self.label == LINKS["bernoulli"][0]
+        return self.likelihood is not None and self.likelihood.classifies
 
     @property
     def is_rate(self) -> bool:
-        return self.label == LINKS["poisson"][0]
+        return isinstance(self.likelihood, Poisson)
 
     def read(self, mean: Array, variance: Array) -> Reading:
         """From the moments of f."""
-        half = HALF * np.sqrt(variance)
-        if self.likelihood not in LINKS:
-            return Reading(mean, mean - half, mean + half)
+        half = BAND_SDS * np.sqrt(variance)
+        low, high = mean - half, mean + half
+        if self.likelihood is None or not (self.is_probability or self.is_rate):
+            return Reading(mean, low, high)
         m, v = torch.as_tensor(mean), torch.as_tensor(variance)
-        # what predict_y gives: E[link(f)], not link(E[f])
-        centre, _ = family(self.likelihood).moments(m, v, Likelihood(self.likelihood).log_parameters(m))
-        _, link = LINKS[self.likelihood]
-        found = (centre, *(link(torch.as_tensor(limit)) for limit in (mean - half, mean + half)))
-        if self.is_rate:  # of a model that knows nothing they overflow, or vanish from a logarithmic axis
-            found = tuple(t.clamp(1 / arrays.LARGEST, arrays.LARGEST) for t in found)
+        # The centre is what predict_y gives, which averages over f; the limits are what a certain f would give.
+        certain = torch.zeros_like(v)
+        found: list[Tensor] = [self.likelihood.moments(m, v).mean]
+        found += [self.likelihood.moments(torch.as_tensor(limit), certain).mean for limit in (low, high)]
+        if self.is_rate:
+            # Rates of a model that knows nothing overflow, or vanish from a logarithmic axis.
+            found = [rate.clamp(1 / arrays.LARGEST, arrays.LARGEST) for rate in found]
         return Reading(*(t.numpy() for t in found))
 
-    def noise(self, model: Model) -> float | None:
-        """The variance by which a new gaussian y spreads more than f, where the figure shows y and it is known."""
-        if self.likelihood != "gaussian":
+    def band_of_y(self, model: Model, mean: Array, variance: Array) -> Band | None:
+        """Where a new measurement lies, if the figure shows measurements and the model knows their noise."""
+        if not isinstance(self.likelihood, Gaussian):
             return None
-        known = [p.parameters[0] for p in model.likelihoods if p.name == "gaussian" and p.parameters]
-        return known[0] if known else None
+        known = [p for p in model.likelihoods if isinstance(p, Gaussian) and p.known]
+        if not known:
+            return None
+        low, high = known[0].interval(torch.as_tensor(mean), torch.as_tensor(variance), BAND_LEVEL)
+        return Band(low.numpy(), high.numpy())
 
 
 def choose(models: Sequence[Model], likelihood: str | None) -> Scale:
-    """The one asked for, the only one there is, or else f."""
+    """The scale of the likelihood asked for, of the only one there is, or else of f."""
     names = list(dict.fromkeys(p.name for m in models for p in m.likelihoods))
-    if likelihood is not None and family(likelihood).name not in names:
-        raise RecycleGPError(f"likelihood={likelihood!r}: what is to be drawn has {', '.join(names)}")
-    return Scale(likelihood or (names[0] if len(names) == 1 else None))
+    if likelihood is not None:
+        chosen = likelihoods.named(likelihood)
+        if chosen.name not in names:
+            raise RecycleGPError(f"likelihood={likelihood!r}: what is to be drawn has {', '.join(names)}")
+        return Scale(chosen)
+    return Scale(likelihoods.named(names[0]) if len(names) == 1 else None)

@@ -1,4 +1,4 @@
-"""Who is drawn, and where: models checked and brought into one order of columns, with colours and a region."""
+"""Which models are drawn, and where: checked, in one order of columns, with their colours and the region."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import arrays, kernel_units
-from ..ensemble import Ensemble
+from .. import arrays
 from ..errors import RecycleGPError
-from ..module import Module
+from ..kernels import units
+from ..models.ensemble import Ensemble
+from ..models.module import Module
 from .scale import Array, Model, Reading, Scale, choose
 from .style import BLACK, BLUE, FAINT, GREEN, ORANGE, PURPLE, SKY, VERMILION
 
-COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)  # yellow lines are hard to see on white
-DASHES = ("-", "--", "-.", ":")  # for those who come when the colours are used up
-MERGED = (BLACK, VERMILION, BLUE)
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)  # of modules; yellow lines are hard to see on white
+DASHES = ("-", "--", "-.", ":")  # tell models apart when all colours are used
+MERGED = (BLACK, VERMILION, BLUE)  # colours of ensembles
 MARGIN = 0.06  # of the points' extent, added on either side: data reach a little further than published points
-CROWD = 12  # modules that can be told apart
-MOST = 200  # models in one figure
-LONGEST = 34  # characters of a name
+MOST_TOLD_APART = 12  # models; with more of them there are no bands, and a short legend
+MOST_MODELS = 200  # models in one figure
+LONGEST_NAME = 34  # characters
 
 
 class Marks(NamedTuple):
@@ -29,9 +30,9 @@ class Marks(NamedTuple):
 
     label: str
     colour: str
-    dashes: str  # what tells it from others of that colour
+    dashes: str  # tell it from others of the same colour
     Z: Array  # (M, D)
-    chosen: bool = False  # Z_*, which merging has chosen
+    chosen: bool = False  # are they Z_*, which merging has chosen?
 
 
 class Subject(NamedTuple):
@@ -61,7 +62,7 @@ class Subject(NamedTuple):
 
 class Scene(NamedTuple):
     subjects: list[Subject]
-    left_out: int  # models beyond MOST
+    left_out: int  # number of models beyond MOST_MODELS
     columns: list[str]
     region: Array  # (D, 2)
     scale: Scale
@@ -78,8 +79,8 @@ class Scene(NamedTuple):
 
     @property
     def crowded(self) -> bool:
-        """Are there more than can be told apart?"""
-        return len(self.subjects) > CROWD
+        """Are there more models than can be told apart?"""
+        return len(self.subjects) > MOST_TOLD_APART
 
     @property
     def any_merged(self) -> bool:
@@ -89,7 +90,7 @@ class Scene(NamedTuple):
         return self.scale.read(*subject.predict(X))
 
     def by_column(self, given: Mapping[Any, Any], argument: str) -> dict[int, Any]:
-        """What is given by the columns' names, by their positions."""
+        """The caller's values for named columns, by the positions of these columns."""
         strangers = [str(c) for c in given if c not in self.columns]
         if strangers:
             known = ", ".join(self.columns)
@@ -97,7 +98,7 @@ class Scene(NamedTuple):
         return {self.columns.index(c): value for c, value in given.items()}
 
     def marks(self, subject: Subject) -> list[Marks]:
-        """All points that belong to a model: its own, and before those of an ensemble its modules'."""
+        """All points that belong to a model, last its own: those of an ensemble come after those of its modules."""
         if not isinstance(subject.model, Ensemble):
             return [subject.own]
         inside = set(subject.model.names)
@@ -108,7 +109,7 @@ class Scene(NamedTuple):
 def scene(
     models: Sequence[Model], *, region: Any = None, likelihood: str | None = None, names: Sequence[str] | None = None
 ) -> Scene:
-    """The door: everything a caller passes is checked here."""
+    """Check everything that a caller has passed, and arrange it."""
     models = list(models)
     for m in models:
         if not isinstance(m, (Module, Ensemble)):
@@ -130,13 +131,13 @@ def scene(
 
 
 def plain(text: str) -> str:
-    """For a figure: of bearable length, without characters that do not print."""
+    """Text for a figure: shortened, and without characters that do not print."""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+    return shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"
 
 
 def extent(subject: Subject, column: int) -> tuple[float, float]:
-    """Where a model has points along a column, and a little more."""
+    """Where a model has points along a column, with a margin on either side."""
     return _grown(subject.Z[:, column], subject, column)
 
 
@@ -165,21 +166,21 @@ def _columns(models: Sequence[Model], labels: Sequence[str]) -> arrays.Columns:
 
 
 def _first(models: Sequence[Model]) -> list[int]:
-    """Positions of at most MOST models; ensembles before modules, so that none of them is lost."""
+    """Positions of at most MOST_MODELS models. Modules are left out before ensembles."""
     by_rank = sorted(range(len(models)), key=lambda i: isinstance(models[i], Module))
-    return sorted(by_rank[:MOST])
+    return sorted(by_rank[:MOST_MODELS])
 
 
 def _subjects(models: Sequence[Model], labels: Sequence[str], columns: arrays.Columns) -> list[Subject]:
     looks = {Module: _looks(COLOURS), Ensemble: _looks(MERGED)}
     subjects = []
-    few = len(models) <= CROWD
+    few = len(models) <= MOST_TOLD_APART
     for m, label in zip(models, labels, strict=True):
         colour, dashes = next(looks[type(m)])
-        dashes = dashes if few or isinstance(m, Ensemble) else "-"  # of so many, dashes would tell nobody from another
+        dashes = dashes if few or isinstance(m, Ensemble) else "-"  # so many could not be told apart by dashes
         order = [columns.index(c) for c in m.columns] if columns and m.columns else list(range(m.dimension))
         subjects.append(Subject(m, plain(label), colour, dashes, order, _in_order(m.inducing, order), []))
-    named = {m.name for m in models if isinstance(m, Module)}  # their points come with themselves
+    named = {m.name for m in models if isinstance(m, Module)}  # they are drawn with their points
     seen: dict[str, tuple[str, str]] = {}
     for s in subjects:
         s.members.extend(_members(s, named, seen, looks[Module]))
@@ -189,7 +190,7 @@ def _subjects(models: Sequence[Model], labels: Sequence[str], columns: arrays.Co
 def _members(
     s: Subject, named: set[str], seen: dict[str, tuple[str, str]], looks: Iterator[tuple[str, str]]
 ) -> list[Marks]:
-    """The points an ensemble remembers, each module's in the colour it has elsewhere in the figure."""
+    """The points an ensemble has kept of modules that are not drawn themselves; a module has one colour everywhere."""
     if not isinstance(s.model, Ensemble):
         return []
     known = [
@@ -197,7 +198,7 @@ def _members(
         for m in s.model._members
         if m.site is not None and m.weight > 0 and m.name not in named
     ]
-    if len(known) > CROWD:
+    if len(known) > MOST_TOLD_APART:
         return [Marks(f"points of {len(known)} modules", FAINT, "-", np.concatenate([Z for _, Z in known]))]
     for name, _ in known:
         if name not in seen:
@@ -206,7 +207,7 @@ def _members(
 
 
 def _looks(colours: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Colours in turn, then the same ones dashed, and so on for ever."""
+    """Colours in turn, then the same ones dashed, and so on without end."""
     return ((colour, dashes) for dashes in cycle(DASHES) for colour in colours)
 
 
@@ -217,7 +218,7 @@ def _in_order(Z: Array, order: list[int]) -> Array:
 
 
 def _region(drawn: Scene, region: Any) -> Array:
-    """Around all points, but for what the caller wants otherwise."""
+    """Around all points, except where the caller has given a region."""
     D = len(drawn.columns)
     found = np.array([_around(drawn, j) for j in range(D)])
     if region is None:
@@ -249,8 +250,7 @@ def _around(drawn: Scene, column: int) -> tuple[float, float]:
 def _grown(values: Array, subject: Subject, column: int) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     by = MARGIN * (high - low)
-    if not by > 1e-9 * max(abs(low), abs(high)):  # a single place: as far as the kernel reaches
-        spec = subject.model.kernel_spec
-        lengths = kernel_units.lengths(spec.tree, spec.tensor(), subject.model.dimension)
+    if not by > 1e-9 * max(abs(low), abs(high)):  # all points are at one place: draw as far as the kernel reaches
+        lengths = units.lengths(subject.model.kernel_spec, subject.model.dimension)
         by = 2 * float(lengths[subject.order.index(column)])
     return low - by, high + by

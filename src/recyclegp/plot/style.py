@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-# Okabe & Ito: distinguishable with any colour vision
+from ..likelihoods import normal_quantile
+
+# The palette of Okabe and Ito, whose colours can be told apart with any kind of colour vision.
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW)
 FAINT = "#8a8a8a"
 
-HALF = 1.96  # standard deviations on either side of the mean that hold 95%
+BAND_LEVEL = 0.95  # the probability that every band holds
+BAND_SDS = normal_quantile(0.5 * (1 + BAND_LEVEL))  # standard deviations from the mean of f to the edge of its band
 
 
 def tidy(panel: Axes, title: str | None = None, **labels: Any) -> None:
-    """No box, a title on the left."""
+    """Remove the box around a panel, and put its title on the left."""
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["bottom", "left"]].set_color(FAINT)
     panel.set(**labels)
@@ -27,13 +30,13 @@ def tidy(panel: Axes, title: str | None = None, **labels: Any) -> None:
 
 def band(panel: Axes, x: Any, mean: Any, variance: Any, colour: str, label: str | None, **style: Any) -> None:
     """A mean with its central 95% band."""
-    half = HALF * np.sqrt(variance)
+    half = BAND_SDS * np.sqrt(variance)
     panel.fill_between(x, mean - half, mean + half, color=colour, alpha=0.25, lw=0, zorder=1)
     panel.plot(x, mean, color=colour, label=label, zorder=3, **{"lw": 1.6, **style})
 
 
 def inducing(panel: Axes, Z: Any, colour: str, label: str | None = None, level: float = 0.02, mark: str = "^") -> None:
-    """Triangles, or other marks, along the lower edge at the inducing inputs."""
+    """Mark the inducing inputs by triangles, or others, along the lower edge."""
     panel.plot(
         Z,
         np.full(len(Z), level),

@@ -1,0 +1,71 @@
+"""The objectives, one function per equation, each of quantities and not of models.
+
+(ensemble) and the block-marginal evidence are one formula, evaluated by `least_squares.solve` on rows
+gathered with and without the residual (mathematics: "merging is ridge regression").
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from . import linalg
+from .least_squares import CentredRows
+
+
+def log_marginal(K: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
+    """log N(y; m1, K + σ²I): the exact evidence of a local Gaussian model, of the rows with w = 1."""
+    # a row of padding (w = 0) becomes an independent standard normal observed at zero, and costs nothing
+    padded = torch.diag_embed(w * noise[..., None] + (1 - w))
+    L = linalg.cholesky(w[..., :, None] * K * w[..., None, :] + padded).L
+    z = linalg.solve_lower(L, (w * (y - mean[..., None]))[..., None])[..., 0]
+    # Mahalanobis term: ½ (y−m)ᵀ(K+σ²I)⁻¹(y−m)
+    mahalanobis = 0.5 * z.square().sum(-1)
+    return -mahalanobis - linalg.logdet(L) - 0.5 * w.sum(-1) * math.log(2 * math.pi)
+
+
+def collapsed(V: Tensor, k: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
+    """eq. (local) for Gaussian data at its best q(u), of the rows with w = 1: Titsias' collapsed bound.
+
+    The same as `least_squares.solve` on the data's rows, for learning: one product of features
+    V (…, M, n) instead of their scaled copies, and v̂, at which the bound is stationary, held fixed.
+    """
+    V, r = V * w[..., None, :], w * (y - mean[..., None])
+    identity = torch.eye(V.shape[-2], dtype=V.dtype, device=V.device)
+    P = V @ V.mT / noise[..., None, None]
+    C = linalg.cholesky(identity + P).L
+    with torch.no_grad():
+        v = torch.cholesky_solve(V @ r[..., None] / noise[..., None, None], C)
+    # Misfit: ‖Vᵀv̂ − r‖²/σ² + ‖v̂‖²
+    misfit = (r - (V.mT @ v)[..., 0]).square().sum(-1) / noise + v.square().sum((-2, -1))
+    # Trace term: tr Q/2σ²
+    slack = 0.5 * ((w * k).sum(-1) / noise - P.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp_min(0)
+    return -0.5 * w.sum(-1) * (2 * math.pi * noise).log() - 0.5 * misfit - linalg.logdet(C) - slack
+
+
+def kl(v: Tensor, C: Tensor) -> Tensor:
+    """KL[N(v̂, (CCᵀ)⁻¹) ‖ N(0, I)] of the whitened values."""
+    M = C.shape[-1]
+    identity = torch.eye(M, dtype=C.dtype, device=C.device)
+    # Trace term: tr (CCᵀ)⁻¹ = ‖C⁻¹‖²
+    trace = linalg.solve_lower(C, identity).square().sum((-2, -1))
+    return 0.5 * (trace + v.square().sum(-1) - M) + linalg.logdet(C)
+
+
+def local(expected: Tensor, v: Tensor, C: Tensor) -> Tensor:
+    """eq. (local): Σ_i E_q[log p(y_i|f_i)] − KL[q ‖ p]."""
+    return expected.sum(-1) - kl(v, C)
+
+
+def expected_rows(rows: CentredRows, v: Tensor, C: Tensor) -> Tensor:
+    """E_q[log t] of centred rows: the expected log-ratio Σ_k E[log q_k − log p_k] of (ensemble)."""
+    spread = linalg.solve_lower(C, rows.H.mT).square().sum((-2, -1))
+    misfit = ((rows.H @ v[..., None])[..., 0] - rows.rho).square().sum(-1)
+    return rows.e - rows.slack - 0.5 * (misfit + spread)
+
+
+def combined(expected: Tensor, rows: CentredRows, v: Tensor, C: Tensor) -> Tensor:
+    """eq. (combined): new data's expected log-likelihood beside the modules' expected log-ratios."""
+    return expected.sum(-1) + expected_rows(rows, v, C) - kl(v, C)

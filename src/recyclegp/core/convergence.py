@@ -1,0 +1,15 @@
+"""How a search ended: every search says so, and somebody looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Convergence:
+    converged: bool
+    evaluations: int
+    message: str
+
+
+NOTHING_TO_LEARN = Convergence(True, 0, "nothing to learn")

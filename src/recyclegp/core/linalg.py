@@ -1,0 +1,93 @@
+"""The one Cholesky, triangular solves and the one QR. Nothing is ever inverted."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import NotPositiveDefiniteError
+
+RELATIVE_JITTER = 1e-10  # of the mean diagonal: small beside any noise a model can learn
+LARGEST_JITTER = 1e-3  # a matrix that needs more is not a covariance with rounding errors
+
+
+class Factor(NamedTuple):
+    """L Lᵀ = A + jitter·I, with the jitter in A's own units."""
+
+    L: Tensor  # (…, n, n)
+    jitter: Tensor  # (…)
+
+
+def cholesky(A: Tensor, jitter: Tensor | float = 0.0) -> Factor:
+    """Factor A (…, n, n), growing the jitter of those that fail tenfold until they succeed.
+
+    Of many matrices, one that no jitter mends comes back as NaN, so that its lane can stop alone;
+    where none is left it is an error.
+    """
+    identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    scale = A.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
+    hopeless = ~((scale > 0) & (scale < math.inf))  # also catches NaN
+    if A.numel() and bool(hopeless.all()):
+        raise NotPositiveDefiniteError(
+            "a covariance matrix has a diagonal that is not positive and finite; check the inputs for huge "
+            "values and the kernel for parameters that overflow"
+        )
+    added = torch.zeros_like(scale) + jitter
+    while True:
+        L, info = torch.linalg.cholesky_ex(A + added[..., None, None] * identity if added.any() else A)
+        failed = (info > 0) & ~hopeless
+        if not bool(failed.any()):
+            break
+        added = torch.where(failed, torch.maximum(10 * added, RELATIVE_JITTER * scale), added)
+        hopeless = hopeless | (added > LARGEST_JITTER * scale)
+        if bool(hopeless.all()):
+            raise NotPositiveDefiniteError(
+                "a covariance matrix is not positive definite even with jitter; use fewer or more "
+                "distinct inducing points, a shorter lengthscale, or a larger noise"
+            )
+    if bool(hopeless.any()):
+        L = torch.where(hopeless[..., None, None], torch.full_like(L, torch.nan), L)
+    return Factor(L, added)
+
+
+def solve_lower(L: Tensor, B: Tensor) -> Tensor:
+    """L⁻¹ B."""
+    return torch.linalg.solve_triangular(L, B, upper=False)
+
+
+def solve_upper(L: Tensor, B: Tensor) -> Tensor:
+    """L⁻ᵀ B."""
+    return torch.linalg.solve_triangular(L.mT, B, upper=True)
+
+
+def solve_right(L: Tensor, B: Tensor) -> Tensor:
+    """B L⁻¹."""
+    return torch.linalg.solve_triangular(L, B, upper=False, left=False)
+
+
+def logdet(L: Tensor) -> Tensor:
+    """log det L, half of log det L Lᵀ."""
+    return L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+class Triangle(NamedTuple):
+    """‖Av − b‖² = ‖Tv − c‖² + residual for every v, with T of at most as many rows as columns."""
+
+    T: Tensor
+    c: Tensor
+    residual: Tensor
+
+
+def compress(A: Tensor, b: Tensor) -> Triangle:
+    """Thin QR of [A b]: the same least-squares problem in at most M rows."""
+    M = A.shape[-1]
+    if A.shape[-2] == 0:
+        return Triangle(A, b, b.sum(-1))
+    # [A b] laid out by columns, as LAPACK wants it: one copy instead of two
+    joined = A.new_empty((*A.shape[:-2], M + 1, A.shape[-2])).mT
+    joined[..., :M], joined[..., M] = A, b
+    factor = torch.linalg.qr(joined, mode="r").R
+    return Triangle(factor[..., :M, :M], factor[..., :M, M], factor[..., M:, M].square().sum(-1))

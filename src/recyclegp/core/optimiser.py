@@ -1,0 +1,227 @@
+"""The only optimiser: BFGS with a line search per lane, for one problem or thousands at once.
+
+SciPy's L-BFGS-B was tried first. Its BLAS threads and torch's fight over the same cores: on two of
+them a fit of 200 rows took twenty times longer than with one thread each, and thread counts belong
+to the user. Problems here have a handful of parameters, so the full inverse Hessian is kept, and
+every tensor below has a leading axis of lanes that search and stop independently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import NotPositiveDefiniteError
+
+LONGEST = 2.0  # largest change of any (log-)parameter in one step
+ARMIJO = 1e-4
+HALVINGS = 25
+
+
+class Optimum(NamedTuple):
+    """Per lane: where, how high, and how the search ended."""
+
+    x: Tensor  # (B, p)
+    value: Tensor  # (B,)
+    converged: Tensor  # (B,) bool
+    evaluations: Tensor  # (B,) int
+    metric: Tensor  # (B, p, p) inverse curvature, as far as it was learned on the way
+
+
+Objective = Callable[[Tensor, Tensor], Tensor]  # (x (b, p), lanes (b,)) → values (b,), to be maximised
+
+
+def maximise(
+    objective: Objective,
+    start: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    *,
+    iterations: int = 200,
+    tolerance: float = 1e-9,
+    gradient: float = 1e-3,
+    width: int = 2**31,
+    metric: Tensor | None = None,
+) -> Optimum:
+    """Climb from start (B, p) within the box (p,); a lane that is stuck or fails stops alone.
+
+    Objectives are in nats. A lane converges when its gradient is small (nats per unit of x, off the
+    box), or when two steps running gain less than `tolerance` of |value|. At most `width` lanes are
+    evaluated at once: it bounds the memory of the derivative. `metric` is that of a similar problem.
+    """
+    B, p = start.shape
+    x = start.detach().clamp(lower, upper)
+    f, g = _evaluate(objective, x, torch.arange(B, device=x.device), width)
+    count = torch.ones(B, dtype=torch.long, device=x.device)
+    converged = torch.full_like(f, p == 0, dtype=torch.bool)
+    identity = torch.eye(p, dtype=x.dtype, device=x.device)
+    H = _first_metric(g, identity) if metric is None else metric.clone()
+    if p == 0:  # nothing to learn
+        return Optimum(x, -f, converged, count, H)
+    stalled = torch.zeros(B, dtype=torch.long, device=x.device)
+    fresh = torch.full((B,), metric is None, device=x.device)
+    active = torch.isfinite(f).nonzero()[:, 0]
+    for _ in range(iterations):
+        done = _flat(x[active], g[active], lower, upper) <= gradient
+        converged[active[done]] = True
+        active = active[~done]
+        if not len(active):
+            break
+        step = _direction(H[active], g[active], x[active], lower, upper)
+        new_x, new_f, new_g, tries, ok = _search(objective, active, x, f, g, step, lower, upper, width)
+        count[active] += tries
+        # A lane whose line search failed restarts once from steepest descent, then stops.
+        failed = active[~ok]
+        H[failed] = _first_metric(g[failed], identity)
+        stuck = failed[fresh[failed]]
+        converged[stuck] = _flat(x[stuck], g[stuck], lower, upper) <= 100 * gradient
+        fresh[failed] = True
+        moved = active[ok]
+        s, y = (new_x - x[active])[ok], (new_g - g[active])[ok]
+        gain = (f[active] - new_f)[ok]
+        x[moved], f[moved], g[moved] = new_x[ok], new_f[ok], new_g[ok]
+        H[moved] = _update(H[moved], s, y, fresh[moved], identity)
+        fresh[moved] = False
+        small = gain <= tolerance * f[moved].abs().clamp_min(1.0)
+        stalled[moved] = torch.where(small, stalled[moved] + 1, torch.zeros_like(stalled[moved]))
+        finished = moved[stalled[moved] >= 2]
+        converged[finished] = True
+        stop = torch.zeros(B, dtype=torch.bool, device=x.device)
+        stop[stuck] = True
+        stop[finished] = True
+        active = active[~stop[active]]
+    return Optimum(x, -f, converged, count, H)
+
+
+class Single(NamedTuple):
+    x: Tensor  # (p,)
+    value: float
+    converged: bool
+    evaluations: int
+
+
+def maximise_one(objective: Callable[[Tensor], Tensor], starts: list[Tensor], lower: Tensor, upper: Tensor) -> Single:
+    """One problem, from the best of several starts (p,)."""
+
+    def lane(x: Tensor, lanes: Tensor) -> Tensor:
+        return objective(x[0])[None]
+
+    start = best_start(lane, [s[None] for s in starts])
+    found = maximise(lane, start, lower, upper)
+    extra = len(starts) if len(starts) > 1 else 0
+    return Single(found.x[0], float(found.value[0]), bool(found.converged[0]), int(found.evaluations[0]) + extra)
+
+
+def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -> Tensor:
+    """Of several starts (B, p) the best for each lane, judged by the objective alone."""
+    if len(starts) == 1:
+        return starts[0]
+    lanes = torch.arange(len(starts[0]), device=starts[0].device)
+    with torch.no_grad():
+        values = torch.stack(
+            [
+                torch.cat([_value(objective, x, i) for x, i in zip(s.split(width), lanes.split(width), strict=True)])
+                for s in starts
+            ]
+        )
+    return torch.stack(starts)[values.argmin(0), lanes]
+
+
+def _value(objective: Objective, x: Tensor, lanes: Tensor) -> Tensor:
+    """−objective, with +∞ where it has no value."""
+    try:
+        f = -objective(x, lanes)
+    except NotPositiveDefiniteError:  # a step too far
+        f = x.sum(-1) * torch.inf
+    return torch.where(torch.isfinite(f), f, torch.full_like(f, torch.inf))
+
+
+def _evaluate(objective: Objective, x: Tensor, lanes: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """−objective and its gradient, `width` lanes at a time."""
+    parts = [_derivative(objective, p, i) for p, i in zip(x.split(width), lanes.split(width), strict=True)]
+    f, g = zip(*parts, strict=True)
+    return torch.cat(f), torch.cat(g)
+
+
+def _derivative(objective: Objective, x: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.enable_grad():
+        point = x.detach().requires_grad_()
+        f = _value(objective, point, lanes)
+        finite = torch.isfinite(f)
+        if not bool(finite.any()) or not x.shape[1]:
+            return f.detach(), torch.zeros_like(x)
+        (g,) = torch.autograd.grad(f[finite].sum(), point)
+    good = finite & torch.isfinite(g).all(-1)
+    f = torch.where(good, f.detach(), torch.full_like(f, torch.inf).detach())
+    return f, torch.where(good[:, None], g, torch.zeros_like(g))
+
+
+def _first_metric(g: Tensor, identity: Tensor) -> Tensor:
+    """A first step of length at most one."""
+    return identity / g.norm(dim=-1).clamp_min(1.0)[:, None, None]
+
+
+def _flat(x: Tensor, g: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Largest component of the gradient that does not push against the box."""
+    blocked = ((x <= lower) & (g > 0)) | ((x >= upper) & (g < 0))
+    return g.masked_fill(blocked, 0.0).abs().amax(-1)
+
+
+def _direction(H: Tensor, g: Tensor, x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    blocked = ((x <= lower) & (g > 0)) | ((x >= upper) & (g < 0))
+    free = g.masked_fill(blocked, 0.0)
+    d = -(H @ free[..., None])[..., 0].masked_fill(blocked, 0.0)
+    uphill = (d * free).sum(-1) >= 0
+    d = torch.where(uphill[:, None], -free, d)
+    return d * (LONGEST / d.abs().amax(-1, keepdim=True).clamp_min(LONGEST))
+
+
+def _search(
+    objective: Objective,
+    lanes: Tensor,
+    x: Tensor,
+    f: Tensor,
+    g: Tensor,
+    step: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    width: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Backtracking to sufficient decrease, each lane with its own step length."""
+    new_x, new_f, new_g = x[lanes].clone(), f[lanes].clone(), g[lanes].clone()
+    slope = (g[lanes] * step).sum(-1)
+    length = torch.ones_like(slope)
+    tries = torch.zeros(len(lanes), dtype=torch.long, device=x.device)
+    ok = torch.zeros(len(lanes), dtype=torch.bool, device=x.device)
+    for _ in range(HALVINGS):
+        todo = (~ok).nonzero()[:, 0]
+        if not len(todo):
+            break
+        trial = (x[lanes[todo]] + length[todo, None] * step[todo]).clamp(lower, upper)
+        value, grad = _evaluate(objective, trial, lanes[todo], width)
+        tries[todo] += 1
+        enough = value <= f[lanes[todo]] + ARMIJO * length[todo] * slope[todo]
+        accepted = todo[enough]
+        new_x[accepted], new_f[accepted], new_g[accepted] = trial[enough], value[enough], grad[enough]
+        ok[accepted] = True
+        # Minimum of the parabola through f, its slope and the failed value, kept within [0.1, 0.5].
+        rise = value - f[lanes[todo]] - length[todo] * slope[todo]
+        ratio = torch.nan_to_num(-0.5 * length[todo] * slope[todo] / rise, nan=0.1).clamp(0.1, 0.5)
+        length[todo] *= ratio
+    return new_x, new_f, new_g, tries, ok
+
+
+def _update(H: Tensor, s: Tensor, y: Tensor, fresh: Tensor, identity: Tensor) -> Tensor:
+    """BFGS update of the inverse Hessian; where the curvature along s is not positive, a longer step next."""
+    sy = (s * y).sum(-1)
+    yy = y.square().sum(-1)
+    good = sy > 1e-10 * s.norm(dim=-1) * y.norm(dim=-1)
+    rho = torch.where(good, 1 / sy.where(good, torch.ones_like(sy)), torch.zeros_like(sy))[:, None, None]
+    scale = torch.where(good & fresh, sy / yy.clamp_min(1e-300), torch.ones_like(sy))
+    H = torch.where((good & fresh)[:, None, None], scale[:, None, None] * identity, H)
+    A = identity - rho * s[..., :, None] * y[..., None, :]
+    updated = A @ H @ A.mT + rho * s[..., :, None] * s[..., None, :]
+    return torch.where(good[:, None, None], updated, 4 * H)

@@ -1,0 +1,112 @@
+"""Many sites at once: sites of one size are packed into one set of tensors, and become rows about one basis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .least_squares import Rows, gather
+from .posterior import Basis, Meeting, features
+from .sites import Site, weighted
+
+FEATURES = 2**21  # numbers in the features worked on at once: 16 MiB, a few times over under autograd
+
+
+class PackedSites(NamedTuple):
+    """K sites of M_k points each; sites of fewer rows are padded with zero rows, which is exact."""
+
+    Z: Tensor  # (K, M_k, D)
+    Rt: Tensor  # (K, r, M_k)
+    rho: Tensor  # (K, r)
+    e: Tensor  # (K,)
+    members: tuple[int, ...]  # positions of these sites in the list they came from
+    counts: tuple[int, ...]  # rows each has of its own
+
+    def at(self, some: slice) -> PackedSites:
+        """Some of its sites."""
+        Z, Rt, rho, e, members, counts = self
+        return PackedSites(Z[some], Rt[some], rho[some], e[some], members[some], counts[some])
+
+
+def pack(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float] | None = None) -> PackedSites:
+    """Sites with equally many points side by side, each to the power of its weight."""
+    counts = tuple(s.rho.shape[0] for s in sites)
+    tallest = max(counts)
+
+    def tall(parts: list[Tensor]) -> Tensor:
+        if min(counts) < tallest:
+            parts = [torch.cat([x, x.new_zeros((tallest - len(x), *x.shape[1:]))]) for x in parts]
+        return torch.stack(parts)
+
+    stacked = Site(
+        torch.stack([s.Z for s in sites]),
+        tall([s.Rt for s in sites]),
+        tall([s.rho for s in sites]),
+        torch.stack([s.e for s in sites]),
+    )
+    if weights is not None and any(w != 1 for w in weights):
+        stacked = weighted(stacked, stacked.e.new_tensor(weights))
+    return PackedSites(*stacked, tuple(members), counts)
+
+
+def split(whole: PackedSites, inducing: int) -> Iterator[PackedSites]:
+    """The sites in chunks whose features on `inducing` points fit."""
+    K, size, _ = whole.Z.shape
+    most = max(1, FEATURES // (size * max(inducing, size)))
+    step = -(-K // -(-K // most))  # as few chunks as fit, of one size: no crumb at the end
+    for start in range(0, K, step):
+        yield whole.at(slice(start, start + step))
+
+
+def meeting(A: Tensor, B: Tensor) -> Meeting:
+    """Which rows of B (n, D) are rows of A (m, D): compared as bytes, which is how a copied point comes back."""
+    a, b = _keys(A), _keys(B)
+    order = np.argsort(a)
+    nearest = order[np.searchsorted(a[order], b).clip(max=len(a) - 1)]
+    j = np.flatnonzero(a[nearest] == b)
+    return Meeting(torch.as_tensor(nearest[j], device=A.device), torch.as_tensor(j, device=A.device))
+
+
+def _keys(X: Tensor) -> np.ndarray:
+    """Each row as one opaque value; adding zero makes −0 and 0 the same."""
+    rows = np.ascontiguousarray((X.detach() + 0.0).cpu().numpy())
+    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+
+
+class Projection(NamedTuple):
+    """What sites say about the basis' values, before their residual is kept or integrated out."""
+
+    H: Tensor  # (K, r, M)  R_kᵀV_kᵀ
+    RKR: Tensor  # (K, r, r)  R_kᵀK_kkR_k
+    rho: Tensor
+    ones: Tensor
+    e: Tensor
+
+    def rows(self, *, marginal: bool) -> Rows:
+        """With their slack (the ensemble bound), or with each site's residual integrated out (the evidence)."""
+        return gather(*self, marginal=marginal)
+
+
+def project(base: Basis, packed: PackedSites, jitter: Tensor | None = None) -> Projection:
+    """Both products at the basis' kernel, from one evaluation of the features.
+
+    `jitter` is that of the sites' own points; the basis' own, unless given. Points they have in common share the
+    smaller of the two.
+    """
+    K, M_k, D = packed.Z.shape
+    points = packed.Z.reshape(-1, D)
+    own = base.jitter if jitter is None else jitter
+    V = features(base, points, meeting(base.Z, points), torch.minimum(own, base.jitter))  # (M, K·M_k)
+    gram = base.kernel.matrix(packed.Z, packed.Z)
+    gram = gram + own * torch.eye(M_k, dtype=gram.dtype, device=gram.device)
+    return Projection(
+        packed.Rt @ V.mT.reshape(K, M_k, -1),
+        packed.Rt @ gram @ packed.Rt.mT,
+        packed.rho,
+        packed.Rt.sum(-1),
+        packed.e,
+    )

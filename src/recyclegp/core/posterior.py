@@ -1,0 +1,127 @@
+"""Prior and pseudo-observations → predictive: the ONE conditional used by module, ensemble and update.
+
+A jitter ε added to K_** is part of the kernel: k(x, x') + ε·[x is x']. It must therefore also be
+added wherever one of the points Z_* meets itself in another set of inducing points (`Meeting`), or a
+slack is invented out of nothing. Predictions are of the smooth part of f, where it is not added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..kernels import Kernel
+from . import linalg
+
+POINTS = 8192  # predicted at once
+
+
+class Basis(NamedTuple):
+    """The values of f ~ GP(m, k) at Z_*, whitened: u_* = m1 + Lv with v ~ N(0, I).
+
+    With leading axes, as many of them side by side; `real` then says which points are not padding.
+    """
+
+    kernel: Kernel
+    Z: Tensor  # (…, M, D)
+    L: Tensor  # (…, M, M)
+    jitter: Tensor  # (…)
+    real: Tensor | None = None  # (…, M) bool
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Basis:
+        """Every tensor in it changed in the same way."""
+        kernel = self.kernel.with_theta(change(self.kernel.theta))
+        real = None if self.real is None else change(self.real)
+        return Basis(kernel, change(self.Z), change(self.L), change(self.jitter), real)
+
+
+def basis(kernel: Kernel, Z: Tensor, jitter: Tensor | float | None = None, real: Tensor | None = None) -> Basis:
+    """LLᵀ = K_** + εI; without a given jitter the smallest relative one that succeeds."""
+    K = kernel.matrix(Z, Z)
+    if jitter is None:
+        jitter = linalg.RELATIVE_JITTER * K.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
+    if real is not None:  # a point of padding is worth nothing: independent of all others, and of f
+        identity = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+        K = torch.where(real[..., :, None] & real[..., None, :], K, identity)
+    L, added = linalg.cholesky(K, jitter)
+    return Basis(kernel, Z, L, added, real)
+
+
+class Meeting(NamedTuple):
+    """Where two sets of points have a point in common: index pairs with A[i] identical to B[j]."""
+
+    i: Tensor
+    j: Tensor
+
+
+def features(base: Basis, X: Tensor, meeting: Meeting | None = None, jitter: Tensor | None = None) -> Tensor:
+    """V = L⁻¹K_*X (…, M, n): the values of the basis functions at X.
+
+    `jitter` is the part of ε that points they have in common share; all of it unless given.
+    """
+    K = base.kernel.matrix(base.Z, X)
+    if meeting is not None and len(meeting.i):
+        shared = base.jitter if jitter is None else jitter
+        K = K.index_put((meeting.i, meeting.j), shared, accumulate=True)
+    if base.real is not None:
+        K = K.masked_fill(~base.real[..., None], 0.0)
+    return linalg.solve_lower(base.L, K)
+
+
+class Predicted(NamedTuple):
+    """Moments of f at each row of X."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class Joint(NamedTuple):
+    """Moments of f at all rows of X together."""
+
+    mean: Tensor  # (…, n)
+    covariance: Tensor  # (…, n, n)
+
+
+class Posterior(NamedTuple):
+    """q(v) = N(v, (CCᵀ)⁻¹) on a basis, about the constant mean."""
+
+    basis: Basis
+    mean: Tensor
+    v: Tensor
+    C: Tensor
+
+    def predict(self, X: Tensor) -> Predicted:
+        """Mean and variance of f at each row of X (n, D), in chunks."""
+        parts = [self._predict(chunk) for chunk in X.split(POINTS)]
+        return Predicted(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+    def _predict(self, X: Tensor) -> Predicted:
+        V = features(self.basis, X)
+        W = linalg.solve_lower(self.C, V)
+        # mean = m + Vᵀv̂,  var = k(x,x) − ΣV² + ΣW²
+        variance = self.basis.kernel.diagonal(X) - V.square().sum(0) + W.square().sum(0)
+        return Predicted(self.mean + V.mT @ self.v, variance.clamp_min(0))
+
+    def joint(self, X: Tensor) -> Joint:
+        """Mean and covariance of f at the rows of X (…, n, D); one solve for the whole batch."""
+        *batch, n, D = X.shape
+        V = features(self.basis, X.reshape(-1, D))
+        W = linalg.solve_lower(self.C, V)
+        mean = (self.mean + V.mT @ self.v).reshape(*batch, n)
+        V, W = (t.mT.reshape(*batch, n, len(t)) for t in (V, W))
+        # K_XX − VᵀV + WᵀW
+        return Joint(mean, self.basis.kernel.matrix(X, X) - V @ V.mT + W @ W.mT)
+
+    def to(self, device: torch.device) -> Posterior:
+        return self if self.v.device == device else self.map(lambda t: t.to(device))
+
+    def copy(self) -> Posterior:
+        """One that may be written to."""
+        return self.map(torch.Tensor.clone)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Posterior:
+        """Every tensor in it changed in the same way."""
+        return Posterior(self.basis.map(change), *(change(t) for t in self[1:]))

@@ -1,0 +1,1 @@
+"""Posteriors as other libraries' models: what `Ensemble.to_gpytorch` and `to_botorch` give back."""

@@ -1,0 +1,53 @@
+"""Two likelihoods of ours that GPyTorch does not have, as GPyTorch likelihoods, and back to GPyTorch's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpytorch
+import torch
+from gpytorch.constraints import Positive
+from gpytorch.likelihoods import (
+    BernoulliLikelihood,
+    GaussianLikelihood,
+    StudentTLikelihood,
+    _OneDimensionalLikelihood,
+)
+from torch import Tensor
+
+from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT
+
+
+class LogisticLikelihood(_OneDimensionalLikelihood):
+    """p(y = 1 | f) = 1/(1 + e⁻ᶠ); GPyTorch's BernoulliLikelihood is the probit."""
+
+    def forward(self, function_samples: Tensor, *args: Any, **kwargs: Any) -> torch.distributions.Bernoulli:
+        return torch.distributions.Bernoulli(logits=function_samples)
+
+
+class PoissonLikelihood(_OneDimensionalLikelihood):
+    """Counts with rate eᶠ."""
+
+    def forward(self, function_samples: Tensor, *args: Any, **kwargs: Any) -> torch.distributions.Poisson:
+        return torch.distributions.Poisson(function_samples.exp())
+
+
+WITHOUT_PARAMETERS = {
+    Bernoulli: LogisticLikelihood,
+    BernoulliProbit: BernoulliLikelihood,
+    Poisson: PoissonLikelihood,
+}
+
+
+def to_gpytorch(likelihood: Likelihood) -> gpytorch.likelihoods.Likelihood:
+    """With constraints that exclude nothing a model may have learned (GPyTorch's own begin at 1e-4 and 2)."""
+    made: gpytorch.likelihoods.Likelihood
+    if isinstance(likelihood, Gaussian):
+        made = GaussianLikelihood(noise_constraint=Positive()).double()
+        made.noise = torch.tensor(likelihood.parameters, dtype=torch.float64)
+    elif isinstance(likelihood, StudentT):
+        made = StudentTLikelihood(deg_free_constraint=Positive()).double()
+        made.noise, made.deg_free = torch.tensor(likelihood.parameters, dtype=torch.float64)[:, None]
+    else:
+        made = WITHOUT_PARAMETERS[type(likelihood)]()
+    return made.eval()

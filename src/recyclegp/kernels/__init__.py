@@ -1,0 +1,25 @@
+"""Kernels as frozen values: composed of typed nodes, evaluated, compared, pooled and rescaled as such.
+
+`kernel.py` is where to begin. GPyTorch's objects come in and go out in `gpytorch_objects.py`; JSON is for files only
+(`file_form.py`).
+"""
+
+from .kernel import Kernel, entries, learned, parameters, stacked
+from .nodes import Node, Parameter, Unit
+from .parsing import NAMES, parse
+from .pooling import pool, weighted_median
+
+__all__ = [
+    "NAMES",
+    "Kernel",
+    "Node",
+    "Parameter",
+    "Unit",
+    "entries",
+    "learned",
+    "parameters",
+    "parse",
+    "pool",
+    "stacked",
+    "weighted_median",
+]

@@ -1,0 +1,162 @@
+"""GPyTorch's kernel objects ↔ kernels as values. Objects are read and never kept."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gpytorch
+import torch
+from gpytorch.kernels import (
+    AdditiveKernel,
+    ConstantKernel,
+    LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
+    ProductKernel,
+    RBFKernel,
+    RQKernel,
+    ScaleKernel,
+)
+from linear_operator import to_dense
+from torch import Tensor
+
+from ..errors import RecycleGPError
+from .file_form import MOST_NODES, NU, assemble, checked_columns, checked_width, matern, nodes
+from .kernel import Kernel
+from .nodes import Columns, Constant, Linear, Node, Periodic, Product, RationalQuadratic, Scale, Stationary, Sum, shares
+from .stationary import Form
+
+LEAVES = {RBFKernel: "rbf", MaternKernel: "matern", RQKernel: "rq", PeriodicKernel: "periodic", LinearKernel: "linear"}
+
+
+class CentredKernel(gpytorch.kernels.Kernel):
+    """k(x − c, x' − c): how a linear kernel about the data is written with GPyTorch's, which is about zero."""
+
+    def __init__(self, base_kernel: gpytorch.kernels.Kernel, centre: Tensor) -> None:
+        super().__init__()
+        self.base_kernel = base_kernel
+        self.register_buffer("centre", centre)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        return to_dense(self.base_kernel(x1 - self.centre, x2 - self.centre, diag=diag, **params))
+
+
+# --- in ---------------------------------------------------------------------------------------
+
+
+def from_gpytorch(kernel: gpytorch.kernels.Kernel, dimension: int) -> Kernel:
+    """A user's kernel, in the user's units."""
+    if not isinstance(kernel, gpytorch.kernels.Kernel):
+        raise TypeError(f"kernel must be a name or a gpytorch kernel, not {type(kernel).__name__}")
+    if len(kernel.batch_shape):
+        raise RecycleGPError(f"kernel: batch_shape {tuple(kernel.batch_shape)} is not supported; pass one kernel")
+    logs: list[float] = []
+    places: list[float] = []
+    structure = _read(kernel, dimension, [0.0] * dimension, logs, places)
+    if nodes(structure) > MOST_NODES:
+        raise RecycleGPError(f"kernel has more than {MOST_NODES} parts, which no file can hold; use fewer")
+    return assemble(structure, logs, places)
+
+
+def _read(kernel: Any, D: int, centre: list[float], logs: list[float], places: list[float]) -> Node:
+    """The structure; its numbers are appended to `logs` and `places` in the order of θ."""
+    columns = None if kernel.active_dims is None else kernel.active_dims.tolist()
+    if type(kernel) in (ScaleKernel, CentredKernel) and columns is not None:
+        inner = kernel.base_kernel.active_dims
+        if inner is None or inner.tolist() != columns:
+            raise RecycleGPError(
+                f"kernel {type(kernel).__name__} has active_dims its base kernel does not have; give them to the base"
+            )
+    if type(kernel) is ScaleKernel:
+        logs += _logs(kernel.outputscale)
+        return Scale(_read(kernel.base_kernel, D, centre, logs, places))
+    if type(kernel) is CentredKernel:
+        moved = [a + b for a, b in zip(kernel.centre.double().tolist(), centre, strict=True)]
+        return _read(kernel.base_kernel, D, moved, logs, places)
+    if type(kernel) in (AdditiveKernel, ProductKernel) and columns is None:
+        parts = tuple(_read(part, D, centre, logs, places) for part in kernel.kernels)
+        return Sum(parts) if type(kernel) is AdditiveKernel else Product(parts)
+    if type(kernel) is ConstantKernel:
+        logs += _logs(kernel.constant)
+        return Constant()
+    kind = LEAVES.get(type(kernel))
+    if kind is None:
+        raise RecycleGPError(
+            f"kernel {type(kernel).__name__} cannot be represented in a module; use ScaleKernel, sums and "
+            "products of RBFKernel, MaternKernel, RQKernel, PeriodicKernel, LinearKernel and ConstantKernel"
+        )
+    return _read_leaf(kernel, kind, checked_columns(kind, columns, D), D, centre, logs, places)
+
+
+def _read_leaf(
+    kernel: Any, kind: str, columns: Columns, D: int, centre: list[float], logs: list[float], places: list[float]
+) -> Node:
+    inputs = D if columns is None else len(columns)
+    width = checked_width(kind, kernel.ard_num_dims if (kernel.ard_num_dims or 1) > 1 else None, inputs)
+    if kind == "linear":
+        logs += _logs(kernel.variance)
+        places += centre if columns is None else [centre[c] for c in columns]
+        return Linear(width, inputs, columns)
+    logs += _logs(kernel.lengthscale)
+    if kind == "rq":
+        logs += _logs(kernel.alpha)
+        return RationalQuadratic(width, columns)
+    if kind == "periodic":
+        logs += _logs(kernel.period_length)
+        return Periodic(width, columns)
+    return Stationary(Form.RBF if kind == "rbf" else matern(float(kernel.nu)), width, columns)
+
+
+def _logs(values: Tensor) -> list[float]:
+    return [math.log(v) if v > 0 else math.nan for v in values.detach().double().flatten().tolist()]
+
+
+# --- out --------------------------------------------------------------------------------------
+
+
+def to_gpytorch(kernel: Kernel, dimension: int) -> gpytorch.kernels.Kernel:
+    """A fresh GPyTorch kernel in the user's units, with GPyTorch's usual constraints, in float64."""
+    built: gpytorch.kernels.Kernel = _build(kernel.structure, kernel.theta.detach().cpu(), dimension)
+    return built.eval()
+
+
+def _build(node: Node, theta: Tensor, D: int) -> Any:
+    parts = [_build(part, own, D) for part, own in shares(node, theta)]
+    if isinstance(node, Scale):
+        return _set(ScaleKernel(parts[0]), outputscale=theta[0])
+    if isinstance(node, Sum):
+        return AdditiveKernel(*parts).double()
+    if isinstance(node, Product):
+        return ProductKernel(*parts).double()
+    if isinstance(node, Constant):
+        return _set(ConstantKernel(), constant=theta)
+    if isinstance(node, Linear):
+        shape = _shape(node.variances, node.columns)
+        linear = _set(LinearKernel(**shape), variance=theta[: node.variances].reshape(1, -1))
+        centre = torch.zeros(D, dtype=torch.float64)
+        centre[list(range(D) if node.columns is None else node.columns)] = theta[node.variances :]
+        return CentredKernel(linear, centre) if bool(centre.any()) else linear
+    if isinstance(node, Stationary):
+        shape = _shape(node.lengthscales, node.columns)
+        made = RBFKernel(**shape) if node.form is Form.RBF else MaternKernel(nu=NU[node.form], **shape)
+        return _set(made, lengthscale=theta.reshape(1, -1))
+    if isinstance(node, RationalQuadratic):
+        made = RQKernel(**_shape(node.lengthscales, node.columns))
+        return _set(made, lengthscale=theta[:-1].reshape(1, -1), alpha=theta[-1:])
+    if isinstance(node, Periodic):
+        lengthscale, period = (t.reshape(1, -1) for t in theta.chunk(2))
+        made = PeriodicKernel(**_shape(node.lengthscales, node.columns))
+        return _set(made, lengthscale=lengthscale, period_length=period)
+    raise TypeError(f"no GPyTorch kernel for {type(node).__name__}")
+
+
+def _shape(width: int, columns: Columns) -> dict[str, Any]:
+    shape: dict[str, Any] = {"active_dims": columns}
+    return shape | {"ard_num_dims": width} if width > 1 else shape
+
+
+def _set(made: Any, **logs: Tensor) -> Any:
+    made = made.double()
+    made.initialize(**{name: value.exp() for name, value in logs.items()})
+    return made

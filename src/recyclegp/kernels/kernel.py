@@ -1,0 +1,108 @@
+"""A kernel as a value: a structure of typed nodes and one vector of numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ..errors import RecycleGPError
+from .nodes import Node, Parameter, Product, Scale, Sum, Unit
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """k_θ(x, x'): evaluates itself, and is compared by what it is. With leading axes, as many kernels side by side.
+
+    θ holds logarithms of all positive parameters, and the centres of linear kernels as they are.
+    """
+
+    structure: Node
+    theta: Tensor  # (…, p) float64
+
+    def __post_init__(self) -> None:
+        wanted = sum(p.size for p in parameters(self.structure))
+        if self.theta.shape[-1] != wanted:
+            raise RecycleGPError(f"kernel: {self.theta.shape[-1]} parameters for a structure with {wanted}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        return self.structure == other.structure and torch.equal(self.theta, other.theta)
+
+    def __hash__(self) -> int:
+        return hash((self.structure, tuple(self.theta.flatten().tolist())))
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.describe()})" if self.theta.ndim == 1 else f"Kernel({text(self.structure)}, many)"
+
+    def matrix(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """k(X1, X2), dense: (…, n, m)."""
+        return self.structure.matrix(self.theta, X1, X2)
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """k(x, x) for each row of X: (…, n)."""
+        return self.structure.diagonal(self.theta, X)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What the entries of θ are, in their order."""
+        return parameters(self.structure)
+
+    def with_theta(self, theta: Tensor) -> Kernel:
+        """The same structure with other numbers."""
+        return Kernel(self.structure, theta)
+
+    def lanes(self, chosen: Tensor | int) -> Kernel:
+        """Some of many kernels side by side."""
+        return Kernel(self.structure, self.theta[chosen])
+
+    def own(self) -> Kernel:
+        """A copy that shares nothing with anybody, on the CPU and outside every derivative."""
+        return Kernel(self.structure, self.theta.detach().to("cpu", torch.float64, copy=True))
+
+    def to(self, device: torch.device) -> Kernel:
+        return Kernel(self.structure, self.theta.to(device))
+
+    def describe(self) -> str:
+        """One line for people: structure and parameters in the user's units."""
+        values = iter(self.theta.tolist())
+        shown = []
+        for p in self.parameters:
+            own = [next(values) for _ in range(p.size)]
+            if p.unit is not Unit.PLACE:
+                shown.append(f"{p.name}={'/'.join(f'{math.exp(v):.4g}' for v in own)}")
+        return f"{text(self.structure)}({', '.join(shown)})"
+
+
+@lru_cache(maxsize=1024)  # many kernels, few structures
+def parameters(structure: Node) -> tuple[Parameter, ...]:
+    return tuple(structure.parameters())
+
+
+def entries(structure: Node) -> list[Parameter]:
+    """The parameter that each single entry of θ belongs to."""
+    return [p for p in parameters(structure) for _ in range(p.size)]
+
+
+def learned(structure: Node) -> list[bool]:
+    """Which entries of θ are learned: all but places."""
+    return [p.learned for p in entries(structure)]
+
+
+def text(node: Node) -> str:
+    """The structure as `parse` reads it."""
+    if isinstance(node, Scale):
+        return text(node.base)
+    if isinstance(node, (Sum, Product)):
+        return "(" + (" + " if isinstance(node, Sum) else " * ").join(map(text, node.parts)) + ")"
+    return node.name
+
+
+def stacked(kernels: Sequence[Kernel]) -> Kernel:
+    """Kernels of one structure side by side."""
+    return Kernel(kernels[0].structure, torch.stack([k.theta for k in kernels]))

@@ -1,0 +1,328 @@
+"""The parts a kernel is composed of, as frozen values without numbers: what is composed, and how.
+
+A structure is a tree of these nodes. Its numbers are one vector θ beside it (`Kernel` holds both), in the order in
+which nodes are met from the root, a node's own before those of its parts. Positive parameters are kept as logarithms;
+the centre of a linear kernel, a place, is kept as it is.
+
+Every node evaluates itself at its own part of θ, which may have leading axes: as many kernels side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .stationary import Form, correlation, squared_distance
+
+Columns = tuple[int, ...] | None  # the input columns a kernel looks at, counted from zero; None for all
+
+
+class Unit(Enum):
+    """In what a parameter is measured. This is all that a change of units, and a prior, must know of it."""
+
+    LENGTH = "units of x"
+    PLACE = "units of x, with a zero of its own"
+    SLOPE = "units of y² over those of x²"
+    AMPLITUDE = "units of y²"
+    NONE = "a pure number"
+
+
+class Parameter(NamedTuple):
+    """Some neighbouring entries of θ."""
+
+    name: str
+    unit: Unit
+    size: int
+    columns: Columns  # to which input columns they belong; None for all of them
+    carries: bool  # do they carry the units of y²? One factor of a product does, not each
+
+    @property
+    def learned(self) -> bool:
+        """Places are taken from the data, everything else is learned."""
+        return self.unit is not Unit.PLACE
+
+
+class Node(ABC):
+    """Abstract; the seven classes below are final."""
+
+    @abstractmethod
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        """Its entries of θ; `carries`: do the units of y² still have to go somewhere?"""
+
+    @abstractmethod
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        """k(X1, X2), (…, n, m), for X1 (…, n, D) and X2 (…, m, D)."""
+
+    @abstractmethod
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        """k(x, x) for each row of X: (…, n)."""
+
+    @property
+    @abstractmethod
+    def has_amplitude(self) -> bool:
+        """Can the whole of k be multiplied by a constant through a parameter it already has?"""
+
+    @property
+    def name(self) -> str:
+        """What users call it; composed nodes have none."""
+        return ""
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        """What it is composed of; nothing, for a leaf."""
+        return ()
+
+    @property
+    def size(self) -> int:
+        """Of its part of θ."""
+        return sum(p.size for p in self.parameters())
+
+
+# --- leaves -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stationary(Node):
+    """A correlation of the distance in lengthscales: one for all columns, or one for each."""
+
+    form: Form
+    lengthscales: int
+    columns: Columns = None
+
+    @property
+    def name(self) -> str:
+        return self.form.value
+
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        yield Parameter("lengthscale", Unit.LENGTH, self.lengthscales, self.columns, False)
+
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        return correlation(self.form, theta, _seen(X1, self.columns), _seen(X2, self.columns))
+
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        return _ones(theta, X)
+
+    @property
+    def has_amplitude(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(Node):
+    """(1 + d²/2α)^(−α): a mixture of RBF kernels of many lengthscales."""
+
+    lengthscales: int
+    columns: Columns = None
+
+    @property
+    def name(self) -> str:
+        return "rq"
+
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        yield Parameter("lengthscale", Unit.LENGTH, self.lengthscales, self.columns, False)
+        yield Parameter("alpha", Unit.NONE, 1, None, False)
+
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        scale, alpha = theta[..., None, :-1].exp(), theta[..., -1, None, None].exp()
+        s = squared_distance(_seen(X1, self.columns) / scale, _seen(X2, self.columns) / scale)
+        return torch.exp(-alpha * torch.log1p(s / (2 * alpha)))
+
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        return _ones(theta, X)
+
+    @property
+    def has_amplitude(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Periodic(Node):
+    """exp(−2 Σ_d sin²(π(x − x')_d / p_d) / ℓ_d), GPyTorch's form: ℓ is a pure number, and not squared."""
+
+    lengthscales: int  # and as many periods
+    columns: Columns = None
+
+    @property
+    def name(self) -> str:
+        return "periodic"
+
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        yield Parameter("lengthscale", Unit.NONE, self.lengthscales, self.columns, False)
+        yield Parameter("period_length", Unit.LENGTH, self.lengthscales, self.columns, False)
+
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        A, B = _seen(X1, self.columns), _seen(X2, self.columns)
+        D = A.shape[-1]
+        lengthscale, period = (t.exp().expand(*theta.shape[:-1], D) for t in theta.chunk(2, -1))
+        # differences first: of x = 100,000 the phase x/p alone has lost its last digits
+        waves = (
+            torch.sin(math.pi * (A[..., d, None] - B[..., None, :, d]) / period[..., d, None, None]).square()
+            / lengthscale[..., d, None, None]
+            for d in range(D)
+        )
+        return torch.exp(-2 * reduce(torch.add, waves))
+
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        return _ones(theta, X)
+
+    @property
+    def has_amplitude(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Linear(Node):
+    """Σ_d v_d (x − c)_d (x' − c)_d, about a centre c: a kernel about the data, not about zero."""
+
+    variances: int
+    inputs: int  # columns it looks at: the size of the centre
+    columns: Columns = None
+
+    @property
+    def name(self) -> str:
+        return "linear"
+
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        yield Parameter("variance", Unit.SLOPE, self.variances, self.columns, carries)
+        yield Parameter("centre", Unit.PLACE, self.inputs, self.columns, False)
+
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        variance, A, B = self._centred(theta, X1, X2)
+        return (A * variance) @ B.mT
+
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        variance, A, _ = self._centred(theta, X, X)
+        return (A.square() * variance).sum(-1)
+
+    def _centred(self, theta: Tensor, X1: Tensor, X2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        variance, centre = theta[..., None, : self.variances].exp(), theta[..., None, self.variances :]
+        return variance, _seen(X1, self.columns) - centre, _seen(X2, self.columns) - centre
+
+    @property
+    def has_amplitude(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Constant(Node):
+    """The same covariance everywhere: a constant function of unknown height."""
+
+    @property
+    def name(self) -> str:
+        return "constant"
+
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        yield Parameter("constant", Unit.AMPLITUDE, 1, None, carries)
+
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        return _ones(theta, X1)[..., :, None] * _ones(theta, X2)[..., None, :] * theta.exp()[..., None]
+
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        return _ones(theta, X) * theta.exp()
+
+    @property
+    def has_amplitude(self) -> bool:
+        return True
+
+
+# --- composition ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scale(Node):
+    """A variance times another kernel."""
+
+    base: Node
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return (self.base,)
+
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        yield Parameter("outputscale", Unit.AMPLITUDE, 1, None, carries)
+        yield from self.base.parameters(False)
+
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        variance, K = theta[..., :1, None].exp(), self.base.matrix(theta[..., 1:], X1, X2)
+        # where nothing is differentiated the matrix, which is nobody else's, is overwritten
+        return variance * K if variance.requires_grad or K.requires_grad else K.mul_(variance)
+
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        return theta[..., :1].exp() * self.base.diagonal(theta[..., 1:], X)
+
+    @property
+    def has_amplitude(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Sum(Node):
+    terms: tuple[Node, ...]
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return self.terms
+
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        for part in self.terms:
+            yield from part.parameters(carries)
+
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        return reduce(torch.add, (part.matrix(own, X1, X2) for part, own in shares(self, theta)))
+
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        return reduce(torch.add, (part.diagonal(own, X) for part, own in shares(self, theta)))
+
+    @property
+    def has_amplitude(self) -> bool:
+        return all(part.has_amplitude for part in self.terms)
+
+
+@dataclass(frozen=True)
+class Product(Node):
+    factors: tuple[Node, ...]
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return self.factors
+
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        for part in self.factors:
+            takes = carries and part.has_amplitude
+            yield from part.parameters(takes)
+            carries = carries and not takes
+
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        return reduce(torch.mul, (part.matrix(own, X1, X2) for part, own in shares(self, theta)))
+
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        return reduce(torch.mul, (part.diagonal(own, X) for part, own in shares(self, theta)))
+
+    @property
+    def has_amplitude(self) -> bool:
+        return any(part.has_amplitude for part in self.factors)
+
+
+def shares(node: Node, theta: Tensor) -> list[tuple[Node, Tensor]]:
+    """Each part of a composed node with its own entries of θ, which stand behind the node's own."""
+    sizes = [part.size for part in node.parts]
+    behind = theta[..., theta.shape[-1] - sum(sizes) :]
+    return list(zip(node.parts, behind.split(sizes, dim=-1), strict=True))
+
+
+def _seen(X: Tensor, columns: Columns) -> Tensor:
+    return X if columns is None else X[..., list(columns)]
+
+
+def _ones(theta: Tensor, X: Tensor) -> Tensor:
+    """(…, n), for the leading axes of both."""
+    batch = torch.broadcast_shapes(theta.shape[:-1], X.shape[:-2])
+    return theta.new_ones((*batch, X.shape[-2]))

@@ -1,0 +1,141 @@
+"""Kernels under changes of units and columns: what they become when x or y is measured differently."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from .kernel import Kernel, entries, parameters
+from .nodes import Columns, Linear, Node, Periodic, Product, RationalQuadratic, Scale, Stationary, Sum, Unit, shares
+
+
+def reference(structure: Node, x_scale: Tensor, x_centre: Tensor, y_scale: Tensor) -> Tensor:
+    """θ (…, p) of a kernel whose lengths (…, D) and amplitudes (…) are one standard deviation of the data.
+
+    This is where inputs and outputs are standardised: θ − reference is what the optimiser and the priors see, so
+    that neither knows in which units the user measured.
+    """
+    log_x, log_y2 = x_scale.log(), 2 * y_scale.log()[..., None]
+    pieces = []
+    for p in parameters(structure):
+        place, columns = _of(x_centre, p.columns), _of(log_x, p.columns)
+        if p.unit is Unit.PLACE:
+            pieces.append(place)
+            continue
+        width = columns.shape[-1]
+        entry = columns if p.size == width else columns.mean(-1, keepdim=True).expand(*columns.shape[:-1], p.size)
+        if p.unit is Unit.LENGTH:
+            value = entry
+        elif p.unit is Unit.SLOPE:  # v·x·x' summed over columns has the units of y²
+            value = -2 * entry - math.log(width)
+        else:
+            value = torch.zeros_like(entry)
+        pieces.append(value + log_y2 if p.carries else value)
+    return torch.cat(pieces, -1)
+
+
+def _of(values: Tensor, columns: Columns) -> Tensor:
+    return values if columns is None else values[..., list(columns)]
+
+
+def lengths(kernel: Kernel, dimension: int) -> Tensor:
+    """The shortest lengthscale along each column (…, D); 1 where the kernel has none."""
+    theta = kernel.theta
+    found = theta.new_full((*theta.shape[:-1], dimension), torch.inf)
+    start = 0
+    for p in kernel.parameters:
+        values = theta[..., start : start + p.size].exp()
+        start += p.size
+        if p.name == "lengthscale" and p.unit is Unit.LENGTH:
+            columns = list(range(dimension) if p.columns is None else p.columns)
+            found[..., columns] = torch.minimum(found[..., columns], values)
+    return torch.where(torch.isfinite(found), found, torch.ones_like(found))
+
+
+def scaled(kernel: Kernel, factor: float) -> Kernel:
+    """factor · k."""
+    if not kernel.structure.has_amplitude:
+        own = kernel.theta.new_full((*kernel.theta.shape[:-1], 1), math.log(factor))
+        return Kernel(Scale(kernel.structure), torch.cat([own, kernel.theta], -1))
+    carries = kernel.theta.new_tensor([p.carries for p in entries(kernel.structure)])
+    return kernel.with_theta(kernel.theta + math.log(factor) * carries)
+
+
+def shifted(kernel: Kernel, shift: Tensor) -> Kernel:
+    """k(x − shift, x' − shift): only centres notice."""
+    move = [_of(shift, p.columns) if p.unit is Unit.PLACE else shift.new_zeros(p.size) for p in kernel.parameters]
+    return kernel.with_theta(kernel.theta + torch.cat(move))
+
+
+def in_units(kernel: Kernel, scale: float, shift: Tensor) -> Kernel:
+    """The kernel of s·f(x − shift)."""
+    return shifted(scaled(kernel, scale**2), shift)
+
+
+def stretched(kernel: Kernel, scale: Tensor, shift: Tensor) -> Kernel:
+    """k(a∘x + b, a∘x' + b): a kernel of standardised inputs as one of the inputs as they were measured."""
+    log_a = scale.abs().log()
+
+    def change(leaf: Node, theta: Tensor) -> Kernel:
+        wide = _widened(leaf, log_a)
+        pieces = []
+        for old, new, values in zip(
+            leaf.parameters(), wide.parameters(), theta.split([p.size for p in leaf.parameters()]), strict=True
+        ):
+            own = _of(log_a, new.columns)[: new.size]  # all equal where one entry stands for several columns
+            values = values if old.size == new.size else values.expand(new.size)
+            if new.unit is Unit.LENGTH:
+                values = values - own
+            elif new.unit is Unit.SLOPE:
+                values = values + 2 * own
+            elif new.unit is Unit.PLACE:  # a∘x + b − c = a∘(x − (c − b)/a)
+                values = (values - _of(shift, new.columns)) / _of(scale, new.columns)
+            pieces.append(values)
+        return Kernel(wide, torch.cat(pieces))
+
+    return _with_leaves(kernel, change)
+
+
+def _widened(leaf: Node, log_a: Tensor) -> Node:
+    """One length for all columns becomes one for each, where columns are stretched differently."""
+    if not isinstance(leaf, (Stationary, RationalQuadratic, Periodic, Linear)):
+        return leaf
+    own = _of(log_a, leaf.columns)
+    if len(own) == 1 or bool((own == own[0]).all()):
+        return leaf
+    if isinstance(leaf, Linear):
+        return replace(leaf, variances=len(own))
+    return replace(leaf, lengthscales=len(own))
+
+
+def permuted(kernel: Kernel, order: Sequence[int]) -> Kernel:
+    """The same kernel when the new column j is the old column order[j]."""
+    order = list(order)
+
+    def change(leaf: Node, theta: Tensor) -> Kernel:
+        if not isinstance(leaf, (Stationary, RationalQuadratic, Periodic, Linear)):
+            return Kernel(leaf, theta)
+        if leaf.columns is not None:
+            return Kernel(replace(leaf, columns=tuple(order.index(c) for c in leaf.columns)), theta)
+        split = theta.split([p.size for p in leaf.parameters()])
+        # an entry for each column moves with it
+        return Kernel(leaf, torch.cat([t[order] if len(t) == len(order) else t for t in split]))
+
+    return _with_leaves(kernel, change)
+
+
+def _with_leaves(kernel: Kernel, change: Callable[[Node, Tensor], Kernel]) -> Kernel:
+    """The kernel with every leaf changed, structure and numbers together."""
+    node, theta = kernel.structure, kernel.theta
+    if not node.parts:
+        return change(node, theta)
+    parts = [_with_leaves(Kernel(part, own), change) for part, own in shares(node, theta)]
+    numbers = torch.cat([theta[: theta.shape[-1] - sum(p.size for p in node.parts)], *(k.theta for k in parts)])
+    structures = tuple(k.structure for k in parts)
+    if isinstance(node, Scale):
+        return Kernel(Scale(structures[0]), numbers)
+    return Kernel(Sum(structures) if isinstance(node, Sum) else Product(structures), numbers)

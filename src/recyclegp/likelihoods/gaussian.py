@@ -1,0 +1,89 @@
+"""Measurements with Gaussian noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .base import Interval, Likelihood, Moments, Scale, Tail, Value, weighted_mean
+
+
+@dataclass(frozen=True)
+class Gaussian(Likelihood):
+    """y ~ N(f, noise)."""
+
+    noise: Value = None  # a variance, in the units of y²
+
+    name: ClassVar[str] = "gaussian"
+    parameter_names: ClassVar[tuple[str, ...]] = ("noise",)
+    conjugate: ClassVar[bool] = True
+    has_units: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.check_parameters()
+
+    def in_units(self, scale: float, shift: float) -> Gaussian:
+        return self if self.noise is None else Gaussian(self.noise * scale**2)
+
+    def check(self, y: Tensor) -> Tensor:
+        return y
+
+    def scale_of(self, y: Tensor, w: Tensor) -> Scale:
+        location = weighted_mean(y, w)
+        spread = weighted_mean((y - location[:, None]).square(), w).sqrt()
+        return Scale(location, unless_constant(spread, y, location))
+
+    def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        return log_normal(y - f, self._noise(f))
+
+    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        noise = self._noise(mean)
+        return log_normal(y - mean, noise) - 0.5 * variance / noise
+
+    def log_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return log_normal(y - mean, variance + self._noise(mean))
+
+    def moments(self, mean: Tensor, variance: Tensor) -> Moments:
+        return Moments(mean, variance + self._noise(mean))
+
+    def distribution(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tail:
+        up_to = torch.special.ndtr((y - mean) / (variance + self._noise(mean)).sqrt())
+        return Tail(up_to, up_to)
+
+    def interval(self, mean: Tensor, variance: Tensor, level: float) -> Interval:
+        half = normal_quantile(0.5 * (1 + level)) * (variance + self._noise(mean)).sqrt()
+        return Interval(mean - half, mean + half)
+
+    def resolution(self, y: Tensor, f: Tensor) -> Tensor:
+        return self._noise(f).sqrt().expand_as(y)
+
+    def _noise(self, like: Tensor) -> Tensor:
+        return torch.as_tensor(self.noise, dtype=like.dtype, device=like.device)
+
+
+def gaussian_noise(likelihood: Likelihood) -> Tensor:
+    """The noise variance of a likelihood that must be Gaussian, for methods that know no other."""
+    if not isinstance(likelihood, Gaussian) or likelihood.noise is None:
+        raise TypeError(f"this method needs gaussian data with a known noise, not {likelihood}")
+    return torch.as_tensor(likelihood.noise, dtype=torch.float64)
+
+
+def log_normal(difference: Tensor, variance: Tensor) -> Tensor:
+    """log N(d; 0, variance)."""
+    return -0.5 * (math.log(2 * math.pi) + variance.log() + difference.square() / variance)
+
+
+def normal_quantile(p: float) -> float:
+    """Φ⁻¹(p): 1.96 for the central 95% interval's p = 0.975."""
+    return float(torch.special.ndtri(torch.tensor(p, dtype=torch.float64)))
+
+
+def unless_constant(spread: Tensor, y: Tensor, location: Tensor) -> Tensor:
+    """A constant y says nothing of its own scale: its size is the only guess."""
+    constant = spread <= 1e-14 * y.abs().amax(-1)
+    fallback = torch.where(location == 0, torch.ones_like(location), location.abs())
+    return torch.where(constant, fallback, spread)

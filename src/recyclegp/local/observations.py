@@ -1,0 +1,50 @@
+"""Gaussian data as rows about the values at the points: all rows as one block, or streamed one by one."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import torch
+from torch import Tensor
+
+from ..core import least_squares
+from ..core.least_squares import CentredRows, Rows
+from ..core.posterior import Basis, features
+
+log = logging.getLogger(__name__)
+
+ROWS = 8192  # of data, whose features are held at once
+
+
+def gaussian_rows(base: Basis, X: Tensor, y: Tensor, noise: Tensor, *, marginal: bool, w: Tensor | None = None) -> Rows:
+    """Rᵀ = I/σ, ρ = y/σ; one block whose residual is integrated out (marginal), or each row alone."""
+    w = torch.ones_like(y) if w is None else w
+    V = features(base, X)
+    root = w / noise.sqrt()[..., None]  # Rᵀ = diag(root)
+    H = root[..., None] * V.mT
+    e = -0.5 * w * (2 * math.pi * noise).log()[..., None]
+    if marginal:
+        K = base.kernel.matrix(X, X)
+        RKR = root[..., :, None] * K * root[..., None, :]
+        block = (t.unsqueeze(d) for t, d in ((H, -3), (RKR, -3), (root * y, -2), (root, -2), (e.sum(-1), -1)))
+        return least_squares.gather(*block, marginal=True)
+    # each row's residual variance enters the slack by itself: tr Q/2σ²
+    RKR = (root.square() * base.kernel.diagonal(X))[..., None, None]
+    return least_squares.gather(H[..., None, :], RKR, (root * y)[..., None], root[..., None], e, marginal=False)
+
+
+@torch.no_grad()
+def stream(
+    base: Basis, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor | float, w: Tensor | None = None
+) -> CentredRows:
+    """Collapsed rows in bounded memory: each chunk of data is folded into one triangle."""
+    folded, done = None, 0
+    w = torch.ones_like(y) if w is None else w
+    for X_, y_, w_ in zip(X.split(ROWS, -2), y.split(ROWS, -1), w.split(ROWS, -1), strict=True):
+        rows = least_squares.centre(gaussian_rows(base, X_, y_, noise, marginal=False, w=w_), mean)
+        folded = least_squares.compress(rows if folded is None else least_squares.stack([folded, rows]))
+        done += y_.shape[-1]
+        log.debug("%d of %d rows", done, y.shape[-1])
+    assert folded is not None  # the door refuses zero rows
+    return folded

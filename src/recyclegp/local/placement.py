@@ -1,0 +1,210 @@
+"""Where a module's points go: spread over its data's region, none of them a row.
+
+Candidates lie between neighbouring rows; of these the points are chosen one by one, each to leave as little variance
+as possible (a pivoted Cholesky factorisation of the kernel matrix).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core.posterior import Basis, basis
+from ..errors import RecycleGPError
+from ..kernels import Kernel
+from ..kernels.units import lengths
+
+RESIDUAL_FLOOR = 1e-6  # of the prior variance: points closer than this add rounding, not knowledge
+ROWS_SEEN = 4096  # data rows between which candidates may lie
+CANDIDATES = 4  # per point wanted, and ten times as many where that is few
+TARGETS = 512  # points whose variance is to be explained
+SMALLEST_PIVOT = 0.05  # of the largest variance left
+COVARIANCES = 2**21  # of candidates, held at once
+
+
+class Points(NamedTuple):
+    """Inducing points of B models side by side, the fewer ones padded."""
+
+    Z: Tensor  # (B, M, D)
+    real: Tensor  # (B, M) bool
+
+    def lanes(self, chosen: Tensor) -> Points:
+        return Points(self.Z[chosen], self.real[chosen])
+
+    def basis(self, kernel: Kernel) -> Basis:
+        return basis(kernel, self.Z, real=None if bool(self.real.all()) else self.real)
+
+    def of(self, lane: int) -> Tensor:
+        return self.Z[lane][self.real[lane]]
+
+
+def entropy(seed: int, X: Tensor, y: Tensor) -> list[int]:
+    """Where random numbers begin, from (seed, the data): never from the global state.
+
+    The targets count, too: owners who share a grid of inputs must not publish at the same points. Only their order
+    does, in either direction, so that a change of units changes nothing.
+    """
+    _, ranks = np.unique(y.detach().cpu().numpy(), return_inverse=True)
+    mirrored = ranks.max() - ranks
+    differing = np.flatnonzero(ranks != mirrored)
+    if len(differing) and ranks[differing[0]] > mirrored[differing[0]]:
+        ranks = mirrored
+    digest = hashlib.sha256(np.ascontiguousarray(X.detach().cpu().numpy()).tobytes())
+    digest.update(np.ascontiguousarray(ranks, dtype=np.int64).tobytes())
+    return [seed, *np.frombuffer(digest.digest()[:16], dtype=np.uint32).tolist()]
+
+
+def candidates(
+    parts: Sequence[Tensor], wanted: int, kernel: Kernel, rngs: Sequence[np.random.Generator]
+) -> list[Tensor]:
+    """Candidates for `wanted` points of each X (n, D): they cover its region, and none of them is a row of it.
+
+    Each lies part of the way from a row to one of its near neighbours; where all rows coincide there is no region,
+    and points scatter about the one place within the lengthscales of its kernel, one of B side by side.
+    """
+    count, D = max(CANDIDATES * wanted, min(10 * CANDIDATES * wanted, 400)), parts[0].shape[1]
+    device = parts[0].device
+    pools = [
+        _distinct(X[_tensor(rng.permutation(len(X))[:ROWS_SEEN], device)]) for X, rng in zip(parts, rngs, strict=True)
+    ]
+    sizes = _tensor([len(rows) for rows in pools], device)
+    most = [min(len(rows) - 1, max(2, D + 1)) for rows in pools]  # neighbours it may lean towards
+    picks = _tensor(
+        [np.resize(rng.permutation(len(rows)), count) for rows, rng in zip(pools, rngs, strict=True)], device
+    )
+    which = _tensor([rng.integers(max(k, 1), size=count) for k, rng in zip(most, rngs, strict=True)], device)
+    steps = _tensor([rng.uniform(0.2, 0.5, size=(count, 1)) for rng in rngs], device)
+    rows = torch.nn.utils.rnn.pad_sequence(pools, batch_first=True)
+    neighbours = _neighbours(rows, sizes, picks, which, max(most))
+    lane = torch.arange(len(rows), device=device)[:, None]
+    found = rows[lane, picks] + steps * (rows[lane, neighbours] - rows[lane, picks])
+    alone = [i for i, k in enumerate(most) if k == 0]
+    for i in alone:
+        scatter = _tensor(rngs[i].standard_normal((count, D)), device)
+        found[i] = rows[i, 0] + 0.1 * lengths(kernel.lanes(i), D) * scatter
+    return [_new(points, X) for points, X in zip(found, parts, strict=True)]
+
+
+def _tensor(values: object, device: torch.device) -> Tensor:
+    return torch.as_tensor(np.asarray(values), device=device)
+
+
+def _neighbours(rows: Tensor, sizes: Tensor, picks: Tensor, which: Tensor, most: int) -> Tensor:
+    """For each picked row (B, c) the index of its `which`-th nearest other row, among rows (B, n, D)."""
+    B, n, _ = rows.shape
+    if n == 1:
+        return torch.zeros_like(picks)
+    present = (torch.arange(n, device=rows.device) < sizes[:, None])[..., None]
+    middle = (rows * present).sum(1, keepdim=True) / sizes[:, None, None]
+    sd = ((rows - middle).square() * present).sum(1, keepdim=True).div((sizes[:, None, None] - 1).clamp_min(1)).sqrt()
+    scaled = rows / torch.where(sd > 0, sd.clamp_min(1e-300), torch.ones_like(sd))
+    parts = []
+    for lanes in torch.arange(B, device=rows.device).split(max(1, COVARIANCES // (512 * n))):
+        lane = lanes[:, None]
+        columns = []
+        for some, ranks in zip(picks[lanes].split(512, 1), which[lanes].split(512, 1), strict=True):
+            distance = torch.cdist(scaled[lane, some], scaled[lanes])
+            distance = distance.masked_fill(~present[lanes].mT, torch.inf).scatter(2, some[..., None], torch.inf)
+            nearest = distance.topk(most, largest=False).indices
+            columns.append(nearest.gather(2, ranks[..., None])[..., 0])
+        parts.append(torch.cat(columns, 1))
+    return torch.cat(parts)
+
+
+def _new(points: Tensor, X: Tensor) -> Tensor:
+    """Those that are no row of X, without repetitions."""
+    points = _distinct(points)
+    points = points[~_is_row(points, X)]
+    if not len(points):
+        raise RecycleGPError("X: its rows are as close together as floats can be; subtract an offset from X first")
+    return points
+
+
+def _distinct(X: Tensor) -> Tensor:
+    """Rows without repetitions, in their first order (torch.unique would sort them)."""
+    rows = X.detach().cpu().numpy()
+    if len(np.unique(rows[:, 0])) == len(rows):  # one column is enough to tell them apart
+        return X
+    _, first = np.unique(rows, axis=0, return_index=True)
+    return X[torch.as_tensor(np.sort(first), device=X.device)]
+
+
+def _is_row(points: Tensor, X: Tensor) -> Tensor:
+    alike = X[torch.isin(X[:, 0], points[:, 0])]  # few of a million rows share even one coordinate
+    if not len(alike):
+        return torch.zeros(len(points), dtype=torch.bool, device=X.device)
+    _, label = torch.unique(torch.cat([alike, points]), dim=0, return_inverse=True)
+    return torch.isin(label[len(alike) :], label[: len(alike)])
+
+
+def place(found: Sequence[Tensor], count: int, kernel: Kernel, rngs: Sequence[np.random.Generator]) -> Points:
+    """At most `count` points from each model's candidates, for its kernel, one of B side by side."""
+    device = kernel.theta.device
+    sizes = torch.tensor([len(c) for c in found], device=device)
+    first = torch.tensor([int(rng.integers(len(c))) for rng, c in zip(rngs, found, strict=True)], device=device)
+    points = torch.nn.utils.rnn.pad_sequence(list(found), batch_first=True)
+    present = torch.arange(points.shape[1], device=device) < sizes[:, None]
+    lanes = max(1, COVARIANCES // (min(points.shape[1], TARGETS) * points.shape[1]))
+    chosen = torch.cat(
+        [
+            select_by_variance(points[some], present[some], count, kernel.lanes(some), first[some])
+            for some in torch.arange(len(points), device=device).split(lanes)
+        ]
+    )
+    real = chosen >= 0
+    kept = int(real.sum(-1).max())
+    chosen, real = chosen[:, :kept].clamp_min(0), real[:, :kept]
+    return Points(points[torch.arange(len(points), device=device)[:, None], chosen], real)
+
+
+def over(X: Tensor, count: int, kernel: Kernel, rng: np.random.Generator) -> Tensor:
+    """At most `count` points over the region of one X, none of them a row of it."""
+    lane = kernel.with_theta(kernel.theta.detach()[None])
+    return place(candidates([X], count, lane, [rng]), count, lane, [rng]).of(0)
+
+
+@torch.no_grad()
+def select_by_variance(points: Tensor, present: Tensor, count: int, kernel: Kernel, first: Tensor) -> Tensor:
+    """Greedy reduction of the variance left over all points (B, P, D), after a first one given at random.
+
+    The random first point is what makes modules over one region publish at different places. Returns
+    indices (B, ≤ count), −1 behind the last of a lane for which no more point is worth having.
+    """
+    B, P, _ = points.shape
+    lanes = torch.arange(B, device=points.device)
+    targets = min(P, TARGETS)
+    prior = kernel.diagonal(points)
+    residual = prior * present
+    # F: covariance of targets and candidates. Point j would save S_j / r_jj with S_j = Σ_t F_tj² of what is left
+    # of F = F₀ − Σ_i a_i b_iᵀ, which is never formed: S and Fᵀa follow from F₀, a_i and b_i.
+    F = kernel.matrix(points[:, :targets], points) * present[:, :targets, None]
+    S = F.square().sum(-2)
+    a, b = points.new_zeros(B, targets, min(count, P)), points.new_zeros(B, P, min(count, P))
+    chosen = torch.full((B, b.shape[2]), -1, device=points.device)
+    for step in range(b.shape[2]):
+        # A pivot far below the largest would leave K_ZZ badly conditioned, however much it saves.
+        usable = residual > torch.maximum(RESIDUAL_FLOOR * prior, SMALLEST_PIVOT * residual.amax(-1, keepdim=True))
+        saving = torch.where(usable, S / residual, torch.zeros_like(prior))
+        pivot = saving.argmax(-1)
+        if step == 0:
+            pivot = torch.where(saving[lanes, first] > 0, first, pivot)
+        live = saving[lanes, pivot] > 0
+        if not bool(live.any()):
+            break
+        chosen[:, step] = torch.where(live, pivot, -1)
+        scale = torch.where(live, residual[lanes, pivot].rsqrt(), torch.zeros_like(prior[:, 0]))[:, None]
+        done = b[lanes, pivot, :step, None]
+        column = kernel.matrix(points, points[lanes, pivot][:, None])[..., 0]
+        b[..., step] = scale * (column - (b[..., :step] @ done)[..., 0])
+        a[..., step] = scale * (F[lanes, :, pivot] - (a[..., :step] @ done)[..., 0])
+        new_a, new_b = a[..., step, None], b[..., step]
+        Fa = (F.mT @ new_a - b[..., :step] @ (a[..., :step].mT @ new_a))[..., 0]
+        S = (S - 2 * new_b * Fa + new_b.square() * new_a.square().sum(-2)).clamp_min(0)
+        residual = (residual - new_b.square()).clamp_min(0)
+        residual[lanes, pivot] = 0
+    return chosen

@@ -1,0 +1,150 @@
+"""The door of fit: what a user asks for, and the same checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from .. import arrays, likelihoods
+from ..errors import RecycleGPError
+from ..kernels import Kernel, parse
+from ..kernels.gpytorch_objects import from_gpytorch
+from ..likelihoods import Likelihood
+from . import placement
+
+
+class Method(Enum):
+    EXACT = "exact"
+    COLLAPSED = "collapsed"
+    DUAL = "dual"
+
+
+EXACT_ROWS = 3000  # "auto" is exact up to here
+INDUCING = {Method.EXACT: 0, Method.COLLAPSED: 512, Method.DUAL: 200}  # points, unless the caller says otherwise
+PUBLISH = 64
+DEFAULT_NOISE = 0.1  # of the kernel's variance, where a plan does not say
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The arguments of `fit`, as they were given: the same for every data set of `fit_many`."""
+
+    likelihood: str = "gaussian"
+    kernel: Any = "rbf"  # a name, or a GPyTorch kernel
+    method: str = "auto"
+    inducing: Any = None
+    publish: Any = "auto"
+    learn: bool = True
+    noise: float | None = None
+    seed: int = 0
+    device: Any = None
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """A checked request for one module: tensors in the user's units."""
+
+    name: str
+    X: Tensor
+    y: Tensor
+    columns: arrays.Columns
+    likelihood: Likelihood
+    kernel: Kernel
+    named: bool  # is the kernel a structure by name, without values of its own?
+    method: Method
+    inducing: int | Tensor
+    publish: int | Tensor | None
+    noise: float | None
+    learn: bool
+    entropy: list[int]  # where its random numbers begin
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What lanes of one batch must have in common; their sizes within a quarter of each other."""
+        points = len(self.inducing) if isinstance(self.inducing, Tensor) else 0
+        size = 0 if len(self.y) < 8 else int(np.log(len(self.y)) / np.log(1.25))
+        return self.method, self.kernel.structure, self.X.shape[1], points, str(self.X.device), size
+
+
+def check(X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:
+    """Everything a user passes to `fit`, once."""
+    if not isinstance(options.learn, bool):
+        raise TypeError(f"learn must be True or False, not {options.learn!r}")
+    X, columns = arrays.inputs(X, device=options.device)
+    X = X.detach()
+    n, D = X.shape
+    if n == 0:
+        raise RecycleGPError("X has no rows; a model needs at least one")
+    likelihood = likelihoods.named(options.likelihood)
+    y = likelihood.check(arrays.targets(y, n, device=X.device).detach())
+    method = _method(options, likelihood, n)
+    if method is Method.EXACT and options.inducing is not None:
+        raise RecycleGPError("inducing: the exact method has no inducing points; use publish, or method='collapsed'")
+    points: int | Tensor = INDUCING[method]
+    if options.inducing is not None:
+        points = arrays.count_or_points(options.inducing, "inducing", D, columns, X.device)
+    named = isinstance(options.kernel, str)
+    kernel = parse(options.kernel, D) if named else from_gpytorch(options.kernel, D)
+    kernel = kernel.to(X.device)
+    return FitRequest(
+        name=name,
+        X=X,
+        y=y,
+        columns=columns,
+        likelihood=likelihood,
+        kernel=kernel,
+        named=named,
+        method=method,
+        inducing=points,
+        publish=_publish(options.publish, method, points, X, columns),
+        noise=_noise(options, likelihood, kernel, named, points if isinstance(points, Tensor) else X),
+        learn=options.learn,
+        entropy=placement.entropy(arrays.seed(options.seed), X, y),
+    )
+
+
+def _method(options: FitOptions, likelihood: Likelihood, rows: int) -> Method:
+    if options.method == "auto":
+        if not likelihood.conjugate:
+            return Method.DUAL
+        return Method.EXACT if rows <= EXACT_ROWS and options.inducing is None else Method.COLLAPSED
+    try:
+        method = Method(options.method)
+    except ValueError:
+        raise RecycleGPError(f"method={options.method!r} is not known; use auto, exact, collapsed or dual") from None
+    if method is not Method.DUAL and not likelihood.conjugate:
+        raise RecycleGPError(
+            f"method={method.value!r} needs a gaussian likelihood, not {likelihood.name!r}; use method='dual'"
+        )
+    return method
+
+
+def _publish(
+    publish: Any, method: Method, points: int | Tensor, X: Tensor, columns: arrays.Columns
+) -> int | Tensor | None:
+    """How many points, which, or None for the inducing points themselves."""
+    if isinstance(publish, str) and publish == "auto":
+        return None if isinstance(points, Tensor) else PUBLISH
+    if publish is not None:
+        return arrays.count_or_points(publish, "publish", X.shape[1], columns, X.device)
+    if method is Method.EXACT:
+        raise RecycleGPError(
+            "publish=None: an exact model has no inducing points to publish at; pass a number or points "
+            "(its own rows are never shared unless you pass them)"
+        )
+    return None
+
+
+def _noise(options: FitOptions, likelihood: Likelihood, kernel: Kernel, named: bool, where: Tensor) -> float | None:
+    if options.noise is not None:
+        if not likelihood.has_units:
+            raise RecycleGPError(f"noise={options.noise}: likelihood {likelihood.name!r} has no noise; leave it out")
+        return arrays.number(options.noise, "noise", positive=True)
+    if options.learn or named or not likelihood.has_units:
+        return None
+    # A plan must not depend on anybody's data: the default noise comes from the kernel alone.
+    return DEFAULT_NOISE * float(kernel.diagonal(where).mean())

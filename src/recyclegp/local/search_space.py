@@ -1,0 +1,163 @@
+"""Hyperparameters of local models: what is learned, from where, under which priors.
+
+The optimiser sees φ, the logarithms of all positive parameters measured in standard deviations of
+the data, and the prior mean likewise. Initial values, priors and bounds are stated in φ, so a fit to
+s·y + b in other input units is the same fit (no absolute floor anywhere).
+
+Everything has a leading axis of lanes: many models of one kind, learned side by side, each from its
+own data in its own units. One model is one lane.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..kernels import Kernel, Node, Unit, entries
+from ..kernels.units import reference
+from ..likelihoods import Likelihood
+from .samples import Scales
+
+
+class Prior(NamedTuple):
+    """Of a parameter's logarithm, in standard deviations of the data."""
+
+    centre: float
+    sd: float
+
+
+KERNEL_PRIOR = Prior(0.0, 1.5)
+LIKELIHOOD_PRIORS = {"noise": Prior(math.log(0.1), 2.0), "df": Prior(math.log(4.0), 0.7)}
+MEAN_PRIOR = Prior(0.0, 1.0)
+CURVATURE = 5.0  # nats per unit² of φ, typically
+REACH = 12.0  # bounds, in log units about the prior mean
+FIRST_LENGTHSCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # tried before the optimiser begins
+FIRST_PERIODS = tuple(2.0 ** (-j / 2) for j in range(-3, 9))
+ROWS_PER_LENGTHSCALE = 12  # a search may not begin at lengthscales that hold fewer
+
+
+class Hyperparameters(NamedTuple):
+    """Of B models side by side, or of one."""
+
+    kernel: Kernel
+    likelihood: Likelihood
+    mean: Tensor  # (B,)  constant prior mean of f
+
+    def lanes(self, chosen: Tensor | int) -> Hyperparameters:
+        likelihood = self.likelihood.map(lambda p: p[chosen])
+        return Hyperparameters(self.kernel.lanes(chosen), likelihood, self.mean[chosen])
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """φ ↔ hyperparameters, with their prior."""
+
+    structure: Node
+    likelihood: Likelihood
+    origin: Tensor  # (B, p)  parameters at φ = 0
+    unit: Tensor  # (B, p)  1, and the scale of y for the mean
+    centre: Tensor  # (p,)
+    sd: Tensor  # (p,)
+    fixed: Tensor  # (B, p)  values of φ where not free
+    free: Tensor  # (p,) bool
+
+    def unpack(self, free: Tensor, lanes: Tensor) -> Hyperparameters:
+        phi = self.fixed[lanes].clone()
+        phi[:, self.free] = free
+        values = self.origin[lanes] + self.unit[lanes] * phi
+        size = self.structure.size
+        return Hyperparameters(
+            Kernel(self.structure, values[:, :size]), self.likelihood.with_logs(values[:, size:-1]), values[:, -1]
+        )
+
+    def log_prior(self, free: Tensor) -> Tensor:
+        return -0.5 * ((free - self.centre[self.free]) / self.sd[self.free]).square().sum(-1)
+
+    @property
+    def given(self) -> Tensor:
+        """Where the search begins, or what is kept."""
+        return self.fixed[:, self.free]
+
+    def metric(self, rows: Tensor) -> Tensor:
+        """A first guess of the inverse curvature (B, p, p): a third of the steps that steepest ascent would need.
+
+        The evidence of n rows is n/2 sharp in log σ² where all is noise; in the rest it is a few nats per unit².
+        """
+        curvature = (CURVATURE + self.sd**-2).expand(len(rows), -1).clone()
+        if self.likelihood.has_units:  # then its first parameter is a noise
+            curvature[:, self.structure.size] += rows / 4
+        return torch.diag_embed(1 / curvature[:, self.free])
+
+    @property
+    def lower(self) -> Tensor:
+        return (self.centre - REACH)[self.free]
+
+    @property
+    def upper(self) -> Tensor:
+        return (self.centre + REACH)[self.free]
+
+
+def search_space(
+    structure: Node,
+    likelihood: Likelihood,
+    data: Scales,
+    *,
+    theta: Tensor | None = None,
+    noise: Tensor | None = None,
+    mean: float | None = None,
+) -> SearchSpace:
+    """`theta` (p,), `noise` (B,) and `mean`, where given, are in the user's units: to begin at, or to keep."""
+    B, D = data.x.shape
+    table = entries(structure)
+    size = len(table)
+    extra = [LIKELIHOOD_PRIORS[name] for name in likelihood.parameter_names]
+    prior = data.x.new_tensor([KERNEL_PRIOR] * size + extra + [MEAN_PRIOR])
+    centre, sd = prior[:, 0].clone(), prior[:, 1]
+    for i, p in enumerate(table):
+        if p.name == "lengthscale" and p.unit is Unit.LENGTH:
+            centre[i] += 0.5 * math.log(D)  # distances grow with √D
+    log_y2 = 2 * data.y.log()
+    own = [log_y2 if name == "noise" else torch.zeros_like(log_y2) for name in likelihood.parameter_names]
+    tail = torch.stack([*own, data.y_centre], dim=-1)
+    origin = torch.cat([reference(structure, data.x, data.x_centre, data.y), tail], dim=-1)
+    unit = torch.ones_like(origin)
+    unit[:, -1] = data.y
+    fixed = centre.expand(B, -1).clone()
+    free = torch.tensor([p.learned for p in table] + [True] * (len(centre) - size), device=centre.device)
+    if theta is not None:
+        fixed[:, :size] = theta - origin[:, :size]
+    if noise is not None:
+        fixed[:, size] = noise.log() - origin[:, size]
+        free[size] = False
+    if mean is not None:
+        fixed[:, -1] = (mean - data.y_centre) / data.y
+    return SearchSpace(structure, likelihood, origin, unit, centre, sd, fixed, free)
+
+
+def starts(space: SearchSpace, rows: Tensor, columns: int) -> list[Tensor]:
+    """Where searches may begin, shortest lengthscale first: several of them and, where there is one, periods.
+
+    Begun at a lengthscale that holds less than a dozen rows, small data sets are fitted down to their noise. A lane
+    for which a lengthscale is too short tries its own shortest again instead.
+    """
+    # A column of standard deviation 1 is √12 wide if uniform; `rows` share a volume of √12 per column.
+    shortest = (math.sqrt(12 / columns) * (ROWS_PER_LENGTHSCALE / rows) ** (1 / columns)).clamp_max(1.0)
+    ladder = space.fixed.new_tensor(FIRST_LENGTHSCALES)
+    allowed = ladder >= shortest[:, None]  # (B, S)
+    first = allowed.to(torch.uint8).argmax(-1)
+    table = entries(space.structure)
+    stretched = [i for i, p in enumerate(table) if p.name == "lengthscale" and p.unit is Unit.LENGTH]
+    turning = [i for i, p in enumerate(table) if p.name == "period_length"]
+    trials = []
+    for step in range(int(first.min()), len(FIRST_LENGTHSCALES)):
+        factor = ladder[torch.maximum(first, torch.full_like(first, step))]
+        for period in FIRST_PERIODS if turning else (1.0,):
+            phi = space.fixed.clone()
+            phi[:, stretched] += factor.log()[:, None]
+            phi[:, turning] += math.log(period)
+            trials.append(phi[:, space.free])
+    return trials

@@ -1,0 +1,81 @@
+"""One kernel, mean and likelihood from many modules' own, before anything is learned together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ..kernels import Kernel, Node, parse, pool, weighted_median
+from ..kernels.units import reference
+from ..likelihoods import FAMILIES, Likelihood, named
+from .member import Member, active
+from .site_store import SiteStore, candidates
+
+SAMPLE = 1000  # modules and points that say how large a function is, for a kernel none of them has
+OUTLIER = 10.0  # times the median: a parameter beyond it is brought back there
+
+
+def most_common_kernel(members: Sequence[Member]) -> Kernel:
+    """The median of the members that share the structure with most rows."""
+    rows: dict[Node, float] = {}
+    for m in active(members):
+        rows[m.kernel.structure] = rows.get(m.kernel.structure, 0.0) + m.weighted_rows
+    found = median_kernel(members, max(rows, key=lambda s: rows[s]))
+    assert found is not None  # the structure is one of theirs
+    return found
+
+
+def median_kernel(members: Sequence[Member], structure: Node) -> Kernel | None:
+    """The median of the members with this structure, each counting with its rows; None if there are none."""
+    alike = [m for m in active(members) if m.kernel.structure == structure]
+    return pool([m.kernel for m in alike], [m.weighted_rows for m in alike]) if alike else None
+
+
+def kernel_by_name(name: str, members: Sequence[Member], store: SiteStore, dimension: int) -> Kernel:
+    """A structure by name: pooled from the members that have it, else begun at the scale of them all."""
+    kernel = parse(name, dimension)
+    alike = median_kernel(members, kernel.structure)
+    if alike is not None:
+        return alike
+    centre = sum((c.Z.sum(0) for c in candidates(store)), torch.zeros(dimension, dtype=torch.float64)) / store.points
+    x = sum(((c.Z - centre).square().sum(0) for c in candidates(store)), torch.zeros_like(centre))
+    x = torch.where(x > 0, (x / store.points).sqrt(), torch.ones_like(x))
+    some = active(members)
+    some = some[:: -(-len(some) // SAMPLE)]
+    Z = next(candidates(store)).Z[:SAMPLE]
+    variances = [float(m.kernel.diagonal(Z).mean()) for m in some]
+    middle = weighted_median(variances, [m.weighted_rows for m in some])
+    return kernel.with_theta(reference(kernel.structure, x, centre, x.new_tensor(middle**0.5)))
+
+
+def median_mean(members: Sequence[Member]) -> float:
+    """Of the prior means, each counting with its module's rows."""
+    known = active(members)
+    return weighted_median([m.mean for m in known], [m.weighted_rows for m in known])
+
+
+def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
+    """One likelihood of each family, from its members' parameters, each counting with its rows."""
+    found: dict[str, list[tuple[Likelihood, float]]] = {}
+    for m in active(members):
+        for p in m.likelihoods:
+            found.setdefault(p.name, []).append((p, m.weighted_rows))
+    pooled = []
+    for name, entries in sorted(found.items(), key=lambda item: list(FAMILIES).index(item[0])):  # whoever came first
+        known = [(p.parameters, w) for p, w in entries if p.known]
+        weights = [w for _, w in known]
+        pooled.append(named(name, [_pool(values, weights) for values in zip(*(p for p, _ in known), strict=True)]))
+    return tuple(pooled)
+
+
+def _pool(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The mean, with values far from their median brought back towards it.
+
+    Of all single noise variances for a y from any of the modules the mean has the best expected density;
+    the median, safe from degenerate modules too, is too small where noises differ.
+    """
+    middle = math.exp(weighted_median([math.log(v) for v in values], weights))
+    return float(np.average(np.clip(values, middle / OUTLIER, middle * OUTLIER), weights=weights))

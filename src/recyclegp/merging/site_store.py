@@ -1,0 +1,145 @@
+"""Sites in passing: packed as they come, and read as often as one likes, from memory or from disk.
+
+A merge looks at every site many times while it learns, but never at all of them at once. So sites are packed as they
+come in; the first packs stay in memory, the rest go to a temporary file without a name, which the operating system
+removes with the process whatever happens (TMPDIR says where).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from types import TracebackType
+from typing import IO, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core.packing import PackedSites, pack, split
+from ..core.sites import Site
+from ..errors import RecycleGPError
+
+IN_MEMORY = 2**28  # bytes of packed sites kept in memory
+PACK = 2**17  # numbers packed together, and four times as many still waiting
+SITES = 1024  # packed together: small ones weigh more as objects than as numbers
+
+
+class _Stored(NamedTuple):
+    """Where packed sites lie in the file, and what does not need to."""
+
+    offset: int
+    shapes: tuple[torch.Size, ...]  # of Z, Rt, ρ, e
+    members: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+class _Open(NamedTuple):
+    """Sites of one size still waiting for others."""
+
+    sites: list[Site]
+    members: list[int]
+    weights: list[float]
+
+
+class SiteStore:
+    """Weighted sites by size. Use it in a `with` statement, or give back its file with close()."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Open] = {}
+        self._waiting = 0  # numbers in the sites still waiting
+        self._packed: list[PackedSites | _Stored] = []
+        self._held = 0  # bytes in memory
+        self._file: IO[bytes] | None = None
+        self.largest = 0  # points of the largest site
+        self.points = 0  # of all sites together
+
+    def __enter__(self) -> SiteStore:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def put(self, site: Site, weight: float, member: int) -> None:
+        """One more site, to the power of its weight; `member` is how packs will refer to it."""
+        size, D = site.Z.shape
+        group = self._open.get(size)
+        if group is None:
+            group = self._open[size] = _Open([], [], [])
+        group.sites.append(site)
+        group.members.append(member)
+        group.weights.append(weight)
+        self.points += size
+        self.largest = max(self.largest, size)
+        numbers = size * (size + D)
+        self._waiting += numbers
+        if len(group.sites) * numbers >= PACK or len(group.sites) >= SITES:
+            self._pack(size)
+        elif self._waiting >= 4 * PACK:  # many sizes, none of them frequent: the largest makes room
+            self._pack(max(self._open, key=lambda n: len(self._open[n].sites) * n * n))
+
+    def packs(self, inducing: int) -> Iterator[PackedSites]:
+        """Every site once, in chunks whose features on `inducing` points fit."""
+        for size in list(self._open):
+            self._pack(size)
+        if not self._packed:
+            raise RecycleGPError("an ensemble needs at least one module with a positive weight")
+        for packed in self._packed:
+            yield from split(self._read(packed) if isinstance(packed, _Stored) else packed, inducing)
+
+    def thinned(self, points: int) -> SiteStore:
+        """Every n-th site, so that there are about so many points in all."""
+        step = max(1, -(-self.points // points))
+        few, count = SiteStore(), 0
+        for b in self.packs(1):
+            some = b.at(slice(-count % step, None, step))
+            count += len(b.members)
+            if some.members:
+                few._packed.append(some)
+                few.points += some.Z.shape[0] * some.Z.shape[1]
+                few.largest = max(few.largest, some.Z.shape[1])
+        return few
+
+    def _pack(self, size: int) -> None:
+        group = self._open.pop(size)
+        packed = pack(group.sites, group.members, group.weights)
+        self._waiting -= len(group.sites) * size * (size + packed.Z.shape[2])
+        needed = sum(t.numel() * t.element_size() for t in packed[:4])
+        if self._held + needed <= IN_MEMORY:
+            self._held += needed
+            self._packed.append(packed)
+        else:
+            self._packed.append(self._write(packed))
+
+    def _write(self, packed: PackedSites) -> _Stored:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="recyclegp-")  # noqa: SIM115 (closed with the store)
+        offset = self._file.seek(0, 2)
+        for t in packed[:4]:
+            self._file.write(t.contiguous().numpy().data)
+        return _Stored(offset, tuple(t.shape for t in packed[:4]), packed.members, packed.counts)
+
+    def _read(self, stored: _Stored) -> PackedSites:
+        assert self._file is not None
+        sizes = [shape.numel() for shape in stored.shapes]
+        self._file.seek(stored.offset)
+        content = bytearray(self._file.read(8 * sum(sizes)))  # read, not mapped: pages would count as memory
+        pieces = torch.frombuffer(content, dtype=torch.float64).split(sizes)
+        Z, Rt, rho, e = (piece.reshape(shape) for piece, shape in zip(pieces, stored.shapes, strict=True))
+        return PackedSites(Z, Rt, rho, e, stored.members, stored.counts)
+
+
+class Candidates(NamedTuple):
+    """Points of modules, each of which may become one of Z_*."""
+
+    Z: Tensor  # (n, D)
+    precision: Tensor  # (n,)  Λ_jj: how much its module says about f there
+
+
+def candidates(store: SiteStore) -> Iterator[Candidates]:
+    """Every site's points, pack by pack."""
+    for p in store.packs(1):
+        yield Candidates(p.Z.flatten(0, 1), p.Rt.square().sum(1).flatten())

@@ -1,0 +1,225 @@
+"""Data → Module: exact, collapsed or dual inference, then published at a few points."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
+from typing import Any
+
+import gpytorch
+
+from ..errors import RecycleGPError, RecycleGPWarning
+from ..local import batch_fit
+from ..local.batch_fit import Fitted
+from ..local.request import FitOptions, FitRequest, check
+from .module import Module, name_or_new
+
+log = logging.getLogger(__name__)
+
+LANES = 1024  # models solved as one batched problem
+WINDOW = 2**23  # numbers in the inputs of models that are read before any is fitted
+
+
+def fit(
+    X: Any,
+    y: Any,
+    *,
+    likelihood: str = "gaussian",
+    kernel: str | gpytorch.kernels.Kernel = "rbf",
+    method: str = "auto",
+    inducing: Any = None,
+    publish: Any = "auto",
+    learn: bool = True,
+    noise: float | None = None,
+    name: str | None = None,
+    seed: int = 0,
+    device: Any = None,
+) -> Module:
+    """Fit one local model and return what may be shared of it: no data rows.
+
+    Args:
+        X: (n, D) inputs: array, tensor or DataFrame.
+        y: n targets.
+        likelihood: "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "student-t".
+        kernel: a name ("rbf", "matern52 + linear", …) or a GPyTorch kernel in your units.
+        method: "exact" (Gaussian; automatic up to 3,000 rows), "collapsed" (Gaussian, inducing points, streamed),
+            "dual" (any likelihood), or "auto".
+        inducing: number of points, or points, for collapsed and dual.
+        publish: number of points at which the posterior is published (64 unless `inducing` gives points, which are
+            then kept), the points themselves, or None to keep `inducing`.
+        learn: False takes the kernel as given, with prior mean zero for a kernel object.
+        noise: noise variance, kept fixed; None learns it (with learn=False: a tenth of the kernel's variance).
+        name: unique within an ensemble; made up when not given.
+        seed: of everything random; the global random state is neither read nor changed.
+        device: where to compute; defaults to where X is.
+
+    Returns:
+        The module.
+    """
+    options = FitOptions(likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
+    return _one(check(X, y, name_or_new(name), options))
+
+
+def _one(request: FitRequest) -> Module:
+    made = batch_fit.solve([request])[0]
+    if made is None:
+        raise RecycleGPError(
+            f"module {request.name!r}: no hyperparameters were found at which its posterior is finite; check y for "
+            "extreme values, or pass a kernel with learn=False"
+        )
+    return _module(request, made)
+
+
+def _module(request: FitRequest, made: Fitted) -> Module:
+    module = Module(
+        name=request.name,
+        _site=made.site,
+        _kernel=made.kernel,
+        mean=made.mean,
+        jitter=made.jitter,
+        likelihoods=(made.likelihood,),
+        rows=len(request.y),
+        columns=request.columns,
+        convergence=made.convergence,
+        method=request.method.value,
+    )
+    log.debug("%s", module)
+    return module
+
+
+def fit_many(
+    data: Iterable[tuple[Any, Any]],
+    *,
+    names: Sequence[str] | None = None,
+    likelihood: str = "gaussian",
+    kernel: str | gpytorch.kernels.Kernel = "rbf",
+    method: str = "auto",
+    inducing: Any = None,
+    publish: Any = "auto",
+    learn: bool = True,
+    noise: float | None = None,
+    seed: int = 0,
+    device: Any = None,
+    on_failure: str = "raise",
+    progress: bool | None = None,
+) -> list[Module]:
+    """`fit` for each (X, y), in order: the same answers, from a few batched problems instead of many small ones.
+
+    Args:
+        data: (X, y) pairs, or any iterator of them, which is read as it is needed.
+        names: one for each.
+        likelihood: as for `fit`, the same for all.
+        kernel: as for `fit`, the same for all.
+        method: as for `fit`, the same for all.
+        inducing: as for `fit`, the same for all.
+        publish: as for `fit`, the same for all.
+        learn: as for `fit`, the same for all.
+        noise: as for `fit`, the same for all.
+        seed: as for `fit`, the same for all.
+        device: as for `fit`, the same for all.
+        on_failure: a model that fails beside others is tried again alone. If it fails again: "raise", naming it, once
+            all are done, or "skip", which leaves it out with a warning.
+        progress: a bar on standard error; by default only where somebody may be looking.
+
+    Returns:
+        One module for each data set.
+    """
+    if on_failure not in ("raise", "skip"):
+        raise RecycleGPError(f"on_failure={on_failure!r}; use 'raise' or 'skip'")
+    total = len(data) if isinstance(data, Sized) else None
+    if names is not None and total is not None and len(names) != total:
+        raise RecycleGPError(f"names has {len(names)} entries for {total} data sets; give one each")
+    options = FitOptions(likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
+    requests: Iterable[FitRequest] = (
+        _numbered(i, *pair, name, options) for i, (pair, name) in enumerate(_named(data, names))
+    )
+    if total is not None:
+        requests = list(requests)  # what is all here is checked before any work begins
+    modules: list[Module] = []
+    failures: dict[str, str] = {}
+    with _bar(total, progress) as advance:
+        for window in _windows(requests):
+            modules += [m for m in _solve_window(window, advance, failures) if m is not None]
+    if failures:
+        said = "; ".join(f"{name}: {why}" for name, why in failures.items())
+        if on_failure == "raise":
+            raise RecycleGPError(f"{len(failures)} of the models failed ({said}); on_failure='skip' leaves them out")
+        warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
+    return modules
+
+
+def _numbered(position: int, X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:
+    try:
+        return check(X, y, name, options)
+    except RecycleGPError as error:
+        raise RecycleGPError(f"data set {position} ({name}): {error}") from None
+
+
+def _named(data: Iterable[Any], names: Sequence[str] | None) -> Iterator[tuple[tuple[Any, Any], str]]:
+    """Each pair with its name, read one at a time."""
+    count = 0
+    for pair in data:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise RecycleGPError("data must hold (X, y) pairs, one for each module")
+        if names is not None and count >= len(names):
+            raise RecycleGPError(f"names has {len(names)} entries and data has more; give one each")
+        yield (pair[0], pair[1]), name_or_new(None if names is None else names[count])
+        count += 1
+    if names is not None and count < len(names):
+        raise RecycleGPError(f"names has {len(names)} entries for {count} data sets; give one each")
+
+
+def _windows(requests: Iterable[FitRequest]) -> Iterator[list[FitRequest]]:
+    """As many requests as are worked on together: memory stays bounded however many come."""
+    window: list[FitRequest] = []
+    rows = 0
+    for request in requests:
+        window.append(request)
+        rows += request.X.numel()
+        if rows >= WINDOW:
+            yield window
+            window, rows = [], 0
+    if window:
+        yield window
+
+
+def _solve_window(
+    window: list[FitRequest], advance: Callable[[int], None], failures: dict[str, str]
+) -> list[Module | None]:
+    """Requests of one kind together; what fails there is tried once more alone, and then reported by name."""
+    modules: list[Module | None] = [None] * len(window)
+    kinds: dict[Any, list[int]] = {}
+    for i, request in enumerate(window):
+        kinds.setdefault(request.kind, []).append(i)
+    groups = [alike[i : i + LANES] for alike in kinds.values() for i in range(0, len(alike), LANES)]
+    for members in groups:
+        results: list[Fitted | None]
+        try:
+            results = batch_fit.solve([window[i] for i in members])
+        except RecycleGPError:
+            results = [None] * len(members)
+        for i, made in zip(members, results, strict=True):
+            try:
+                modules[i] = _one(window[i]) if made is None else _module(window[i], made)
+            except RecycleGPError as error:
+                failures[window[i].name] = str(error)
+        advance(len(members))
+    return modules
+
+
+@contextmanager
+def _bar(total: int | None, wanted: bool | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, or nothing."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("fitting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=sys.stderr.isatty()) as bar:
+        task = bar.add_task("fitting", total=total)
+        yield lambda count: bar.advance(task, count)

@@ -1,0 +1,92 @@
+"""Modules → Ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gpytorch
+
+from .. import arrays
+from ..errors import RecycleGPError
+from ..kernels import Kernel, parse
+from ..kernels.gpytorch_objects import from_gpytorch
+from ..merging import pooling
+from ..merging.build import build
+from ..merging.member import Member
+from ..merging.points import PointsWanted
+from ..merging.site_store import SiteStore
+from .ensemble import Ensemble
+from .module import Module
+from .reading import Source, read_modules
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """The arguments of `merge`, as they were given."""
+
+    inducing: Any = "auto"
+    kernel: Any = None  # a name, a GPyTorch kernel, or None for the modules' own
+    learn: bool = True
+    keep: str = "sites"
+
+    def check(self, first: Module) -> None:
+        """What is wrong with them is said before a long stream of modules is read."""
+        self.points(first.dimension, first.columns)
+        if isinstance(self.kernel, str):
+            parse(self.kernel, first.dimension)
+        elif self.kernel is not None:
+            from_gpytorch(self.kernel, first.dimension)
+
+    def points(self, dimension: int, columns: arrays.Columns) -> PointsWanted:
+        if isinstance(self.inducing, str) and self.inducing == "auto":
+            return PointsWanted()
+        found = arrays.count_or_points(self.inducing, "inducing", dimension, columns, "cpu")
+        return PointsWanted(count=found) if isinstance(found, int) else PointsWanted(given=found)
+
+    def start(self, members: Sequence[Member], store: SiteStore, dimension: int) -> Kernel:
+        """The given kernel, or the median of the members that share the structure with most rows."""
+        if isinstance(self.kernel, str):
+            return pooling.kernel_by_name(self.kernel, members, store, dimension)
+        if self.kernel is not None:
+            return from_gpytorch(self.kernel, dimension)
+        return pooling.most_common_kernel(members)
+
+
+def merge(
+    modules: Source,
+    *,
+    inducing: Any = "auto",
+    kernel: str | gpytorch.kernels.Kernel | None = None,
+    learn: bool = True,
+    weights: Mapping[str, float] | Sequence[float] | None = None,
+    keep: str = "sites",
+) -> Ensemble:
+    """One global GP from fitted modules, without their data.
+
+    Args:
+        modules: a Module, a file, a directory of *.safetensors files, or any iterable of modules and files. They come
+            in one at a time: with keep="names" memory does not grow with their sites.
+        inducing: "auto" (until what the points cannot express is negligible, at most 512), a number (of the modules'
+            own points; where they are too few to express them, moved), or the points Z_* themselves.
+        kernel: the global kernel, or its structure by name; by default the structure with most rows, at the median of
+            the modules' parameters, each counting with its rows.
+        learn: True then maximises the block-marginal evidence over kernel and mean, less a price on slack.
+        weights: name → w ≥ 0, or one per module; 0 leaves a module out, 2 counts it twice.
+        keep: "sites" (needed to remove modules later) or "names".
+
+    Returns:
+        The ensemble. It warns where its points cannot express what the modules know.
+    """
+    if not isinstance(learn, bool):
+        raise TypeError(f"learn must be True or False, not {learn!r}")
+    if keep not in ("sites", "names"):
+        raise RecycleGPError(f"keep={keep!r}; use 'sites' or 'names'")
+    options = MergeOptions(inducing, kernel, learn, keep)
+    with SiteStore() as store:
+        read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
+        wanted = options.points(read.frame.dimension, read.frame.columns)
+        start = options.start(read.members, store, read.frame.dimension)
+        merged = build(start, read.members, store, wanted, learn=learn)
+        return Ensemble._from_merged(merged, read.members, store, wanted, read.frame.columns)

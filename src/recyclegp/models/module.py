@@ -1,0 +1,324 @@
+"""Module: what a data owner publishes. Points, a site, a kernel, a few facts; no data rows."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import gpytorch
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import arrays, likelihoods
+from ..core import least_squares, linalg, sites
+from ..core.convergence import Convergence
+from ..core.least_squares import Solution
+from ..core.posterior import Basis, Posterior, basis
+from ..core.publishing import publish
+from ..core.sites import Converted, Site
+from ..errors import RecycleGPError, RecycleGPWarning
+from ..kernels import Kernel
+from ..kernels.file_form import to_json
+from ..kernels.gpytorch_objects import from_gpytorch
+from ..kernels.units import in_units
+from ..likelihoods import DEFAULT_DF, Likelihood
+from ..local import placement
+from ..storage import container
+from ..storage.container import Document
+from ..storage.fields import UNITS, Fields, count, likelihoods_to_json, text
+from .predictive import Predictive, outside_autograd
+
+MOMENTS_JITTER = 1e-8  # of the prior variance, where the source's jitter is not given
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Module(Predictive):
+    """A fitted local model, ready to be saved, sent and merged. Made by `fit`, `load`, `from_moments`."""
+
+    name: str
+    _site: Site
+    _kernel: Kernel
+    mean: float  # constant prior mean of f
+    jitter: float  # added to the diagonal of K_ZZ, and part of the kernel there
+    likelihoods: tuple[Likelihood, ...]
+    rows: int  # data rows behind it
+    columns: arrays.Columns
+    convergence: Convergence
+    method: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_finite(f"module {self.name!r}", *self._site, self._kernel.theta)
+        object.__setattr__(self, "_site", Site(*map(arrays.own, self._site)))
+        object.__setattr__(self, "_kernel", self._kernel.own())
+
+    def __repr__(self) -> str:
+        state = "" if self.convergence.converged else ", NOT CONVERGED"
+        return (
+            f"Module({self.name!r}, {self.rows} rows, {len(self._site.Z)} points in {self.dimension}-D, "
+            f"{self.likelihood}, {self._kernel.describe()}{state})"
+        )
+
+    @property
+    def site(self) -> Site:
+        """What it says about f, as a copy."""
+        return Site(*(t.clone() for t in self._site))
+
+    @property
+    def evidence(self) -> float:
+        """log∫ t(u) p(u) du under its own prior: the local (bound on the) log marginal likelihood."""
+        return float(self._solution.bound)
+
+    @property
+    def likelihood(self) -> str:
+        """Its name, or several joined by +."""
+        return "+".join(p.name for p in self.likelihoods)
+
+    @property
+    def _points(self) -> Tensor:
+        return self._site.Z
+
+    @cached_property
+    @outside_autograd
+    def _posterior(self) -> Posterior:
+        mean = torch.tensor(self.mean, dtype=torch.float64)
+        return Posterior(self._basis, mean, self._solution.v, self._solution.C)
+
+    @cached_property
+    @outside_autograd
+    def _basis(self) -> Basis:
+        return basis(self._kernel, self._site.Z, self.jitter)
+
+    @cached_property
+    @outside_autograd
+    def _solution(self) -> Solution:
+        return least_squares.solve(sites.to_rows(self._site, self._basis.L, self.mean))
+
+    def publish(self, points: Any, seed: int = 0) -> Module:
+        """The same posterior at other, usually fewer, points: the exact marginal there."""
+        chosen = arrays.count_or_points(points, "points", self.dimension, self.columns, "cpu")
+        if isinstance(chosen, int):
+            means = self._posterior.predict(self._site.Z).mean
+            rng = np.random.default_rng(placement.entropy(arrays.seed(seed), self._site.Z, means))
+            chosen = placement.over(self._site.Z, chosen, self._kernel, rng)
+        site, jitter = publish(self._site, self.jitter, self._kernel, self.mean, chosen)
+        return replace(self, _site=site, jitter=jitter)
+
+    def rename(self, name: str) -> Module:
+        """The same under another name."""
+        return replace(self, name=name)
+
+    def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Module:
+        """The module of the function s·f(x − shift) + b."""
+        shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
+        site = sites.moved(sites.in_units(self._site, output_scale, output_shift, self.rows), shift)
+        return replace(
+            self,
+            _site=site,
+            _kernel=in_units(self._kernel, output_scale, shift),
+            mean=output_scale * self.mean + output_shift,
+            jitter=output_scale**2 * self.jitter,
+            likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
+        )
+
+    # --- files ---
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to a safetensors file, all or nothing."""
+        container.write(path, self._document())
+
+    def _document(self) -> Document:
+        header = {
+            "kind": "module",
+            "name": self.name,
+            "kernel": to_json(self._kernel, self.dimension),
+            "mean": self.mean,
+            "jitter": self.jitter,
+            "likelihoods": likelihoods_to_json(self.likelihoods),
+            "rows": self.rows,
+            "columns": None if self.columns is None else list(self.columns),
+            "units": UNITS,
+            "convergence": asdict(self.convergence),
+            "method": self.method,
+        }
+        return Document(header, self._site._asdict())
+
+    @staticmethod
+    def _from_fields(f: Fields) -> Module:
+        Z = f.tensor("Z", None, None)
+        M, D = Z.shape
+        Rt = f.tensor("Rt", None, M)
+        if M == 0 or D == 0 or len(Rt) > M:
+            raise RecycleGPError(f"a site of {len(Rt)} rows on {M} points in {D}-D is not one")
+        ended = f.header["convergence"]
+        return Module(
+            name=f.text("name"),
+            _site=Site(Z, Rt, f.tensor("rho", len(Rt)), f.tensor("e")),
+            _kernel=f.kernel(D),
+            mean=f.number("mean"),
+            jitter=f.number("jitter", least=0.0),
+            likelihoods=f.likelihoods(),
+            rows=f.count("rows", least=1),
+            columns=f.columns(D),
+            convergence=Convergence(
+                bool(ended["converged"]),
+                count(ended["evaluations"], "evaluations"),
+                text(ended["message"], "a message"),
+            ),
+            method=f.text("method"),
+        )
+
+    # --- from elsewhere ---
+
+    @staticmethod
+    def from_moments(
+        Z: Any,
+        mean: Any,
+        covariance: Any,
+        *,
+        kernel: str | gpytorch.kernels.Kernel,
+        likelihood: str = "gaussian",
+        name: str | None = None,
+        noise: float | None = None,
+        prior_mean: float = 0.0,
+        jitter: float | None = None,
+        rows: int | None = None,
+        evidence: float = 0.0,
+    ) -> Module:
+        """Any q(f(Z)) = N(mean, covariance) fitted elsewhere, under GP(prior_mean, kernel).
+
+        Give the very jitter the source added to K_ZZ: with another one the site is off by orders of
+        magnitude. Without one the moments are taken to be of f itself, and a little independent noise is
+        added to prior and posterior alike, which keeps the subtraction of the two well posed.
+        `evidence` is the source's ELBO, where known. A covariance wider than the prior (a local fit that
+        had not converged) is floored at the prior, its mean kept, with a warning.
+        """
+        points, columns = arrays.inputs(Z, "Z", device="cpu")
+        M, D = points.shape
+        if M == 0 or len(torch.unique(points, dim=0)) < M:
+            raise RecycleGPError(f"Z has {M} points, which must be distinct and at least one")
+        mu = arrays.targets(mean, M, "mean", device="cpu")
+        S = arrays.as_tensor(covariance, "covariance", "cpu")
+        if S.shape != (M, M):
+            raise RecycleGPError(f"covariance has shape {tuple(S.shape)} for {M} points; pass ({M}, {M})")
+        largest = float(S.diagonal().abs().max())
+        if float((S - S.mT).abs().max()) > 1e-5 * largest or float(torch.linalg.eigvalsh(S).min()) < -1e-6 * largest:
+            raise RecycleGPError("covariance is not symmetric positive semi-definite; pass q's covariance of f(Z)")
+        prior_mean, evidence = arrays.number(prior_mean, "prior_mean"), arrays.number(evidence, "evidence")
+        if jitter is not None and arrays.number(jitter, "jitter") < 0:
+            raise RecycleGPError(f"jitter={jitter}; pass what the source added to the diagonal of K_ZZ, or 0")
+        if rows is not None and (not isinstance(rows, (int, np.integer)) or rows < 1):
+            raise RecycleGPError(f"rows={rows!r}; pass the number of data rows behind the moments, or None")
+        observed = likelihoods.named(likelihood)
+        if noise is not None:
+            observed = with_noise(observed, noise)
+        if isinstance(kernel, str):
+            raise RecycleGPError(f"kernel={kernel!r}: pass the fitted GPyTorch kernel, with its parameters")
+        spec = from_gpytorch(kernel, D)
+        K = spec.matrix(points, points)
+        first = MOMENTS_JITTER * float(K.diagonal().mean()) if jitter is None else jitter
+        L, used = linalg.cholesky(K, first)
+        # what is added beyond the source's own jitter is added to both: they are then moments of f + noise
+        S = S + (used - (jitter or 0.0)) * torch.eye(M, dtype=S.dtype)
+        return module_from_moments(
+            sites.from_moments(points, L, prior_mean, mu, S),
+            L,
+            name=name_or_new(name),
+            kernel=spec,
+            mean=prior_mean,
+            jitter=float(used),
+            likelihood=observed,
+            rows=M if rows is None else int(rows),
+            columns=columns,
+            evidence=evidence,
+            stacklevel=3,
+        )
+
+
+def module_from_moments(
+    converted: Converted,
+    L: Tensor,
+    *,
+    name: str,
+    kernel: Kernel,
+    mean: float,
+    jitter: float,
+    likelihood: Likelihood,
+    rows: int,
+    columns: arrays.Columns = None,
+    evidence: float = 0.0,
+    stacklevel: int,
+) -> Module:
+    """A module from a site made of moments from elsewhere; directions that had to be floored are said aloud."""
+    site, floored = converted
+    message = "moments from elsewhere"
+    if floored:
+        message = f"{floored} of {len(site.Z)} directions of the covariance were wider than the prior and were floored"
+        warnings.warn(
+            f"module {name}: {message}; the local fit had not converged, or its kernel or jitter is not the one given",
+            RecycleGPWarning,
+            stacklevel=stacklevel,
+        )
+    # e = their ELBO − log∫ t dp
+    bound = least_squares.solve(sites.to_rows(site, L, mean)).bound
+    return Module(
+        name=name,
+        _site=site._replace(e=evidence - bound),
+        _kernel=kernel,
+        mean=mean,
+        jitter=jitter,
+        likelihoods=(likelihood,),
+        rows=rows,
+        columns=columns,
+        convergence=Convergence(not floored, 0, message),
+        method="moments",
+    )
+
+
+def with_noise(likelihood: Likelihood, noise: Any) -> Likelihood:
+    """A likelihood with this noise variance; its other parameters as they were, or as usual."""
+    if not likelihood.has_units:
+        raise RecycleGPError(f"noise={noise}: likelihood {likelihood.name!r} has no noise; leave it out")
+    rest = likelihood.parameters[1:] if likelihood.known else (DEFAULT_DF,) * (len(likelihood.parameter_names) - 1)
+    return likelihood.with_values(arrays.number(noise, "noise", positive=True), *rest)
+
+
+def name_or_new(name: str | None) -> str:
+    """The given name, checked, or one nobody else has."""
+    name = name if name is not None else f"module-{uuid.uuid4().hex[:12]}"
+    check_name(name)
+    return name
+
+
+def check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, not {type(name).__name__}")
+    if not name or len(name) > 200 or not name.isprintable():
+        raise RecycleGPError(f"name={name[:50]!r}; use 1 to 200 printable characters")
+
+
+def check_finite(what: str, *tensors: torch.Tensor) -> None:
+    """Never a silent NaN: whatever went wrong before, it stops where an object is made."""
+    if not all(bool((t.abs() <= arrays.LARGEST).all()) for t in tensors):  # also catches NaN
+        raise RecycleGPError(
+            f"{what} would hold NaN or numbers beyond {arrays.LARGEST:g}: its data or kernel overflow; rescale "
+            "X and y to ordinary sizes, use a larger noise, or smaller weights"
+        )
+
+
+def check_units(input_shift: Any, scale: Any, shift: Any, dimension: int) -> tuple[torch.Tensor, float, float]:
+    """(input shift as a vector, scale, shift), all three checked."""
+    scale, shift = arrays.number(scale, "output_scale"), arrays.number(shift, "output_shift")
+    if abs(scale) < 1 / arrays.LARGEST:
+        raise RecycleGPError(f"output_scale={scale}; pass a number that is not zero")
+    if input_shift is None:
+        return torch.zeros(dimension, dtype=torch.float64), scale, shift
+    vector = arrays.as_tensor(input_shift, "input_shift", "cpu").reshape(-1)
+    if len(vector) != dimension:
+        raise RecycleGPError(f"input_shift has {len(vector)} numbers for {dimension} input columns; pass one each")
+    return vector, scale, shift

@@ -1,0 +1,137 @@
+"""What modules and ensembles have in common: both are a Gaussian process one can ask."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import gpytorch
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import arrays, likelihoods
+from ..core import linalg
+from ..core.posterior import Posterior, Predicted
+from ..errors import RecycleGPError
+from ..kernels import Kernel
+from ..kernels.gpytorch_objects import to_gpytorch
+from ..likelihoods import Likelihood
+
+
+def outside_autograd(compute: Callable[[Any], Any]) -> Any:
+    """For what is computed once and kept: the same whatever gradient mode the first caller was in."""
+
+    @wraps(compute)
+    def computed(self: Any) -> Any:
+        with torch.inference_mode(False), torch.no_grad():
+            return compute(self)
+
+    return computed
+
+
+class Predictive(ABC):
+    """Predictions from a posterior; the two final classes Module and Ensemble say which."""
+
+    likelihoods: tuple[Likelihood, ...]
+    columns: arrays.Columns
+    _kernel: Kernel
+
+    @property
+    @abstractmethod
+    def _posterior(self) -> Posterior:
+        """q(f) as prior, basis and whitened solution."""
+
+    @property
+    @abstractmethod
+    def _points(self) -> Tensor:
+        """Z, as it is kept inside."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled without what can be computed again."""
+        return {name: value for name, value in vars(self).items() if name in type(self).__annotations__}
+
+    @property
+    def posterior(self) -> Posterior:
+        """q(f) as prior, basis and whitened solution: a copy."""
+        return self._posterior.copy()
+
+    @property
+    def dimension(self) -> int:
+        """Number of input columns."""
+        return self._points.shape[1]
+
+    @property
+    def inducing(self) -> np.ndarray:
+        """The points Z, read-only."""
+        return arrays.frozen(self._points)
+
+    @property
+    def kernel_spec(self) -> Kernel:
+        """The kernel as a value: a copy."""
+        return self._kernel.own()
+
+    @property
+    def kernel(self) -> gpytorch.kernels.Kernel:
+        """A fresh GPyTorch kernel in the user's units."""
+        return to_gpytorch(self._kernel, self.dimension)
+
+    @property
+    def noise(self) -> float | None:
+        """Noise variance of the gaussian (or student-t) likelihood, where there is one."""
+        known = [p.parameters[0] for p in self.likelihoods if p.has_units and p.known]
+        return known[0] if known else None
+
+    def predict(self, X: Any) -> tuple[Any, Any]:
+        """Mean and variance of the latent f at each row of X."""
+        mean, variance = self._latent(self._inputs(X))
+        return arrays.like(X, mean), arrays.like(X, variance)
+
+    def predict_y(self, X: Any, likelihood: str | None = None) -> tuple[Any, Any]:
+        """Mean and variance of a new observation y at each row of X."""
+        chosen = self._likelihood(likelihood)
+        mean, variance = chosen.moments(*self._latent(self._inputs(X)))
+        return arrays.like(X, mean), arrays.like(X, variance)
+
+    def predict_proba(self, X: Any, likelihood: str | None = None) -> Any:
+        """(n, 2): probabilities of classes 0 and 1."""
+        chosen = self._likelihood(likelihood)
+        if not chosen.classifies:
+            raise RecycleGPError(
+                f"predict_proba needs a bernoulli likelihood, this model has {chosen.name!r}; use predict_y"
+            )
+        p = chosen.moments(*self._latent(self._inputs(X))).mean
+        return arrays.like(X, torch.stack([1 - p, p], dim=-1))
+
+    def log_density(self, X: Any, y: Any, likelihood: str | None = None) -> Any:
+        """log p(y_t) of each observation, on y."""
+        chosen = self._likelihood(likelihood)
+        points = self._inputs(X)
+        y = chosen.check(arrays.targets(y, len(points), device=points.device))
+        return arrays.like(X, chosen.log_density(y, *self._latent(points)))
+
+    def sample(self, X: Any, n: int = 1, seed: int = 0) -> Any:
+        """(n, len(X)): joint draws of f at the rows of X."""
+        points = self._inputs(X)
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise RecycleGPError(f"n={n!r}; pass a positive number of draws")
+        noise = np.random.default_rng(arrays.seed(seed)).standard_normal((n, len(points)))
+        draws = torch.as_tensor(noise, device=points.device)
+        mean, covariance = self._on(points.device).joint(points)
+        if len(points):
+            draws = draws @ linalg.cholesky(covariance).L.mT
+        return arrays.like(X, mean + draws)
+
+    def _inputs(self, X: Any) -> Tensor:
+        return arrays.aligned(X, self.dimension, self.columns)
+
+    def _latent(self, points: Tensor) -> Predicted:
+        return self._on(points.device).predict(points)
+
+    def _on(self, device: torch.device) -> Posterior:
+        return self._posterior.to(device)
+
+    def _likelihood(self, name: str | None) -> Likelihood:
+        return likelihoods.choose(self.likelihoods, name)

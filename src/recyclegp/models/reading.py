@@ -1,0 +1,201 @@
+"""The door of merge and add: modules come in one at a time, from memory, an iterator, files or a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from .. import arrays
+from ..errors import RecycleGPError
+from ..kernels import Kernel
+from ..kernels.units import permuted
+from ..merging.member import Member
+from ..merging.site_store import SiteStore
+from ..storage import container
+from ..storage.container import Document
+from ..storage.fields import Fields
+from .module import Module
+
+Source = Module | str | PathLike[str] | Iterable[Module | str | PathLike[str]]
+PATTERN = "*.safetensors"
+
+
+class Frame(NamedTuple):
+    """What modules must share: the number of input columns, and their names where somebody gives them."""
+
+    dimension: int
+    columns: arrays.Columns
+    owner: str  # who named the columns
+
+
+class ModulesRead(NamedTuple):
+    members: tuple[Member, ...]
+    frame: Frame
+
+
+def read_modules(
+    source: Source,
+    store: SiteStore,
+    *,
+    keep: bool,
+    weights: Any = None,
+    names: Iterable[str] = (),
+    frame: Frame | None = None,
+    check: Callable[[Module], None] | None = None,
+) -> ModulesRead:
+    """Every module of the source, checked, put into the store, and but for `keep` let go.
+
+    `names` are those already used, `check` sees the first module before the others are read.
+    """
+    weigh, seen, shared = _Weights(weights), set(names), _Shared()
+    members: list[Member] = []
+    for module, label in _modules(source):
+        if not members and check is not None:
+            check(module)
+        frame = _fitted(frame, module, label)
+        module = _in_order(module, frame.columns)
+        if module.name in seen:
+            raise RecycleGPError(f"two modules are named {module.name!r}; rename one (module.rename), or use weights")
+        seen.add(module.name)
+        weight = weigh.of(module.name, len(members))
+        if weight > 0:
+            store.put(module._site, weight, len(members))
+        members.append(shared.member(module, weight, keep))
+    if not members or frame is None:
+        raise RecycleGPError("modules is empty; merge needs at least one module")
+    weigh.finish(len(members), seen)
+    if not store.points:
+        raise RecycleGPError("weights are all zero; give at least one module a positive weight")
+    return ModulesRead(tuple(members), frame)
+
+
+# --- where they come from ---------------------------------------------------------------------
+
+
+def _modules(source: Source) -> Iterator[tuple[Module, str]]:
+    """Each module and what to call it in an error."""
+    several: Iterable[Any]
+    if isinstance(source, Module) or hasattr(source, "to_module"):
+        several = [source]  # an ensemble is refused below, like anything else
+    elif isinstance(source, (str, PathLike)):
+        several = _files(Path(source))
+    else:
+        several = source
+    for item in several:
+        if isinstance(item, Module):
+            yield item, f"module {item.name!r}"
+        elif isinstance(item, (str, PathLike)):
+            yield _loaded(Path(item))
+        else:
+            remedy = "; call its to_module(name) first" if hasattr(item, "to_module") else ""
+            raise TypeError(f"modules must hold Module objects or paths, not {type(item).__name__}{remedy}")
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(path.glob(PATTERN))
+    if not found:
+        raise RecycleGPError(f"{path}: the folder holds no {PATTERN} files; save modules there, or name their files")
+    return found
+
+
+def _loaded(path: Path) -> tuple[Module, str]:
+    document = container.read(path)
+    if document.header.get("kind") == "ensemble":
+        raise RecycleGPError(
+            f"{path}: it holds an ensemble, not a module; load it and save its to_module(name) to merge it again"
+        )
+    module = made_from(path, document, {"module": Module._from_fields})
+    return module, f"module {module.name!r} ({path})"
+
+
+T = TypeVar("T")
+
+
+def made_from(path: Path, document: Document, makers: Mapping[str, Callable[[Fields], T]]) -> T:
+    """The object a file holds, or one error that names the file, whatever is wrong with it."""
+    kind = document.header.get("kind")
+    if not isinstance(kind, str) or kind not in makers:
+        raise RecycleGPError(f"{path}: it holds a {str(kind)[:50]!r}, which this version cannot read; upgrade")
+    try:
+        return makers[kind](Fields(document))
+    except RecycleGPError as broken:
+        raise RecycleGPError(f"{path}: {broken}; ask for the file again") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as broken:
+        raise RecycleGPError(f"{path}: the header is malformed ({broken!r}); ask for the file again") from None
+
+
+# --- what they must share ---------------------------------------------------------------------
+
+
+def _fitted(frame: Frame | None, module: Module, label: str) -> Frame:
+    """The frame with this module in it, if it fits."""
+    if frame is None:
+        return Frame(module.dimension, module.columns, module.name)
+    if module.dimension != frame.dimension:
+        raise RecycleGPError(
+            f"{label} has {_listed(module.dimension, module.columns)} where the others have "
+            f"{_listed(frame.dimension, frame.columns)}; merge modules over the same inputs"
+        )
+    if module.columns is None:
+        return frame
+    if frame.columns is None:
+        return Frame(frame.dimension, module.columns, module.name)
+    arrays.common_columns([frame.columns, module.columns], [frame.owner, module.name])
+    return frame
+
+
+def _listed(dimension: int, columns: arrays.Columns) -> str:
+    return f"{dimension} input columns" + ("" if columns is None else f" ({', '.join(columns)})")
+
+
+def _in_order(m: Module, columns: arrays.Columns) -> Module:
+    """Columns by name: a module fitted on the same columns in another order is turned round."""
+    if m.columns is None or columns is None or m.columns == columns:
+        return m
+    order = [m.columns.index(c) for c in columns]
+    site = m._site._replace(Z=m._site.Z[:, order])
+    return replace(m, _site=site, _kernel=permuted(m._kernel, order), columns=columns)
+
+
+class _Weights:
+    """name → w, or one w after the other; whether they match the modules is known when all have come."""
+
+    def __init__(self, weights: Any) -> None:
+        self.named: dict[Any, float] = {}
+        self.listed: list[float] | None = None
+        if isinstance(weights, Mapping):
+            self.named = {n: arrays.number(w, f"weights[{n!r}]") for n, w in weights.items()}
+        elif weights is not None:
+            self.listed = [arrays.number(w, "weights") for w in weights]
+        if not all(w >= 0 for w in (*self.named.values(), *(self.listed or ()))):
+            raise RecycleGPError("weights must not be negative")
+
+    def of(self, name: str, position: int) -> float:
+        if self.listed is None:
+            return self.named.get(name, 1.0)
+        return self.listed[position] if position < len(self.listed) else 1.0
+
+    def finish(self, count: int, names: set[str]) -> None:
+        unknown = set(self.named) - names
+        if unknown:
+            raise RecycleGPError(f"weights names modules that are not here: {', '.join(sorted(map(str, unknown)))}")
+        if self.listed is not None and len(self.listed) != count:
+            raise RecycleGPError(f"weights has {len(self.listed)} numbers for {count} modules; give one each")
+
+
+class _Shared:
+    """Equal kernels and likelihoods of many modules become one object: a hundred thousand members are small."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, Any] = {}
+
+    def member(self, m: Module, weight: float, keep: bool) -> Member:
+        likelihoods = self.known.setdefault(m.likelihoods, m.likelihoods)
+        structure = self.known.setdefault(m._kernel.structure, m._kernel.structure)
+        kernel: Kernel = self.known.setdefault(m._kernel, Kernel(structure, m._kernel.theta))
+        return Member(m.name, m._site if keep else None, m.rows, weight, likelihoods, kernel, m.mean)

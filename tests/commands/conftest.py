@@ -1,0 +1,22 @@
+"""Files that the tests of several commands read."""
+
+import pytest
+
+import recyclegp as rgp
+from cases_cli import NORTH, SOUTH, module
+
+
+@pytest.fixture(scope="session")
+def owners(tmp_path_factory):
+    """A folder with the modules of two owners, in parts/, and their ensemble."""
+    folder = tmp_path_factory.mktemp("owners")
+    (folder / "parts").mkdir()
+    module(NORTH, "north").save(folder / "parts" / "north.safetensors")
+    module(SOUTH[["depth", "day", "y"]], "south").save(folder / "parts" / "south.safetensors")
+    rgp.merge(folder / "parts").save(folder / "city.safetensors")
+    return folder
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out.safetensors"

@@ -1,0 +1,98 @@
+"""recyclegp inspect and compare: what is in files, and how modules agree."""
+
+import hashlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import recyclegp as rgp
+from cases_bad import one_line
+from cases_cli import NORTH, answer, call, module, ok, owner
+
+
+def test_inspect_says_what_is_in_a_module(owners):
+    path = owners / "parts" / "north.safetensors"
+    facts, m = answer("inspect", path), rgp.load(path)
+    assert facts["content_id"] == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    assert facts["bytes"] == path.stat().st_size
+    assert (facts["kind"], facts["name"], facts["rows"], facts["schema"]) == ("module", "north", 40, 1)
+    assert facts["region"]["day"] == [m.inducing[:, 0].min(), m.inducing[:, 0].max()]
+    assert facts["noise"] == m.noise
+    assert facts["contains_data_rows"] is False
+    words = ok("inspect", path).stdout
+    for phrase in ("north, 40 rows of 2 inputs", "day from ", "rbf(", "schema 1", "yes, after", "no, only 6 points"):
+        assert phrase in words, words
+    assert facts["content_id"] in words
+
+
+def test_inspect_says_what_is_in_an_ensemble(owners):
+    path = owners / "city.safetensors"
+    facts, e = answer("inspect", path), rgp.load(path)
+    assert (facts["kind"], facts["names"], facts["keeps"]) == ("ensemble", ["north", "south"], "sites")
+    assert (facts["slack"], facts["bound"], facts["evidence"]) == (e.slack, e.bound, e.evidence)
+    words = ok("inspect", path).stdout
+    assert "of 2 modules (north, south), 80 rows of 2 inputs" in words
+    assert "can be removed" in words
+
+
+def test_inspect_does_not_vouch_for_points_from_elsewhere(tmp_path):
+    m = module(NORTH, "m")
+    rgp.Module.from_moments(
+        [[0.0, 1.0], [1.0, 0.0]], [0.0, 1.0], 0.01 * np.eye(2), kernel=m.kernel, noise=0.1, name="w"
+    ).save(tmp_path / "w.safetensors")
+    assert answer("inspect", tmp_path / "w.safetensors")["contains_data_rows"] is None
+    words = ok("inspect", tmp_path / "w.safetensors").stdout
+    assert "not known: another program chose its 2 points" in words
+    assert "the columns have no names" in words
+
+
+def test_inspect_of_many_is_a_table(owners):
+    parts = answer("inspect", owners / "parts")
+    assert [f["name"] for f in parts] == ["north", "south"]
+    table = ok("inspect", owners / "parts", owners / "city.safetensors").stdout
+    assert len(table.splitlines()) == 4
+    for phrase in ("north", "south", "ensemble of 2", parts[0]["content_id"][7:15]):
+        assert phrase in table
+
+
+def test_inspect_as_a_check(owners, tmp_path):
+    assert ok("inspect", owners / "parts", "-q").output == ""
+    (tmp_path / "bad.safetensors").write_bytes((owners / "city.safetensors").read_bytes()[:-5])
+    assert "not a complete recyclegp file" in one_line(call("inspect", tmp_path / "bad.safetensors", "-q"))
+
+
+def test_compare_gives_the_report_and_the_differences(owners):
+    city = rgp.load(owners / "city.safetensors")
+    rows = {r["name"]: r for r in answer("compare", owners / "city.safetensors", owners / "parts")}
+    for expected in city.report():
+        for key, value in expected.items():
+            assert rows[expected["name"]][key] == value
+    for name in ("north", "south"):
+        m = rgp.load(owners / "parts" / f"{name}.safetensors")
+        where = pd.DataFrame(m.inducing, columns=m.columns)
+        (a, va), (b, vb) = m.predict(where), city.predict(where)
+        assert rows[name]["difference"] == pytest.approx(np.mean(np.abs(a - b)))
+        assert rows[name]["standardised"] == pytest.approx(np.mean(np.abs(a - b) / np.sqrt(va + vb)))
+        kl = np.log(np.sqrt(vb / va)) + (va + (a - b) ** 2) / (2 * vb) - 0.5
+        assert rows[name]["nats"] == pytest.approx(np.mean(kl))
+
+
+def test_compare_with_a_stranger(owners, tmp_path):
+    far = NORTH.assign(y=NORTH["y"] + 9)
+    module(far, "far").save(tmp_path / "far.safetensors")
+    rows = answer("compare", owners / "city.safetensors", tmp_path / "far.safetensors", owners / "parts")
+    stranger = rows[-1]
+    assert (stranger["name"], stranger["member"], stranger["agreement"]) == ("far", False, None)
+    assert stranger["standardised"] > 5 * max(r["standardised"] for r in rows[:-1])
+    table = ok("compare", owners / "city.safetensors", tmp_path / "far.safetensors").stdout
+    assert "far (not in it)" in table
+    assert "needs an ensemble" in one_line(call("compare", owners / "parts" / "north.safetensors"))
+
+
+def test_compare_puts_the_least_agreeing_first(owners, tmp_path, out):
+    module(NORTH.assign(y=NORTH["y"] + 2), "odd").save(tmp_path / "odd.safetensors")
+    module(owner(5, 0, 7), "third").save(tmp_path / "third.safetensors")
+    ok("merge", owners / "parts", tmp_path / "odd.safetensors", tmp_path / "third.safetensors", "-o", out)
+    agreement = [r["agreement"] for r in answer("compare", out)]
+    assert agreement == sorted(agreement)

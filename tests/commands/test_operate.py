@@ -1,0 +1,81 @@
+"""recyclegp update, add, remove and reweight: as the library would."""
+
+import os
+
+import numpy as np
+import pytest
+
+import recyclegp as rgp
+from cases_bad import one_line
+from cases_cli import NEW, X, answer, call, means, module, ok, owner, written
+
+
+def test_update_is_the_librarys(owners, tmp_path, out):
+    data = written(NEW, tmp_path / "new.csv")
+    facts = answer("update", owners / "city.safetensors", data, "-t", "y", "--name", "july", "-o", out)
+    assert facts["names"] == ["north", "south", "july"]
+    direct = rgp.load(owners / "city.safetensors").update(X, NEW["y"])
+    assert np.array_equal(means(out), direct.predict(X)[0])
+
+
+def test_update_with_classes(owners, tmp_path, out):
+    table = X.assign(y=np.where(NEW["y"] > 0, "high", "low"))
+    data = written(table, tmp_path / "new.csv")
+    options = ("-t", "y", "--likelihood", "bernoulli", "-o", out)
+    assert "--positive low" in one_line(call("update", owners / "city.safetensors", data, *options))
+    facts = answer("update", owners / "city.safetensors", data, *options, "--positive", "high")
+    assert facts["likelihoods"] == ["gaussian", "bernoulli"]
+    direct = rgp.load(owners / "city.safetensors").update(X, NEW["y"] > 0, likelihood="bernoulli")
+    assert np.array_equal(means(out), direct.predict(X)[0])
+
+
+def test_add_then_remove_is_never_added(owners, tmp_path, out):
+    module(owner(3, 6, 9), "east").save(tmp_path / "east.safetensors")
+    more = tmp_path / "more.safetensors"
+    assert answer("add", owners / "city.safetensors", tmp_path / "east.safetensors", "-o", more)["modules"] == 3
+    assert not np.array_equal(means(more), means(owners / "city.safetensors"))
+    assert answer("remove", more, "east", "-o", out)["names"] == ["north", "south"]
+    assert means(out) == pytest.approx(means(owners / "city.safetensors"), abs=1e-9)
+    again = one_line(call("add", more, tmp_path / "east.safetensors", "-o", out))
+    assert "called 'east', as one of the ensemble" in again
+
+
+def test_reweight_and_in_place(owners, out):
+    out.write_bytes((owners / "city.safetensors").read_bytes())
+    facts = answer("reweight", out, "south=0.5", "north=2", "-o", out)
+    direct = rgp.load(owners / "city.safetensors").reweight({"south": 0.5, "north": 2.0})
+    assert np.array_equal(means(out), direct.predict(X)[0])
+    assert facts["rows"] == 100
+
+
+def test_relearning_chooses_anew(owners, tmp_path, out):
+    module(owner(3, 6, 9), "east").save(tmp_path / "east.safetensors")
+    old = answer("inspect", owners / "city.safetensors")["kernel"]
+    new = answer("add", owners / "city.safetensors", tmp_path / "east.safetensors", "--relearn", "-o", out)["kernel"]
+    assert new != old
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["remove", "city", "west"], "remove: no module is named west; there are north, south"),
+        (["remove", "city", "north", "south"], "nothing would be left"),
+        (["remove", "parts/north", "north"], "it holds a module, and remove needs an ensemble"),
+        (["reweight", "city", "north"], "write NAME=NUMBER"),
+        (["reweight", "city", "north=x"], "write NAME=NUMBER"),
+        (["reweight", "city", "north=-1"], "weights must not be negative"),
+        (["add", "parts/north", "parts/south.safetensors"], "add needs an ensemble"),
+    ],
+)
+def test_operations_that_cannot_be(owners, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(owners)
+    command, model, *rest = arguments
+    assert message in one_line(call(command, f"{model}.safetensors", *rest, "-o", tmp_path / "out.safetensors"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_names_only_ensembles_say_what_they_cannot(owners, tmp_path, out):
+    ok("merge", owners / "parts", "--keep", "names", "-o", tmp_path / "small.safetensors")
+    assert "this ensemble keeps only names" in one_line(
+        call("remove", tmp_path / "small.safetensors", "north", "-o", out)
+    )

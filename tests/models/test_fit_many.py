@@ -1,0 +1,235 @@
+"""Many models at once are the same models: padding, companions and batches change nothing."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import recyclegp as rgp
+from recyclegp.kernels import parse
+from recyclegp.kernels.gpytorch_objects import to_gpytorch
+from recyclegp.local import batch_fit
+from recyclegp.models import fit as fitting
+
+SIZES = (7, 31, 40, 36, 33, 8)
+
+
+def parts(likelihood: str, D: int, sizes=SIZES, seed: int = 0):
+    rng = np.random.default_rng([seed, D])
+    made = []
+    for n in sizes:
+        X = rng.normal(size=(n, D)) * rng.uniform(0.5, 30, D) + rng.normal(size=D)
+        f = np.sin(1.7 * (X / X.std(0)).sum(1)) * rng.uniform(0.5, 2)
+        noise = 0.2 * rng.normal(size=n)
+        y = {
+            "gaussian": lambda f=f, noise=noise: 40 * (f + noise) + 7,
+            "student-t": lambda f=f, noise=noise, n=n: f + 0.1 * rng.standard_t(3, size=n),
+            "poisson": lambda f=f: rng.poisson(np.exp(f)).astype(float),
+            "bernoulli": lambda f=f, n=n: (rng.uniform(size=n) < 1 / (1 + np.exp(-3 * f))).astype(float),
+            "bernoulli-probit": lambda f=f, noise=noise: (f + noise > 0).astype(float),
+        }[likelihood]()
+        made.append((X, y))
+    return made
+
+
+CASES = [  # kinds of model, and columns of X
+    ("gaussian", "exact", "rbf", {"publish": 5}, 1),
+    ("gaussian", "exact", "rbf", {"publish": 5}, 2),
+    ("gaussian", "exact", "matern32 + linear", {"publish": 4}, 2),
+    ("gaussian", "collapsed", "rbf", {"inducing": 4}, 1),
+    ("gaussian", "collapsed", "rbf", {"inducing": 4}, 2),
+    ("gaussian", "collapsed", "rbf * periodic", {"inducing": 6, "publish": 3}, 1),
+    ("gaussian", "dual", "matern52", {"inducing": 5}, 2),
+    ("bernoulli", "dual", "rbf", {"inducing": 6, "publish": 4}, 1),
+    ("bernoulli", "dual", "rbf", {"inducing": 6, "publish": 4}, 2),
+    ("bernoulli-probit", "dual", "rbf", {"inducing": 5}, 2),
+    ("poisson", "dual", "rq", {"inducing": 5}, 1),
+    ("student-t", "dual", "rbf", {"inducing": 5}, 2),
+]
+
+
+@pytest.mark.parametrize(("likelihood", "method", "kernel", "options", "D"), CASES)
+def test_fit_many_is_fit(likelihood, method, kernel, options, D):
+    """Evidence to 1e-4, of ragged data sets, for every method and likelihood."""
+    data = parts(likelihood, D)
+    options = {"likelihood": likelihood, "method": method, "kernel": kernel, "seed": 3, **options}
+    names = [f"m{i}" for i in range(len(data))]
+    together = rgp.fit_many(data, names=names, **options)
+    assert [m.name for m in together] == names
+    for (X, y), m in list(zip(data, together, strict=True))[::2]:  # the shortest, and two of unequal length
+        alone = rgp.fit(X, y, **options)
+        assert m.rows == alone.rows == len(y)
+        assert m.evidence == pytest.approx(alone.evidence, abs=1e-4)
+        assert m.convergence.converged == alone.convergence.converged
+        mean, var = m.predict(X)
+        mean_alone, var_alone = alone.predict(X)
+        scale = np.sqrt(var_alone.max())
+        np.testing.assert_allclose(mean, mean_alone, atol=2e-3 * scale)
+        np.testing.assert_allclose(var, var_alone, atol=2e-3 * scale**2)
+
+
+@pytest.mark.parametrize("method", ["exact", "collapsed", "dual"])
+def test_padding_is_exact_at_fixed_hyperparameters(method):
+    """Nothing learned, nothing chosen: to rounding."""
+    kernel = to_gpytorch(parse("rbf", 2).with_theta(torch.tensor([0.3, -0.2, 0.4], dtype=torch.float64)), 2)
+    Z = np.random.default_rng(1).normal(size=(5, 2))
+    points = {"publish": Z} if method == "exact" else {"inducing": Z}
+    data = [(X / 10, y) for X, y in parts("gaussian", 2, sizes=(33, 40, 35))]
+    options = {"kernel": kernel, "learn": False, "noise": 30.0, "method": method, **points}
+    for (X, y), m in zip(data, rgp.fit_many(data, **options), strict=True):
+        alone = rgp.fit(X, y, **options)
+        np.testing.assert_allclose(m.evidence, alone.evidence, rtol=1e-11)
+        np.testing.assert_allclose(m.predict(X)[0], alone.predict(X)[0], rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(m.predict(X)[1], alone.predict(X)[1], rtol=1e-8)
+
+
+def test_learn_false_with_default_noise_in_many():
+    kernel = to_gpytorch(parse("matern52", 1), 1)
+    data = parts("gaussian", 1)
+    together = rgp.fit_many(data, kernel=kernel, learn=False, method="collapsed", inducing=3)
+    alone = [rgp.fit(X, y, kernel=kernel, learn=False, method="collapsed", inducing=3) for X, y in data]
+    np.testing.assert_allclose([m.evidence for m in together], [m.evidence for m in alone], rtol=1e-10)
+
+
+def test_a_lane_does_not_notice_its_companions():
+    """The same data in two different crowds, one with a pathological companion."""
+    data = parts("student-t", 1, sizes=(30, 31, 32))
+    X, y = data[0]
+    strange = (X, np.where(np.arange(30) == 3, 1e9, 1e-7 * y))
+    a = rgp.fit_many(data, likelihood="student-t", inducing=4)[0]
+    b = rgp.fit_many([data[0], strange], likelihood="student-t", inducing=4)[0]
+    assert a.evidence == pytest.approx(b.evidence, abs=1e-6)
+
+
+def test_narrow_slices_and_small_windows_change_nothing(monkeypatch):
+    data = parts("gaussian", 1, sizes=(40,) * 7)
+    expected = [m.evidence for m in rgp.fit_many(data, method="collapsed", inducing=3)]
+    monkeypatch.setattr(batch_fit, "FEATURES", 40 * 3 * 2)
+    monkeypatch.setattr(fitting, "WINDOW", 120)
+    monkeypatch.setattr(fitting, "LANES", 2)
+    found = [m.evidence for m in rgp.fit_many(iter(data), method="collapsed", inducing=3)]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_an_iterator_is_read_as_needed(monkeypatch):
+    """Data that arrive one by one are fitted in windows: memory does not grow with their number."""
+    monkeypatch.setattr(fitting, "WINDOW", 60)
+    ahead, solved, real = [], 0, batch_fit.solve
+
+    def solve(jobs):
+        nonlocal solved
+        solved += len(jobs)
+        return real(jobs)
+
+    monkeypatch.setattr(batch_fit, "solve", solve)
+
+    def stream():
+        for i, pair in enumerate(parts("gaussian", 1, sizes=(20,) * 12)):
+            ahead.append(i - solved)
+            yield pair
+
+    kernel = to_gpytorch(parse("rbf", 1), 1)
+    assert len(rgp.fit_many(stream(), kernel=kernel, learn=False, publish=3)) == 12
+    assert max(ahead) <= 3
+
+
+# --- failures ---------------------------------------------------------------------------------
+
+
+def failing(monkeypatch, names, alone):
+    """Lanes that fail in company, and with `alone` also by themselves."""
+    real = batch_fit.solve
+
+    def solve(jobs):
+        if alone and len(jobs) == 1 and jobs[0].name in names:
+            raise rgp.RecycleGPError("no jitter mends it")
+        made = real(jobs)
+        return [None if len(jobs) > 1 and job.name in names else m for job, m in zip(jobs, made, strict=True)]
+
+    monkeypatch.setattr(batch_fit, "solve", solve)
+
+
+def options(data):
+    return {"names": [f"ward-{i}" for i in range(len(data))], "method": "collapsed", "inducing": 3}
+
+
+def test_a_failed_lane_is_tried_again_alone(monkeypatch):
+    data = parts("gaussian", 1, sizes=(30,) * 4)
+    expected = [m.evidence for m in rgp.fit_many(data, **options(data))]
+    failing(monkeypatch, {"ward-2"}, alone=False)
+    found = rgp.fit_many(data, **options(data))
+    np.testing.assert_allclose([m.evidence for m in found], expected, atol=1e-4)
+
+
+def test_a_lane_that_fails_twice_is_named(monkeypatch):
+    data = parts("gaussian", 1, sizes=(30,) * 4)
+    failing(monkeypatch, {"ward-1", "ward-3"}, alone=True)
+    with pytest.raises(rgp.RecycleGPError, match=r"(?s)2 of the models.*ward-1.*ward-3.*on_failure='skip'"):
+        rgp.fit_many(data, **options(data))
+    with pytest.warns(rgp.RecycleGPWarning, match=r"ward-1.*ward-3"):
+        rest = rgp.fit_many(data, on_failure="skip", **options(data))
+    assert [m.name for m in rest] == ["ward-0", "ward-2"]
+
+
+def test_a_whole_batch_that_fails_is_tried_one_by_one(monkeypatch):
+    data = parts("gaussian", 1, sizes=(30,) * 3)
+    real = batch_fit.solve
+
+    def solve(jobs):
+        if len(jobs) > 1:
+            raise rgp.RecycleGPError("all of them")
+        return real(jobs)
+
+    monkeypatch.setattr(batch_fit, "solve", solve)
+    assert len(rgp.fit_many(data, **options(data))) == 3
+
+
+def test_bad_data_are_named_before_any_work(monkeypatch):
+    data = parts("gaussian", 1, sizes=(30,) * 3)
+    data[2][1][4] = np.nan
+    monkeypatch.setattr(batch_fit, "solve", lambda jobs: pytest.fail("work began"))
+    with pytest.raises(rgp.RecycleGPError, match=r"data set 2 \(ward-2\).*NaN"):
+        rgp.fit_many(data, **options(data))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"names": ["a"]}, "names has 1 entries for 2"),
+        ({"on_failure": "ignore"}, "on_failure"),
+        ({"method": "magic"}, "method='magic'"),
+    ],
+)
+def test_bad_options(change, message):
+    with pytest.raises(rgp.RecycleGPError, match=message):
+        rgp.fit_many(parts("gaussian", 1, sizes=(9, 9)), **change)
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b", "c"]])
+def test_names_of_an_iterator(names):
+    with pytest.raises(rgp.RecycleGPError, match="names has"):
+        rgp.fit_many(iter(parts("gaussian", 1, sizes=(9, 9))), names=names, method="collapsed", inducing=2)
+
+
+def test_pairs_only():
+    with pytest.raises(rgp.RecycleGPError, match="pairs"):
+        rgp.fit_many([np.zeros((3, 1))])
+
+
+def test_nothing_to_fit():
+    assert rgp.fit_many([]) == []
+
+
+def test_the_bar_is_on_standard_error(capfd):
+    data = parts("gaussian", 1, sizes=(9, 9))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rgp.fit_many(data, method="collapsed", inducing=2, progress=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "fitting" in err
+    rgp.fit_many(data, method="collapsed", inducing=2)
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,63 @@
+"""Files appear whole or not at all, and errors name the file the user knows of."""
+
+import os
+
+import pytest
+
+from recyclegp.storage.atomic import check_writable, replacing
+
+
+def test_the_file_appears_when_the_block_ends(tmp_path):
+    target = tmp_path / "a"
+    target.write_bytes(b"old")
+    with replacing(target) as stream:
+        stream.write(b"new")
+        assert target.read_bytes() == b"old"
+    assert target.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_failure_leaves_nothing(tmp_path):
+    def half():
+        with replacing(tmp_path / "a") as stream:
+            stream.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        half()
+    assert os.listdir(tmp_path) == []
+
+
+def test_errors_name_the_target(tmp_path):
+    target = tmp_path / "absent" / "a"
+    for attempt in (lambda: replacing(target).__enter__(), lambda: check_writable(target)):
+        with pytest.raises(FileNotFoundError) as caught:
+            attempt()
+        assert caught.value.filename == str(target)
+
+
+def test_errors_about_other_files_keep_their_names(tmp_path):
+    other = tmp_path / "other"
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "a"):
+        other.read_bytes()
+    assert caught.value.filename == str(other)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are POSIX's")
+def test_a_pipe_is_written_to_and_stays_one(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    check_writable(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with replacing(pipe) as stream:
+        stream.write(b"hello")
+    assert os.read(reader, 10) == b"hello"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_checking_leaves_no_trace(tmp_path):
+    check_writable(tmp_path / "a")
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(IsADirectoryError, match="a folder, not a file"):
+        check_writable(tmp_path)

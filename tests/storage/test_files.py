@@ -1,0 +1,425 @@
+"""Files: bit-exact, small, readable for ever, written whole, and refused with one clear error."""
+
+import json
+import os
+import pickle
+import stat
+import struct
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import recyclegp as rgp
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
+MODULES = ["gaussian", "bernoulli", "bernoulli-probit", "poisson", "student-t"]
+ENSEMBLES = ["ensemble", "ensemble-names"]
+
+
+@pytest.fixture(scope="module")
+def module():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 3, (40, 2))
+    frame = pd.DataFrame(X, columns=["größe", "x"])
+    return rgp.fit(frame, np.sin(X[:, 0]) + X[:, 1], kernel="rbf + linear", name="Zürich 7", publish=9)
+
+
+@pytest.fixture(scope="module")
+def ensemble(module):
+    other = module.rename("b").transform(input_shift=[0.2, 0.0])
+    return rgp.merge([module, other], weights={"b": 0.5}, learn=False)
+
+
+def tensors_of(path):
+    return {k: (v.dtype, tuple(v.shape), v.numpy().tobytes()) for k, v in load_file(path).items()}
+
+
+def header_of(path):
+    with safe_open(str(path), framework="pt") as f:
+        return json.loads(f.metadata()["recyclegp"])
+
+
+def rewrite(source, target, *, header=None, tensors=None):
+    """The same file with something changed in it."""
+    old = header_of(source)
+    new = load_file(source)
+    if header:
+        header(old)
+    if tensors:
+        tensors(new)
+    save_file({k: v.contiguous() for k, v in new.items()}, target, metadata={"recyclegp": json.dumps(old)})
+    return target
+
+
+# --- round trip -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODULES + ENSEMBLES)
+def test_golden_files(name):
+    model = rgp.load(GOLDEN / f"{name}.safetensors")
+    assert isinstance(model, rgp.Module if name in MODULES else rgp.Ensemble)
+    points, want = np.array(EXPECTED["points"]), EXPECTED[name]
+    mean, variance = model.predict(points)
+    np.testing.assert_allclose(mean, want["mean"], rtol=1e-9)
+    np.testing.assert_allclose(variance, want["variance"], rtol=1e-9)
+    assert model.evidence == pytest.approx(want["evidence"], rel=1e-9)
+    densities = [k.split()[1] for k in want if k.startswith("log_density")]
+    assert sorted(p.name for p in model.likelihoods) == sorted(densities)
+    for p in densities:
+        found = model.log_density(points, [0.0, 1.0, 1.0], p)
+        np.testing.assert_allclose(found, want[f"log_density {p}"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", MODULES + ENSEMBLES)
+def test_golden_files_round_trip(name, tmp_path):
+    source = GOLDEN / f"{name}.safetensors"
+    rgp.load(source).save(tmp_path / "again")
+    assert tensors_of(tmp_path / "again") == tensors_of(source)
+    now, then = header_of(tmp_path / "again"), header_of(source)
+    assert then["schema"] == 1
+    assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
+
+
+@pytest.mark.parametrize("which", ["module", "ensemble"])
+def test_round_trip_is_bit_exact(which, request, tmp_path):
+    model = request.getfixturevalue(which)
+    path = tmp_path / "m.safetensors"
+    assert model.save(path) is None
+    again = rgp.load(str(path))
+    assert type(again) is type(model)
+    assert repr(again) == repr(model)
+    assert again.columns == model.columns == ("größe", "x")
+    assert again.kernel_spec == model.kernel_spec
+    assert again.likelihoods == model.likelihoods
+    assert (again.mean, again.jitter, again.rows) == (model.mean, model.jitter, model.rows)
+    X = np.random.default_rng(0).uniform(-3, 4, (20, 2))
+    for a, b in zip((*model.predict(X), *model.predict_y(X)), (*again.predict(X), *again.predict_y(X)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert again.evidence == model.evidence
+    np.testing.assert_array_equal(again.inducing, model.inducing)
+    again.save(tmp_path / "n.safetensors")
+    assert (tmp_path / "n.safetensors").read_bytes() == path.read_bytes()
+
+
+def test_a_loaded_ensemble_goes_on(ensemble, module, tmp_path):
+    ensemble.save(tmp_path / "e")
+    again = rgp.load(tmp_path / "e")
+    X = module.inducing + 0.1
+    for operation in (
+        lambda e: e.remove("b"),
+        lambda e: e.add(module.rename("c")),
+        lambda e: e.to_module("all"),
+        lambda e: e.update(X, X[:, 0]),
+    ):
+        np.testing.assert_array_equal(operation(ensemble).predict(X)[0], operation(again).predict(X)[0])
+    assert again.report() == ensemble.report()
+
+
+def test_names_only_ensemble_keeps_its_report(ensemble, tmp_path):
+    small = ensemble.forget_sites()
+    small.save(tmp_path / "e")
+    again = rgp.load(tmp_path / "e")
+    assert [r["surprise"] for r in again.report()] == [r["surprise"] for r in small.report()]
+    with pytest.raises(rgp.RecycleGPError, match="keeps only names"):
+        again.remove("b")
+
+
+def test_header_says_what_is_inside(module, tmp_path):
+    module.save(tmp_path / "m")
+    header = header_of(tmp_path / "m")
+    assert {"schema", "kind", "name", "kernel", "likelihoods", "units", "columns", "rows", "jitter"} <= set(header)
+    assert (header["schema"], header["kind"], header["rows"], header["name"]) == (1, "module", 40, "Zürich 7")
+    assert header["columns"] == ["größe", "x"]
+    assert header["jitter"] == module.jitter
+
+
+def test_64_points_in_2d_are_under_50_kb(tmp_path):
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-2, 2, (200, 2))
+    Z = np.stack(np.meshgrid(np.linspace(-2, 2, 8), np.linspace(-2, 2, 8)), -1).reshape(-1, 2) + 0.01
+    m = rgp.fit(X, np.sin(9 * X[:, 0]), kernel="matern12", publish=Z, learn=False)
+    m.save(tmp_path / "m")
+    assert len(m.inducing) == 64
+    assert (tmp_path / "m").stat().st_size < 50_000
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["replace", "fsync"])
+@pytest.mark.parametrize("existing", [True, False])
+def test_writing_is_atomic(module, tmp_path, monkeypatch, step, existing):
+    target = tmp_path / "m.safetensors"
+    if existing:
+        target.write_bytes(b"what was there before")
+
+    def fail(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(OSError, match="No space left"):
+        module.save(target)
+    assert os.listdir(tmp_path) == (["m.safetensors"] if existing else [])
+    assert not existing or target.read_bytes() == b"what was there before"
+
+
+def test_interruption_leaves_nothing(module, tmp_path, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        module.save(tmp_path / "m")
+    assert os.listdir(tmp_path) == []
+
+
+def test_overwriting_replaces(module, ensemble, tmp_path):
+    module.save(tmp_path / "m")
+    ensemble.save(tmp_path / "m")
+    assert isinstance(rgp.load(tmp_path / "m"), rgp.Ensemble)
+    assert os.listdir(tmp_path) == ["m"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
+def test_new_files_have_the_users_permissions(module, tmp_path):
+    (tmp_path / "other").touch()
+    module.save(tmp_path / "m")
+    assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
+
+
+def test_saving_nowhere(module, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        module.save(tmp_path / "no" / "folder")
+    with pytest.raises(OSError, match=r"."):
+        module.save(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+# --- reading what is broken -------------------------------------------------------------------
+
+
+def check_refused(path, message):
+    with pytest.raises(rgp.RecycleGPError, match=message) as caught:
+        rgp.load(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        rgp.load(tmp_path / "none")
+    with pytest.raises(IsADirectoryError):
+        rgp.load(tmp_path)
+    with pytest.raises(TypeError):
+        rgp.load(None)
+
+
+def test_every_truncation_is_refused(tmp_path):
+    whole = (GOLDEN / "gaussian.safetensors").read_bytes()
+    target = tmp_path / "m"
+    for size in [*range(0, len(whole), 37), len(whole) - 1]:
+        target.write_bytes(whole[:size])
+        check_refused(target, "not a complete recyclegp file")
+
+
+def test_trailing_bytes_are_refused(tmp_path):
+    (tmp_path / "m").write_bytes((GOLDEN / "gaussian.safetensors").read_bytes() + b"more")
+    check_refused(tmp_path / "m", "not a complete recyclegp file")
+
+
+def test_other_formats_are_refused(tmp_path, module):
+    target = tmp_path / "m"
+    for content in (b"", b"hello", b"\x80\x04" * 50, pickle.dumps({"a": 1}), struct.pack("<Q", 2**62) + b"{}"):
+        target.write_bytes(content)
+        check_refused(target, "not a complete recyclegp file")
+    save_file({"Z": torch.ones(2)}, target)
+    check_refused(target, "not one of recyclegp's")
+    np.save(tmp_path / "x.npy", np.ones(3))
+    check_refused(tmp_path / "x.npy", "not a complete")
+
+
+def test_pickle_is_never_executed(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "executed",))
+
+    for write in (lambda b, f: f.write_bytes(pickle.dumps(b)), lambda b, f: torch.save(b, f)):
+        write(Bomb(), tmp_path / "m")
+        check_refused(tmp_path / "m", "not a complete")
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("schema", [0, 2, 99, "1", None, 1.0, True, [1]], ids=str)
+def test_unknown_schema(tmp_path, schema):
+    path = rewrite(GOLDEN / "gaussian.safetensors", tmp_path / "m", header=lambda h: h.update(schema=schema))
+    check_refused(path, r"schema .*[Uu]pgrade")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "1", "{", "nonsense", '{"schema": NaN}', "[" * 100_000], ids=range(7))
+def test_broken_header_text(tmp_path, text):
+    save_file({"Z": torch.ones(2, 2)}, tmp_path / "m", metadata={"recyclegp": text})
+    check_refused(tmp_path / "m", "not a complete|schema")
+
+
+@pytest.mark.parametrize("name", ["gaussian", "ensemble"])
+def test_every_missing_field_and_tensor_is_refused(tmp_path, name):
+    source = GOLDEN / f"{name}.safetensors"
+    optional = {"written_by", "units"}
+    for key in set(header_of(source)) - optional:
+        path = rewrite(source, tmp_path / "m", header=lambda h, key=key: h.pop(key))
+        check_refused(path, key if key not in ("kind", "schema") else "upgrade|Upgrade")
+    for key in load_file(source):
+        check_refused(rewrite(source, tmp_path / "m", tensors=lambda t, key=key: t.pop(key)), "is missing")
+
+
+@pytest.mark.parametrize("name", ["gaussian", "ensemble"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.flatten().index_fill(0, torch.tensor([0]), float("nan")).reshape(t.shape), "NaN or infinite"),
+        (lambda t: t.flatten().index_fill(0, torch.tensor([0]), float("-inf")).reshape(t.shape), "NaN or infinite"),
+        (lambda t: t[None], "of shape"),
+        (lambda t: torch.cat([t, t]) if t.ndim else t.expand(2), "of shape|more rows|is not one"),
+        (lambda t: t.float(), "float32"),
+        (lambda t: t.long(), "int64"),
+    ],
+    ids=["nan", "inf", "rank", "longer", "float32", "int64"],
+)
+def test_every_broken_tensor_is_refused(tmp_path, name, change, message):
+    source = GOLDEN / f"{name}.safetensors"
+    for key in load_file(source):
+        path = rewrite(source, tmp_path / "m", tensors=lambda t, key=key: t.update({key: change(t[key])}))
+        check_refused(path, message)
+
+
+def put(*keys_and_value):
+    *keys, last, value = keys_and_value
+
+    def change(header):
+        for key in keys:
+            header = header[key]
+        header[last] = value
+
+    return change
+
+
+LEAF = {"kind": "rbf", "ard": 2, "dims": None}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("kind", "pickle"),
+        put("kind", ["module"]),
+        put("name", 7),
+        put("name", ""),
+        put("name", "a\x00b"),
+        put("name", "n" * 1000),
+        put("mean", None),
+        put("mean", "0"),
+        put("mean", 10**400),
+        put("jitter", -1.0),
+        put("jitter", True),
+        put("rows", -1),
+        put("rows", 0),
+        put("rows", 2.5),
+        put("columns", ["a"]),
+        put("columns", ["a", "a"]),
+        put("columns", "ab"),
+        put("columns", [1, 2]),
+        put("columns", {"a": 1, "b": 2}),
+        put("likelihoods", []),
+        put("likelihoods", [{"name": "os.system", "parameters": []}]),
+        put("likelihoods", 0, "parameters", [-1.0]),
+        put("likelihoods", 0, "parameters", ["0.1"]),
+        put("likelihoods", 0, "parameters", [0.1, 0.2, 0.3]),
+        put("likelihoods", None),
+        put("convergence", None),
+        put("convergence", "evaluations", "many"),
+        put("method", 3),
+        put("kernel", None),
+        put("kernel", "rbf"),
+        put("kernel", "log_parameters", []),
+        put("kernel", "log_parameters", ["0", "0", "0"]),
+        put("kernel", "log_parameters", [1e9, 0.0, 0.0]),
+        put("kernel", "log_parameters", [None, 0.0, 0.0]),
+        put("kernel", "tree", None),
+        put("kernel", "tree", {"kind": "eval", "base": LEAF}),
+        put("kernel", "tree", {"kind": "scale"}),
+        put("kernel", "tree", {"kind": "scale", "base": {"kind": "rbf"}}),
+        put("kernel", "tree", {"kind": "scale", "base": {**LEAF, "ard": 7}}),
+        put("kernel", "tree", {"kind": "scale", "base": {**LEAF, "dims": [0, 9]}}),
+        put("kernel", "tree", {"kind": "scale", "base": {**LEAF, "dims": 3}}),
+        put("kernel", "tree", {"kind": "matern", "nu": 7, "ard": 2, "dims": None}),
+        put("kernel", "tree", {"kind": "centred", "centre": [0.0], "base": LEAF}),
+        put("kernel", "tree", {"kind": "sum", "parts": []}),
+        put("kernel", "tree", {"kind": "sum", "parts": [LEAF] * 1000}),
+    ],
+)
+def test_broken_module_headers_are_refused(tmp_path, change):
+    check_refused(
+        rewrite(GOLDEN / "gaussian.safetensors", tmp_path / "m", header=change), "ask for the file again|upgrade"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("members", []),
+        put("members", None),
+        put("members", 0, "name", "poisson"),
+        put("members", 0, "name", 5),
+        put("members", 0, "rows", -5),
+        put("members", 0, "rows", 0),
+        put("members", 0, "weight", -1.0),
+        put("members", 0, "weight", "1"),
+        put("members", 0, "weight", None),
+        put("members", 0, "surprise", "x"),
+        put("members", 0, "site", [7]),
+        put("members", 0, "site", [7, 8]),
+        put("members", 0, "site", [-7, 7]),
+        put("members", 0, "site", None),
+        put("members", 0, "site", [10**9, 10**9]),
+        put("members", 0, "likelihoods", []),
+        put("likelihoods", []),
+        put("jitter", "small"),
+    ],
+)
+def test_broken_ensemble_headers_are_refused(tmp_path, change):
+    check_refused(rewrite(GOLDEN / "ensemble.safetensors", tmp_path / "m", header=change), "ask for the file again")
+
+
+def test_infinity_written_as_a_number_is_refused(tmp_path):
+    source = GOLDEN / "gaussian.safetensors"
+    text = json.dumps(header_of(source))
+    for key in ('"mean": ', '"jitter": '):
+        start = text.index(key) + len(key)
+        broken = text[:start] + "1e999" + text[text.index(",", start) :]
+        save_file(load_file(source), tmp_path / "m", metadata={"recyclegp": broken})
+        check_refused(tmp_path / "m", "not a finite number")
+
+
+def test_flipped_bytes_never_crash(tmp_path):
+    """Whatever single byte is damaged: a clear error, or an object that still answers."""
+    whole = bytearray((GOLDEN / "gaussian.safetensors").read_bytes())
+    rng = np.random.default_rng(0)
+    target = tmp_path / "m"
+    errors = 0
+    for place in rng.integers(0, len(whole), 150):
+        broken = whole.copy()
+        broken[place] ^= int(rng.integers(1, 256))
+        target.write_bytes(bytes(broken))
+        try:
+            mean, variance = rgp.load(target).predict(np.zeros((1, 2)))
+        except rgp.RecycleGPError:
+            errors += 1
+        else:
+            assert np.isfinite(mean).all()
+            assert np.isfinite(variance).all()
+    assert errors > 10

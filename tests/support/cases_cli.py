@@ -1,0 +1,53 @@
+"""What the tests of the command line share: short calls, and small tables of two owners."""
+
+import json
+
+import numpy as np
+import pandas as pd
+from typer.testing import CliRunner
+
+import recyclegp as rgp
+from recyclegp.cli import app
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def ok(*arguments):
+    result = call(*arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result
+
+
+def answer(*arguments):
+    """What a command says to a machine."""
+    return json.loads(ok(*arguments, "--json").stdout)
+
+
+def owner(seed, low, high, rows=40):
+    """Two inputs and a target; the second input hardly matters."""
+    rng = np.random.default_rng(seed)
+    day, depth = rng.uniform(low, high, rows), rng.uniform(-1, 1, rows)
+    y = np.sin(day) + 0.2 * depth + 0.1 * rng.standard_normal(rows)
+    return pd.DataFrame({"day": day, "depth": depth, "y": y})
+
+
+def written(table, path):
+    table.to_csv(path, index=False)
+    return path
+
+
+NORTH, SOUTH, NEW = owner(0, 0, 4), owner(1, 3, 7), owner(2, 0, 7, 12)
+X = NEW[["day", "depth"]]
+
+
+def module(table, name, **options):
+    """Fitted to all columns but y."""
+    inputs = [c for c in table if c != "y"]
+    return rgp.fit(table[inputs], table["y"], publish=6, name=name, **options)
+
+
+def means(path):
+    """What the model in a file predicts at X."""
+    return rgp.load(path).predict(X)[0]
