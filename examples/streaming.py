@@ -27,7 +27,7 @@ grid = np.linspace(0, 6, 301)[:, None]
 def show(label, model):
     """The error is over all of the grid, also where nobody has looked yet."""
     rmse = np.sqrt(np.mean((model.predict(grid)[0] - f(grid[:, 0])) ** 2))
-    print(f"{label:18s} RMSE {rmse:.3f}   slack {model.slack:8.3g} nats, {len(model.inducing)} points")
+    print(f"{label:22s} RMSE {rmse:.3f}   slack {model.slack:8.3g} nats, {len(model.inducing)} points")
 
 
 # %% [markdown]
@@ -45,20 +45,23 @@ for day in ("tuesday", "wednesday", "thursday"):
 # %% [markdown]
 # ## Somewhere new: `add`, and when to relearn
 #
-# Where batches move on, the ensemble's points stay behind. An update is projected onto the old points; what is said
-# beyond them is lost. A module brings points of its own, so that the slack can tell what is missing.
+# Where batches move on, an ensemble whose points were chosen automatically appends new ones. Points that were given
+# stay behind: what is said beyond them cannot be expressed, and the slack counts, in nats, how much that is.
 
 # %%
 e = rgp.merge(rgp.fit(*batch(0, 2), publish=12, name="part-0"))
 show("part-0", e)
 for k in (1, 2):
     module = rgp.fit(*batch(2 * k, 2 * k + 2), publish=12, name=f"part-{k}")
-    show(f"part-{k} added", e.add(module))
-    e = e.add(module, relearn=True)
-    show(f"part-{k} and relearn", e)
+    fixed = rgp.merge(e.to_module("so far"), inducing=e.inducing, kernel=e.kernel, learn=False)
+    show(f"part-{k} on fixed points", fixed.add(module))
+    e = e.add(module)
+    show(f"part-{k} added", e)
+e = e.add(rgp.fit(*batch(0, 6), publish=12, name="part-3"), relearn=True)
+show("and relearn", e)
 
 # %% [markdown]
-# A large slack after `add` is the sign to relearn, which chooses kernel, mean, noise and points anew. It needs the
+# `relearn=True` chooses kernel, mean, noise and points anew: worth its time when many modules have come. It needs the
 # modules' sites, so the ensemble must have been merged with `keep="sites"`, which is the default.
 
 # %%

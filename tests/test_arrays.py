@@ -228,11 +228,26 @@ def test_columns_are_aligned_at_merge(data, kernel):
 
 
 def test_unnamed_modules_merge_with_named_ones(framed, module, data):
-    e = rgp.merge([module.rename("plain"), framed], learn=False)
+    with pytest.warns(rgp.RecycleGPWarning, match="columns of plain have no names and were taken to be east, north"):
+        e = rgp.merge([module.rename("plain"), framed], learn=False)
     assert e.columns == ("east", "north")
     np.testing.assert_array_equal(
         e.predict(pd.DataFrame(data[0], columns=["east", "north"])[["north", "east"]])[0], e.predict(data[0])[0]
     )
+
+
+def test_columns_named_by_hand(framed, module, data):
+    """An array with names for its columns is aligned as a frame is; so is a module that is given them later."""
+    X, y = data
+    turned = rgp.fit(X[:, [1, 0]], y, columns=["north", "east"], name="b", **OPTIONS)
+    plain = module.rename("c").with_columns(["east", "north"])
+    e = rgp.merge([framed, turned, plain], learn=False)  # a warning would be an error
+    assert e.columns == ("east", "north")
+    for names in (["north"], ["north", "north"], "ab", [1, 2]):
+        with pytest.raises(rgp.RecycleGPError, match="columns"):
+            rgp.fit(X, y, columns=names, **OPTIONS)
+        with pytest.raises(rgp.RecycleGPError, match="columns"):
+            module.with_columns(names)
 
 
 def test_different_columns_do_not_merge(framed, data):

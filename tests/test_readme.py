@@ -70,7 +70,7 @@ def module(seed, low, high, path):
 
 def drawn():
     X_a, y_a, *_ = arrays().values()
-    a, b = rgp.fit(X_a, y_a, publish=8, name="a"), rgp.fit(X_a + 2, y_a, publish=8, name="b")
+    a, b = rgp.fit(X_a, y_a, publish=8, name="a"), rgp.fit(X_a + np.pi, y_a, publish=8, name="b")
     a.save("a.safetensors")
     return {"a": a, "b": b, "e": rgp.merge([a, b])}
 

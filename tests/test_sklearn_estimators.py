@@ -296,7 +296,8 @@ def test_column_names_are_kept():
     straight = estimator.merge(RecyclableGPRegressor(publish=12, name="b").fit(frame.iloc[::2], Y[::2]))
     assert np.abs(together.predict(ask) - straight.predict(ask)).max() < 0.1
     nameless = RecyclableGPRegressor(publish=12, name="c").fit(X[1::2], Y[1::2])
-    assert nameless.merge(estimator).feature_names_in_.tolist() == ["age", "dose"]
+    with pytest.warns(rgp.RecycleGPWarning, match="columns of c have no names"):
+        assert nameless.merge(estimator).feature_names_in_.tolist() == ["age", "dose"]
     estimator.partial_fit(frame.iloc[:10], Y[:10])
     assert estimator.modules_[1].columns == ("age", "dose")
     estimator.fit(X, Y)

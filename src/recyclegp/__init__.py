@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .interop.gpytorch import from_gpytorch
     from .interop.scikit_learn import from_sklearn
     from .models.ensemble import Ensemble
-    from .models.fit import fit, fit_many
+    from .models.fit import FitManyError, fit, fit_many
     from .models.load import load
     from .models.merge import merge
     from .models.module import Module
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Where each public name lives: nothing heavy (torch takes seconds) is imported until one is used.
 _HOMES = {
     "Ensemble": ".models.ensemble",
+    "FitManyError": ".models.fit",
     "Module": ".models.module",
     "fit": ".models.fit",
     "fit_many": ".models.fit",
@@ -36,6 +37,7 @@ _ROOMS = ("plot",)  # public submodules, imported when first used
 
 __all__ = [
     "Ensemble",
+    "FitManyError",
     "Module",
     "RecycleGPError",
     "RecycleGPWarning",

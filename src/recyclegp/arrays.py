@@ -14,6 +14,8 @@ from .errors import RecycleGPError
 
 Columns = tuple[str, ...] | None
 LARGEST = 1e100  # beyond it squares overflow
+MOST_POINTS = 4096  # that may be asked for by number: their kernel matrix and its factor are 256 MiB
+MOST_GIVEN = 16384  # that may be given
 
 
 class Inputs(NamedTuple):
@@ -34,6 +36,19 @@ def inputs(X: Any, argument: str = "X", *, device: Any = None) -> Inputs:
     if tensor.ndim != 2 or tensor.shape[1] == 0:
         raise RecycleGPError(f"{argument} has shape {tuple(tensor.shape)}; it must be (n, D) with D ≥ 1")
     return Inputs(tensor, columns)
+
+
+def named_columns(names: Any, dimension: int) -> Columns:
+    """Names for the columns of an array, in their order."""
+    if isinstance(names, str) or not all(isinstance(n, str) for n in names):
+        raise RecycleGPError(f"columns={names!r}; pass one name for each of the {dimension} input columns")
+    found = tuple(names)
+    if len(found) != dimension or len(set(found)) < dimension:
+        raise RecycleGPError(
+            f"columns has {len(found)} names ({', '.join(found)}) for {dimension} input columns; pass one each, all "
+            "different"
+        )
+    return found
 
 
 def aligned(X: Any, dimension: int, columns: Columns, argument: str = "X", *, device: Any = None) -> Tensor:
@@ -151,12 +166,16 @@ def count_or_points(value: Any, argument: str, dimension: int, columns: Columns,
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if value < 1:
             raise RecycleGPError(f"{argument}={value}; pass a positive number of points")
+        if value > MOST_POINTS:
+            raise RecycleGPError(f"{argument}={value}; pass at most {MOST_POINTS:,} points")
         return int(value)
     if isinstance(value, (str, bool, float)):
         raise RecycleGPError(f"{argument}={value!r}; pass a number of points, or points of shape (M, {dimension})")
     points = aligned(value, dimension, columns, argument, device=device)
     if len(points) == 0:
         raise RecycleGPError(f"{argument} has no points; pass at least one")
+    if len(points) > MOST_GIVEN:
+        raise RecycleGPError(f"{argument} has {len(points)} points; pass at most {MOST_GIVEN:,}")
     return torch.unique(points, dim=0) if len(torch.unique(points, dim=0)) < len(points) else points
 
 

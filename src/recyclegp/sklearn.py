@@ -24,7 +24,9 @@ from .errors import RecycleGPError
 from .models.ensemble import Ensemble
 from .models.fit import fit_many
 from .models.merge import merge
-from .models.module import Module, name_or_new
+from .models.module import Module
+from .models.naming import name_or_new
+from .target import LONGEST, target_name
 
 
 class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
@@ -86,8 +88,10 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> RecyclableGPRegressor:
         """Fit (n, D) inputs and n targets, forgetting what was fitted before."""
+        name = target_name(y)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        return _take(self, [], _fitted(self, X, column_or_1d(y, warn=True), "gaussian", noise=self.noise))
+        y = column_or_1d(y, warn=True)
+        return _take(self, [], _fitted(self, X, y, "gaussian", noise=self.noise, target=name))
 
     def partial_fit(self, X: Any, y: Any) -> RecyclableGPRegressor:
         """Fit these rows as a further module, and merge it with those there are.
@@ -96,9 +100,10 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         ensemble is, which `ensemble_.update` could not express. What that costs grows with the number of modules,
         not with the rows behind them.
         """
-        old = getattr(self, "modules_", [])
+        old, name = getattr(self, "modules_", []), target_name(y)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=not old)
-        return _take(self, old, _fitted(self, X, column_or_1d(y, warn=True), "gaussian", len(old), noise=self.noise))
+        y = column_or_1d(y, warn=True)
+        return _take(self, old, _fitted(self, X, y, "gaussian", len(old), noise=self.noise, target=name))
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """Mean at each row of X; with it the standard deviation (n,) or the covariance (n, n) of f."""
@@ -163,16 +168,18 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> RecyclableGPClassifier:
         """Fit (n, D) inputs and n labels of two kinds, forgetting what was fitted before."""
+        name = target_name(y)
         X, y = validate_data(self, X, y, dtype=np.float64)
         self.classes_ = _two_classes(y)
-        return _take(self, [], _fitted(self, X, _encoded(y, self.classes_), "bernoulli"))
+        new = _fitted(self, X, _encoded(y, self.classes_), "bernoulli", target=name, labels=_words(self.classes_))
+        return _take(self, [], new)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> RecyclableGPClassifier:
         """Fit these rows as a further module, and merge it with those there are, as the regressor does.
 
         classes : both labels, needed in the first call where its y holds only one of them.
         """
-        old = getattr(self, "modules_", [])
+        old, name = getattr(self, "modules_", []), target_name(y)
         X, y = validate_data(self, X, y, dtype=np.float64, reset=not old)
         if classes is not None:
             classes = _two_classes(classes)
@@ -180,7 +187,8 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
             self.classes_ = _two_classes(y) if classes is None else classes
         elif classes is not None and not np.array_equal(classes, self.classes_):
             raise RecycleGPError(f"classes={classes.tolist()}, but the first call had {self.classes_.tolist()}")
-        return _take(self, old, _fitted(self, X, _encoded(y, self.classes_), "bernoulli", len(old)))
+        y, words = _encoded(y, self.classes_), _words(self.classes_)
+        return _take(self, old, _fitted(self, X, y, "bernoulli", len(old), target=name, labels=words))
 
     def predict(self, X: Any) -> np.ndarray:
         """The more probable label for each row of X."""
@@ -319,6 +327,13 @@ def _two_classes(y: Any) -> np.ndarray:
     if len(classes) != 2:
         raise RecycleGPError(f"y holds one class, {classes[0]!r}; two are needed (partial_fit takes classes=)")
     return classes
+
+
+def _words(classes: np.ndarray) -> tuple[str, str] | None:
+    """Labels as files hold them, where they can."""
+    words = tuple(str(label) for label in classes)
+    fits = all(0 < len(word) <= LONGEST and word.isprintable() for word in words) and words[0] != words[1]
+    return (words[0], words[1]) if fits else None
 
 
 def _encoded(y: Any, classes: np.ndarray) -> np.ndarray:

@@ -48,12 +48,16 @@ def test_overlapping_tasks():
 
 
 def test_sunspots_in_segments():
-    """The first century or so; the benchmark has all of them, in fifty segments."""
+    """The first century or so; the benchmark has all of them, in fifty segments.
+
+    Where six points fall in a segment decides a few hundredths of a nat: three placements are averaged.
+    """
     X, y = get(data.sunspots)
     s = data.shuffled(X[:1280], y[:1280], test=0.2, seed=21)
-    ensemble = rgp.merge(rgp.fit_many(by_time(s, 20), publish=6), inducing=80)
     central = rgp.fit(s.X, s.y, method="collapsed", inducing=80, publish=None)
-    assert nlpd(ensemble, s.X_test, s.y_test) <= nlpd(central, s.X_test, s.y_test) + 0.02
+    merged = [rgp.merge(rgp.fit_many(by_time(s, 20), publish=6, seed=seed), inducing=80) for seed in range(3)]
+    mean = np.mean([nlpd(e, s.X_test, s.y_test) for e in merged])
+    assert mean <= nlpd(central, s.X_test, s.y_test) + 0.02
 
 
 @pytest.mark.slow

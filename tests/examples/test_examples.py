@@ -52,7 +52,7 @@ CLAIMS = {
         "b < a / 1.5 and b < c + 0.01",
     ),
     "hospitals": (r"merged +RMSE of f (\S+).*central +RMSE of f (\S+).*difference (\S+)", "a < b + 0.3 and c < 1e-6"),
-    "streaming": (r"part-2 added.*?slack +(\S+).*part-2 and relearn.*?slack +(\S+)", "a > 100 and b < 1"),
+    "streaming": (r"part-2 on fixed points.*?slack +(\S+).*part-2 added.*?slack +(\S+)", "a > 100 and b < 1"),
     "mixed_tasks": (
         r"measured +RMSE.*?region (\S+).*yes-or-no.*?region (\S+).*merged.*?region (\S+)",
         "c < min(a, b) / 2",

@@ -1,12 +1,14 @@
 """Ensembles: add, remove, update, units, pyramids, report, samples, weights, for every likelihood."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 import recyclegp as rgp
+from recyclegp.likelihoods import named
 
 LIKELIHOODS = ["gaussian", "bernoulli", "bernoulli-probit", "poisson", "student-t"]
 
@@ -315,7 +317,8 @@ def test_report(mixed):
     report = mixed.report()
     assert [r["name"] for r in report] == mixed.names
     for row, member in zip(report, mixed._members, strict=True):
-        assert set(row) == {"name", "rows", "points", "weight", "likelihood", "surprise", "agreement"}
+        assert set(row) >= {"name", "rows", "points", "weight", "likelihood", "surprise", "agreement"}
+        assert (row["converged"], row["slack"]) == (True, 0.0)
         assert (row["rows"], row["weight"]) == (35, 1.0)
         assert row["points"] == len(member.site.Z)
         assert row["likelihood"] == row["name"].split()[0]
@@ -392,3 +395,126 @@ def test_bound_evidence_slack(gaussian):
     assert gaussian.evidence >= gaussian.bound
     assert gaussian.slack >= 0
     assert isinstance(gaussian.bound, float)
+
+
+# --- somewhere new -----------------------------------------------------------------------------
+
+
+def wave(x):
+    return np.sin(2 * x[:, 0])
+
+
+@pytest.fixture(scope="module")
+def beginning():
+    """An ensemble that knows [0, 6]."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (200, 1))
+    return rgp.merge([rgp.fit(X, wave(X) + 0.1 * rng.standard_normal(200), name="first")])
+
+
+@pytest.fixture(scope="module")
+def later():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(6.5, 12, (2000, 1))
+    return X, wave(X) + 0.1 * rng.standard_normal(2000)
+
+
+@pytest.mark.parametrize("way", ["add", "update", "update names only"])
+def test_what_was_known_stays_known(beginning, later, way):
+    """New knowledge elsewhere gets points of its own, and does not bend what is known here."""
+    old, new = np.linspace(0, 5, 100)[:, None], np.linspace(7, 11.5, 100)[:, None]
+    before = beginning.predict(old)[0]
+    start = beginning.forget_sites() if "names" in way else beginning
+    more = start.add(rgp.fit(*later, name="second")) if way == "add" else start.update(*later, name="second")
+    np.testing.assert_allclose(more.predict(old)[0], before, atol=0.02)
+    assert np.sqrt(np.mean((more.predict(new)[0] - wave(new)) ** 2)) < 0.02
+    assert len(more.inducing) > len(beginning.inducing)
+    np.testing.assert_array_equal(more.inducing[: len(beginning.inducing)], beginning.inducing)
+    if "names" not in way:
+        back = more.remove("second")
+        np.testing.assert_array_equal(back.inducing, beginning.inducing)
+        for now, then in zip(back.predict(old), beginning.predict(old), strict=True):
+            np.testing.assert_allclose(now, then, rtol=1e-9)
+
+
+def test_appended_points_survive_a_file(beginning, later, tmp_path):
+    more = beginning.add(rgp.fit(*later, name="second"))
+    more.save(tmp_path / "e")
+    back = rgp.load(tmp_path / "e").remove("second")
+    np.testing.assert_array_equal(back.inducing, beginning.inducing)
+
+
+def test_points_that_stay_say_what_they_cannot_express(beginning, later):
+    fixed = rgp.merge([beginning.to_module("first")], inducing=12)
+    with pytest.warns(rgp.RecycleGPWarning, match=r"12 points cannot express .* nats of what is new"):
+        fixed.add(rgp.fit(*later, name="second"))
+    with pytest.warns(rgp.RecycleGPWarning, match="cannot express"):
+        fixed.update(*later)
+
+
+# --- what is left of the removed ---------------------------------------------------------------
+
+
+def test_removal_says_what_still_reflects_the_removed(modules, tmp_path):
+    a, b, c = modules["gaussian"]
+    e = rgp.merge([a, b, c])
+    kept, clean = e.remove(c.name), e.remove(c.name, relearn=True)
+    assert (kept.traces_of_removed, clean.traces_of_removed) == (1, 0)
+    assert kept.remove(b.name).traces_of_removed == 2
+    kept.save(tmp_path / "e")
+    assert rgp.load(tmp_path / "e").traces_of_removed == 1
+    never = rgp.merge([a, b])
+    assert clean.kernel_spec == never.kernel_spec
+    assert (clean.mean, clean.noise) == (never.mean, never.noise)
+    np.testing.assert_array_equal(clean.inducing, never.inducing)
+    check_close(clean, never)
+    assert kept.kernel_spec == e.kernel_spec != never.kernel_spec
+
+
+def test_noise_that_was_not_known_becomes_known(modules):
+    a = modules["gaussian"][0]
+    unknown = replace(a, likelihoods=(named("gaussian"),))
+    e = rgp.merge([unknown], learn=False)
+    with pytest.raises(rgp.RecycleGPError, match="pass noise= where it is made or updated"):
+        e.predict_y(X)
+    assert e.update(X, truth(X), noise=0.2).noise == 0.2
+    assert e.update(X, truth(X), noise=0.2).predict_y(X)[1].min() > 0.2
+    assert e.add(modules["gaussian"][1]).noise == modules["gaussian"][1].noise
+
+
+def test_noise_does_not_depend_on_the_order(modules):
+    both = [modules["student-t"][0], modules["gaussian"][0]]
+    assert rgp.merge(both, learn=False).noise == rgp.merge(both[::-1], learn=False).noise == both[1].noise
+
+
+def test_region_is_that_of_the_modules(modules):
+    """Z_* may lie elsewhere, be it moved or given."""
+    a, b, _ = modules["gaussian"]
+    Z = np.r_[a.inducing, b.inducing]
+    expected = np.stack([Z.min(0), Z.max(0)], 1)
+    e = rgp.merge([a, b], inducing=np.array([[50.0, 50.0], [-50.0, 3.0]]), learn=False)
+    for model in (
+        e,
+        e.forget_sites(),
+        rgp.merge([a, b], learn=False, keep="names"),
+        rgp.merge([a], learn=False).add(b),
+    ):
+        np.testing.assert_allclose(model.region, expected)
+    moved = e.forget_sites().transform(input_shift=[1.0, 2.0])
+    np.testing.assert_allclose(moved.region, expected + np.array([[1.0], [2.0]]))
+    np.testing.assert_allclose(a.region, np.stack([a.inducing.min(0), a.inducing.max(0)], 1))
+
+
+def test_outliers_of_small_owners_do_not_tilt_the_merge():
+    """Forty owners of ten rows with outliers: nothing is predicted far beyond the data."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for _ in range(40):
+        Z = rng.uniform(0, 6, (10, 1))
+        y = wave(Z) + 0.1 * rng.standard_normal(10)
+        y[rng.random(10) < 0.15] += rng.choice([-5.0, 5.0])
+        parts.append((Z, y))
+    modules = rgp.fit_many(parts, likelihood="student-t")
+    e = rgp.merge(modules)
+    grid = np.linspace(0, 6, 100)[:, None]
+    assert np.abs(e.predict(grid)[0]).max() < 1.1 * max(np.abs(y).max() for _, y in parts)

@@ -32,3 +32,42 @@ def test_rows_at_one_place_far_from_zero():
     mean, variance = m.predict([[1e5]])
     assert mean[0] == pytest.approx(5, abs=0.1)
     assert variance[0] < 0.01
+
+
+def test_the_rows_learned_from_do_not_depend_on_what_is_published():
+    """Of more rows than are learned from, the same ones are chosen."""
+    Z = np.random.default_rng(0).uniform(0, 6, (1300, 1))
+    y = np.sin(2 * Z[:, 0]) + 0.1 * np.random.default_rng(1).normal(size=1300)
+    few, many = (rgp.fit(Z, y, publish=count, name="a") for count in (5, 31))
+    assert few.kernel_spec == many.kernel_spec
+    assert few.noise == many.noise
+
+
+def test_owners_on_one_grid_publish_at_different_points():
+    """Their inputs are the same, so the targets decide."""
+    grid = np.linspace(0, 5.5, 40)[:, None]
+    rng = np.random.default_rng(0)
+    parts = [(grid, np.sin(3 * grid[:, 0]) + rng.normal(size=40)) for _ in range(20)]
+    modules = rgp.fit_many(parts, publish=3, learn=False)
+    assert len({m.inducing.tobytes() for m in modules}) == 20
+
+
+@pytest.mark.parametrize("scale", [1.0, -2.5, 1e6])
+def test_points_do_not_depend_on_the_units_of_y(scale):
+    first, other = (rgp.fit(X, y, publish=7, learn=False).inducing for y in (Y, scale * Y + 3.0))
+    np.testing.assert_array_equal(first, other)
+
+
+@pytest.mark.parametrize("argument", ["publish", "inducing"])
+def test_no_more_points_than_can_be_held(argument):
+    options = {"method": "collapsed"} if argument == "inducing" else {}
+    with pytest.raises(rgp.RecycleGPError, match=f"{argument}=100000; pass at most 4,096 points"):
+        rgp.fit(X, Y, **{argument: 100_000}, **options)
+    with pytest.raises(rgp.RecycleGPError, match=f"{argument} has 20000 points; pass at most 16,384"):
+        rgp.fit(X, Y, **{argument: np.linspace(0, 1, 20_000)[:, None]}, **options)
+
+
+def test_points_are_no_more_than_rows_are_worth():
+    """Four thousand points about eighty rows would take gigabytes and say nothing new."""
+    m = rgp.fit(X, Y, publish=4000, kernel="matern12", learn=False)
+    assert len(m.inducing) <= 160

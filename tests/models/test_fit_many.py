@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
@@ -233,3 +234,36 @@ def test_the_bar_is_on_standard_error(capfd):
     assert "fitting" in err
     rgp.fit_many(data, method="collapsed", inducing=2)
     assert capfd.readouterr() == ("", "")
+
+
+def test_names_that_repeat_are_refused_before_any_work():
+    data = parts("gaussian", 1, sizes=(9, 9, 9))
+    with pytest.raises(rgp.RecycleGPError, match="names: 'b' is given more than once"):
+        rgp.fit_many(data, names=["a", "b", "b"])
+
+
+def test_successes_are_not_lost_with_a_failure(monkeypatch):
+    """They are in the error, which survives pickling."""
+    real = batch_fit.solve
+
+    def solve(requests):
+        return [None if r.name == "bad" else made for r, made in zip(requests, real(requests), strict=True)]
+
+    monkeypatch.setattr(batch_fit, "solve", solve)
+    data = parts("gaussian", 1, sizes=(9, 9, 9))
+    with pytest.raises(rgp.FitManyError, match="1 of the models failed") as failed:
+        rgp.fit_many(data, names=["a", "bad", "c"], inducing=3, method="collapsed")
+    again = pickle.loads(pickle.dumps(failed.value))
+    assert [m.name for m in failed.value.modules] == [m.name for m in again.modules] == ["a", "c"]
+    assert set(again.failures) == {"bad"}
+
+
+def test_linear_kernels_are_one_batch():
+    """Their centres differ, but a centre is a number, not a structure."""
+    data = parts("gaussian", 1, sizes=(12, 12, 12))
+    solved = []
+    with pytest.MonkeyPatch.context() as patch:
+        real = batch_fit.solve
+        patch.setattr(batch_fit, "solve", lambda requests: solved.append(len(requests)) or real(requests))
+        rgp.fit_many(data, kernel="rbf + linear", method="collapsed", inducing=3)
+    assert solved == [3]

@@ -4,10 +4,12 @@ import pickle
 
 import gpytorch
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import recyclegp as rgp
+from recyclegp.target import Target
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(0, 6, (80, 1))
@@ -50,3 +52,63 @@ def test_pickles_hold_no_caches():
     small = len(pickle.dumps(m))
     m.predict(X)
     assert len(pickle.dumps(m)) == small
+
+
+@pytest.mark.parametrize("points", [12, 13, 400])
+def test_publishing_at_no_fewer_points_changes_nothing(module, points):
+    """Other points of the same number would know less."""
+    np.testing.assert_array_equal(module.publish(points).inducing, module.inducing)
+    np.testing.assert_array_equal(module.publish(points).predict(X)[1], module.predict(X)[1])
+
+
+def test_nothing_inside_can_be_written_to(module):
+    """Also not through what an ensemble hands out."""
+    e = rgp.merge([module])
+    before = [*e.predict(X), *module.predict(X)]
+    for handed in (e.basis, e.posterior.basis, module.posterior.basis):
+        handed.Z[:] = 0
+        handed.L[:] = 0
+        handed.kernel.theta[:] = 0
+    e.posterior.v[:] = 100
+    e.kernel_spec.theta[:] = 5
+    module.kernel_spec.theta[:] = 5
+    for now, then in zip([*e.predict(X), *module.predict(X)], before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+@pytest.mark.parametrize("weight", [0.37, 1.0, 2.4])
+def test_units_and_recycling_commute(module, weight):
+    """Evidence counts densities of y, of which a weighted module has no whole number."""
+    e = rgp.merge([module], weights=[weight], learn=False)
+    first, last = e.transform(output_scale=3.0).to_module("x"), e.to_module("x").transform(output_scale=3.0)
+    assert first.evidence == pytest.approx(last.evidence, rel=1e-12)
+    assert e.transform(output_scale=3.0).bound == pytest.approx(last.evidence, rel=1e-12)
+
+
+def test_what_y_means_survives_files(tmp_path):
+    series = pd.Series(Y, name="pressure")
+    m = rgp.fit(X, series, unit="mmHg", publish=6, learn=False, name="a")
+    m.save(tmp_path / "m.safetensors")
+    again = rgp.load(tmp_path / "m.safetensors")
+    assert again.target == m.target == Target("pressure", "mmHg")
+    e = rgp.merge([again], learn=False)
+    e.save(tmp_path / "e.safetensors")
+    assert rgp.load(tmp_path / "e.safetensors").target == m.target
+    assert e.to_module("b").target == m.target
+    assert m.transform(output_scale=2.0).target == Target("pressure")  # nobody knows its unit now
+    assert m.transform(output_scale=2.0, unit="half").target == Target("pressure", "half")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unit": ""}, "unit=''"),
+        ({"target": "a\nb"}, "target='a"),
+        ({"labels": ["a"]}, "give two"),
+        ({"labels": ["a", "a"], "likelihood": "bernoulli"}, "two different ones"),
+        ({"labels": ["a", "b"]}, "has no classes"),
+    ],
+)
+def test_words_are_checked(options, message):
+    with pytest.raises(rgp.RecycleGPError, match=message):
+        rgp.fit(X, (Y > 0).astype(float), **options)

@@ -115,7 +115,8 @@ def test_columns_are_aligned_in_passing(modules):
     site = modules[1]._site
     straight = replace(modules[1], _site=site._replace(Z=site.Z.flip(1)))
     options = {"learn": False, "kernel": modules[0].kernel, "inducing": 9}
-    by_name = rgp.merge(iter([modules[2], named, turned]), **options)
+    with pytest.warns(rgp.RecycleGPWarning, match="columns of m0002 have no names"):
+        by_name = rgp.merge(iter([modules[2], named, turned]), **options)
     identical(by_name, rgp.merge([modules[2], modules[0], straight], **options))
     assert by_name.columns == ("east", "north")
 

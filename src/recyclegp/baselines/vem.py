@@ -337,6 +337,10 @@ class Climbed(Predictive):
     def _points(self) -> Tensor:
         return self.place.Z
 
+    @property
+    def _prior_kernel(self) -> Kernel:
+        return self._kernel
+
     @cached_property
     @outside_autograd
     def _posterior(self) -> Posterior:
@@ -404,11 +408,11 @@ def vem(
         raise RecycleGPError(f"learn={tuple(learn)!r}; name 'q', and 'kernel' and 'points' where they should move")
     # the same door, pooled kernel and mean as merge; its closed form is not used
     begin = merge(modules, inducing=Z, kernel=kernel, weights=weights, learn=False)
-    M = len(begin._Z)
+    M = len(begin._points)
     with stored(begin._members) as store:
         problem = Problem(begin.mean, tuple(store.packs(M)))
     noise = torch.as_tensor(np.random.default_rng(arrays.seed(seed)).standard_normal(M))
-    start = Place(begin.mean + noise, torch.eye(M, dtype=torch.float64), begin.kernel_spec, begin._Z)
+    start = Place(begin.mean + noise, torch.eye(M, dtype=torch.float64), begin.kernel_spec, begin._points)
     limits = Limits(
         np.inf if target is None else target - within, seconds, np.inf if max_steps is None else max_steps, every
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
+from .models import content_id
 from .screen import Screen, plain_table, say
 
 NAMES_SHOWN = 5  # modules of an ensemble that are named in words
@@ -24,25 +24,29 @@ def of_file(path: Path) -> Facts:
 
     model = load(path)
     header = container.read(path).header
-    Z = model.inducing
+    region = model.region
     names = list(model.columns) if model.columns is not None else [f"input {i + 1}" for i in range(model.dimension)]
     facts: Facts = {
         "file": str(path),
         "kind": "ensemble" if isinstance(model, Ensemble) else "module",
         "name": None if isinstance(model, Ensemble) else model.name,
         "rows": model.rows,
-        "points": len(Z),
+        "points": len(model.inducing),
         "columns": None if model.columns is None else names,
-        "region": {n: [float(low), float(high)] for n, low, high in zip(names, Z.min(0), Z.max(0), strict=True)},
+        "region": {n: [float(low), float(high)] for n, (low, high) in zip(names, region, strict=True)},
         "likelihoods": [p.name for p in model.likelihoods],
         "kernel": model.kernel_spec.describe(),
         "mean": model.mean,
         "noise": model.noise,
         "evidence": _finite(model.evidence),
+        "target": str(model.target) or None,
     }
     if isinstance(model, Ensemble):
         facts |= {"modules": len(model.names), "names": model.names, "slack": model.slack, "bound": model.bound}
         facts |= {"keeps": "sites" if model._keeps_sites else "names"}
+        facts |= {"converged": model.convergence.converged, "convergence": model.convergence.message}
+        facts |= {"not_converged": [row["name"] for row in model.report() if not row["converged"]]}
+        facts |= {"traces_of_removed": model.traces_of_removed}
     else:
         end = model.convergence
         facts |= {"method": model.method, "converged": end.converged, "evaluations": end.evaluations}
@@ -53,7 +57,7 @@ def of_file(path: Path) -> Facts:
         "bytes": path.stat().st_size,
         "schema": header["schema"],
         "written_by": str(header.get("written_by", "")),
-        "content_id": f"sha256:{_digest(path)}",
+        "content_id": f"sha256:{content_id(path)}",
     }
 
 
@@ -74,6 +78,8 @@ def in_words(facts: Facts) -> dict[str, str]:
         lines["ensemble"] = f"of {_many(len(names), 'module')} ({shown}), {_many(rows, 'row')} of {_many(D, 'input')}"
     region = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in facts["region"].items())
     lines["region"] = region if facts["columns"] is not None else f"{region} (the columns have no names)"
+    if facts["target"] is not None:
+        lines["target"] = facts["target"]
     lines["likelihood"] = ", ".join(facts["likelihoods"])
     lines["kernel"] = f"{facts['kernel']}, prior mean {facts['mean']:.4g}"
     if facts["noise"] is not None:
@@ -83,6 +89,15 @@ def in_words(facts: Facts) -> dict[str, str]:
         lines["converged"] = f"{'yes' if facts['converged'] else 'NO: ' + facts['convergence']}, {after}"
     else:
         lines["slack"] = f"{facts['slack']:.3g} nats that {_many(points, 'point')} cannot express"
+        if not facts["converged"]:
+            lines["converged"] = f"NO: the search for the kernel {facts['convergence']}"
+        if facts["not_converged"]:
+            lines["modules not converged"] = ", ".join(facts["not_converged"][:NAMES_SHOWN])
+        if facts["traces_of_removed"]:
+            lines["removed"] = (
+                f"{_many(facts['traces_of_removed'], 'module')}: what they said of f is gone; kernel, points, mean and "
+                "noise were chosen with them and are as they were (remove --relearn chooses anew)"
+            )
         lines["keeps"] = {
             "sites": "the modules' sites: they can be removed or reweighted",
             "names": "only the modules' names: none can be removed or reweighted",
@@ -120,11 +135,6 @@ def _holds(f: Facts) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
-
-
-def _digest(path: Path) -> str:
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _finite(value: float) -> float | None:

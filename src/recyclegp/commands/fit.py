@@ -47,6 +47,9 @@ def fit(
     name: Annotated[
         str | None, typer.Option(help="The module's, unique within an ensemble.", show_default="the output's")
     ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="What the target is measured in, as mmHg; goes into the file.")
+    ] = None,
     positive: Positive = None,
     drop_missing: DropMissing = False,
     seed: Seed = 0,
@@ -56,8 +59,8 @@ def fit(
 ) -> None:
     """Fit one model to a table, and write what may be shared of it: no data rows.
 
-    Every column but the target is an input, unless --inputs names them.
-    Their names go into the file.
+    Every column but the target is an input, unless --inputs names them. The
+    names of all of these go into the file, so that merging can check them.
 
     Example: recyclegp fit north.csv --target y -o north.safetensors
     """
@@ -89,6 +92,9 @@ def fit(
             noise=noise,
             name=output.stem if name is None else name,
             seed=seed,
+            target=target,
+            unit=unit,
+            labels=rows.class_labels,
         )
         module.save(output)
     if not module.convergence.converged:

@@ -75,7 +75,8 @@ def compare(
             absent = {"member": False, "name": module.name, "rows": module.rows, "points": len(module.inducing)}
             absent |= {"weight": 0.0, "likelihood": module.likelihood, "surprise": math.nan, "agreement": math.nan}
             found[module.name] = found.get(module.name, absent) | _difference(merged, module)
-    rows = sorted(found.values(), key=lambda r: (math.isnan(r["agreement"]), r["agreement"]))
+    # where every agreement is 0 the surprise still tells who is furthest off
+    rows = sorted(found.values(), key=lambda r: (math.isnan(r["surprise"]), r["agreement"], -r["surprise"]))
     for row in rows:
         row |= {key: None for key in ("surprise", "agreement") if math.isnan(row[key])}
     screen.result(rows, lambda: show(_comparison(rows)))

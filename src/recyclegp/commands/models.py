@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import RecycleGPError
+from ..errors import RecycleGPError, RecycleGPWarning
 from .paths import SUFFIX
 from .screen import Advance
 
 if TYPE_CHECKING:
     from ..models.ensemble import Ensemble
     from ..models.module import Module
+    from .rows import Rows
     from .tables import Table
+
+
+def content_id(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def load(path: str | Path) -> Module | Ensemble:
@@ -43,6 +52,7 @@ def modules(
     from ..models.ensemble import Ensemble
 
     seen = dict.fromkeys(taken, "the ensemble")
+    contents: dict[str, Path] = {}
     for path in paths:
         model = load(path)
         by_file = path.name.removesuffix(SUFFIX)
@@ -58,8 +68,25 @@ def modules(
                 "modules by their files, or fit it with another --name"
             )
         seen[model.name] = str(path)
+        digest = content_id(path)
+        if digest in contents:
+            warnings.warn(
+                f"{path} is a copy of {contents[digest]} (content id {digest[:8]}): what it says will count twice",
+                RecycleGPWarning,
+                stacklevel=2,
+            )
+        contents.setdefault(digest, path)
         advance(by=1)
         yield model
+
+
+def check_labels(model: Module | Ensemble, rows: Rows) -> None:
+    """Is class 1 of the table class 1 of the model?"""
+    from ..target import Target, contradiction
+
+    why = contradiction(model.target, Target(labels=rows.class_labels))
+    if why is not None:
+        raise RecycleGPError(f"{rows.table.path} contradicts the model: {why}")
 
 
 def inputs_of(model: Module | Ensemble, table: Table, given: str | None, target: str | None = None) -> list[str]:

@@ -75,6 +75,7 @@ def update(
     classes = len(known) == 1 and known[0].classifies  # of several, the library asks which one is meant
     rows = Rows(table, columns, target, classes, positive, drop_missing)
     X, y = rows.whole(screen)
+    models.check_labels(old, rows)
     with screen.working("Updating", threads):
         new = old.update(X, y, likelihood=likelihood, noise=noise, name=name, relearn=relearn)
         new.save(output)
@@ -111,13 +112,23 @@ def remove(
     ensemble: Ensemble,
     names: Annotated[list[str], typer.Argument(metavar="NAMES…", help="Modules to leave out, as inspect names them.")],
     output: Output,
-    relearn: Relearn = False,
+    relearn: Annotated[
+        bool,
+        typer.Option(
+            "--relearn/--keep-kernel",
+            help="Choose kernel, points, mean and noise anew, or keep what was chosen with the removed modules.",
+        ),
+    ] = True,
     threads: Threads = 1,
     seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove modules from an ensemble, as if they had never been merged.
+
+    Kernel, points, mean and noise, which had been chosen with them, are chosen
+    anew. With --keep-kernel only what they said of f is gone: quicker, but not
+    enough where consent was withdrawn.
 
     Example: recyclegp remove city.safetensors south -o city2.safetensors
     """

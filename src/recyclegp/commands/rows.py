@@ -72,6 +72,14 @@ class Rows:
         if self.incomplete:
             screen.note(f"{self.incomplete} of {self.read} rows left out: missing values")
 
+    @property
+    def class_labels(self) -> tuple[str | None, str] | None:
+        """Of classes 0 and 1, where the table has words for them; class 0 has none if it is several."""
+        if self.positive is None:
+            return None
+        rest = self._labels - {self.positive}
+        return (next(iter(rest)) if len(rest) == 1 else None, self.positive)
+
     def whole(self, screen: Screen) -> tuple[pd.DataFrame, np.ndarray]:
         """X and y of all rows."""
         parts = list(self.parts(screen))

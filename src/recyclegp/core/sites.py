@@ -87,10 +87,10 @@ def weighted(site: Site, weight: Tensor) -> Site:
     return Site(site.Z, root[..., None, None] * site.Rt, root[..., None] * site.rho, weight * site.e)
 
 
-def in_units(site: Site, scale: float, shift: float, rows: int) -> Site:
-    """The same statement about u' = s·u + b, from `rows` densities of y: R/s, ρ + b Rᵀ1/s, e − n log|s|."""
+def in_units(site: Site, scale: float, shift: float, densities: float) -> Site:
+    """The same statement about u' = s·u + b, from n densities of y: R/s, ρ + b Rᵀ1/s, e − n log|s|."""
     Rt = site.Rt / scale
-    e = site.e - rows * torch.tensor(abs(scale), dtype=site.e.dtype).log()
+    e = site.e - densities * torch.tensor(abs(scale), dtype=site.e.dtype).log()
     return Site(site.Z, Rt, site.rho + shift * Rt.sum(-1), e)
 
 

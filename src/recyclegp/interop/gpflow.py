@@ -19,7 +19,8 @@ from ..kernels import Kernel
 from ..kernels.stationary import Form
 from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT, gaussian_noise
 from ..local.request import PUBLISH
-from ..models.module import Module, name_or_new
+from ..models.module import Module
+from ..models.naming import name_or_new
 from . import sources
 from .kernel_parts import Reader, Term, checked, product, total
 from .sources import Request, Source

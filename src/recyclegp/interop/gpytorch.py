@@ -40,7 +40,8 @@ from ..kernels import Kernel
 from ..kernels.gpytorch_objects import from_gpytorch as kernel_from_gpytorch
 from ..kernels.units import stretched
 from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT
-from ..models.module import Module, name_or_new
+from ..models.module import Module
+from ..models.naming import name_or_new
 from . import sources
 from .sources import Request, Source
 

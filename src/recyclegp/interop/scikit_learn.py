@@ -22,7 +22,8 @@ from ..kernels.stationary import Form
 from ..kernels.units import scaled
 from ..likelihoods import Bernoulli, Gaussian, Likelihood
 from ..local.request import PUBLISH
-from ..models.module import Module, name_or_new
+from ..models.module import Module
+from ..models.naming import name_or_new
 from .exact import Observations
 from .exact import publish as publish_exactly
 from .kernel_parts import checked, joined, leaf

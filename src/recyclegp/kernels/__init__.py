@@ -4,7 +4,7 @@
 (`file_form.py`).
 """
 
-from .kernel import Kernel, entries, learned, parameters, stacked
+from .kernel import Kernel, entries, knows_its_level, learned, parameters, stacked
 from .nodes import Node, Parameter, Unit
 from .parsing import NAMES, parse
 from .pooling import pool, weighted_median
@@ -16,6 +16,7 @@ __all__ = [
     "Parameter",
     "Unit",
     "entries",
+    "knows_its_level",
     "learned",
     "parameters",
     "parse",

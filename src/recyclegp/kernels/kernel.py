@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RecycleGPError
-from .nodes import Node, Parameter, Product, Scale, Sum, Unit
+from .nodes import Linear, Node, Parameter, Product, Scale, Sum, Unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +92,15 @@ def entries(structure: Node) -> list[Parameter]:
 def learned(structure: Node) -> list[bool]:
     """Which entries of θ are learned: all but places."""
     return [p.learned for p in entries(structure)]
+
+
+def knows_its_level(structure: Node) -> bool:
+    """Is f known for certain somewhere? A kernel of linear parts alone has no variance at their centre."""
+    if isinstance(structure, Product):
+        return any(knows_its_level(part) for part in structure.parts)
+    if structure.parts:
+        return all(knows_its_level(part) for part in structure.parts)
+    return isinstance(structure, Linear)
 
 
 def text(node: Node) -> str:

@@ -43,7 +43,7 @@ def _of(values: Tensor, columns: Columns) -> Tensor:
 
 
 def lengths(kernel: Kernel, dimension: int) -> Tensor:
-    """The shortest lengthscale along each column (…, D); 1 where the kernel has none."""
+    """The shortest lengthscale along each column (…, D); infinite where the kernel has none."""
     theta = kernel.theta
     found = theta.new_full((*theta.shape[:-1], dimension), torch.inf)
     start = 0
@@ -53,7 +53,7 @@ def lengths(kernel: Kernel, dimension: int) -> Tensor:
         if p.name == "lengthscale" and p.unit is Unit.LENGTH:
             columns = list(range(dimension) if p.columns is None else p.columns)
             found[..., columns] = torch.minimum(found[..., columns], values)
-    return torch.where(torch.isfinite(found), found, torch.ones_like(found))
+    return found
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel:

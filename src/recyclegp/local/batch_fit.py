@@ -68,6 +68,13 @@ class Batch(NamedTuple):
         return max(1, FEATURES // (n * max(points, n if self.template.method is Method.EXACT else 1)))
 
 
+def step_cost(request: FitRequest) -> float:
+    """Multiplications in one step of learning one model, roughly."""
+    n = min(len(request.y), ROWS_LEARNED[request.method])
+    points = len(request.inducing) if isinstance(request.inducing, Tensor) else request.inducing
+    return float(n) ** 3 if request.method is Method.EXACT else float(n * points * (points + 20))
+
+
 def solve(requests: Sequence[FitRequest]) -> list[Fitted | None]:
     """The models of requests of one kind; None for a lane that failed."""
     template = requests[0]

@@ -22,6 +22,7 @@ from ..likelihoods import Likelihood
 
 POINTS = 8192  # of data, whose features are worked on at once
 MEMORY = 6  # steps the extrapolation looks back
+REACH = 3.0  # times as far from f as its observation, a pseudo-observation may lie
 LEAST_PRECISION = 1e-10  # of a pseudo-observation, in units of the likelihood's own resolution
 
 
@@ -202,7 +203,9 @@ def fixed_points(
             stuck[worse] = ~helped
         level = (there.state.bound - here.state.bound).abs() <= small
         here = there
-        converged = torch.where(stuck, _settled(here), level)
+        # With clipped precisions the goal is not quite the maximum: where no step towards it helps, this is the end.
+        ended = torch.ones_like(stuck) if not data.likelihood.log_concave else _settled(here)
+        converged = torch.where(stuck, ended, level)
         here = here._replace(state=here.state._replace(converged=converged))
         on = (~(stuck | level)).nonzero()[:, 0]
         if len(on) < len(lanes):
@@ -293,11 +296,30 @@ class _History(NamedTuple):
         return PseudoObservations(alpha, torch.maximum(beta, least))
 
 
+def bounded(data: WhitenedData, state: State) -> PseudoObservations:
+    """Pseudo-observations of which none lies more than a few times as far from f as the observation itself.
+
+    Where a likelihood is not log-concave an outlier has hardly any precision β but still a slope α − βf: a tilt that
+    the prior of its own model holds, and that moves f without limit under a wider prior, as an ensemble may have. Its
+    precision is raised until its value is within reach; the slope, and with it the mean of q, stays.
+    """
+    observed = state.observed
+    if data.likelihood.log_concave:
+        return observed
+    m, _ = marginals(data, state.v, state.C)
+    slope = observed.alpha - observed.beta * m
+    distance = (data.y - m).abs()
+    least = slope.abs() / (REACH * torch.where(distance > 0, distance, torch.inf))
+    beta = torch.maximum(observed.beta, least)
+    return PseudoObservations(slope + beta * m, beta)
+
+
 def rows(data: WhitenedData, state: State) -> CentredRows:
     """The data's contribution as centred rows, with e such that E_q[log t] = Σ E_q[log p(y_i|f_i)]."""
-    root = state.observed.beta.sqrt()
+    observed = bounded(data, state)
+    root = observed.beta.sqrt()
     # ρ̃_i = (α_i − m β_i)/√β_i
-    target = (state.observed.alpha - data.mean[..., None] * state.observed.beta) / torch.where(root > 0, root, 1.0)
+    target = (observed.alpha - data.mean[..., None] * observed.beta) / torch.where(root > 0, root, 1.0)
     T, c = data.V.mT[..., :0, :], target[..., :0]
     for V, r, rho in zip(data.V.split(POINTS, -1), root.split(POINTS, -1), target.split(POINTS, -1), strict=True):
         T, c, _ = linalg.compress(torch.cat([T, r[..., None] * V.mT], -2), torch.cat([c, rho], -1))

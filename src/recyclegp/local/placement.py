@@ -47,7 +47,7 @@ def entropy(seed: int, X: Tensor, y: Tensor) -> list[int]:
     """Where random numbers begin, from (seed, the data): never from the global state.
 
     The targets count, too: owners who share a grid of inputs must not publish at the same points. Only their order
-    does, in either direction, so that a change of units changes nothing.
+    does, in either direction, so that a change of their units changes nothing.
     """
     _, ranks = np.unique(y.detach().cpu().numpy(), return_inverse=True)
     mirrored = ranks.max() - ranks
@@ -86,7 +86,9 @@ def candidates(
     alone = [i for i, k in enumerate(most) if k == 0]
     for i in alone:
         scatter = _tensor(rngs[i].standard_normal((count, D)), device)
-        found[i] = rows[i, 0] + 0.1 * lengths(kernel.lanes(i), D) * scatter
+        unit, size = lengths(kernel.lanes(i), D), rows[i, 0].abs()
+        unit = torch.where(torch.isfinite(unit), unit, torch.where(size > 0, size, torch.ones_like(size)))
+        found[i] = rows[i, 0] + 0.1 * unit * scatter
     return [_new(points, X) for points, X in zip(found, parts, strict=True)]
 
 

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from .. import arrays, likelihoods
 from ..errors import RecycleGPError
-from ..kernels import Kernel, parse
+from ..kernels import Kernel, knows_its_level, parse
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..likelihoods import Likelihood
+from ..target import Target, described
 from . import placement
 
 
@@ -42,6 +43,10 @@ class FitOptions:
     noise: float | None = None
     seed: int = 0
     device: Any = None
+    columns: Any = None  # names for the columns of an array
+    target: str | None = None  # what y is called,
+    unit: str | None = None  # its unit,
+    labels: Any = None  # and the names of classes 0 and 1
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class FitRequest:
     X: Tensor
     y: Tensor
     columns: arrays.Columns
+    target: Target
     likelihood: Likelihood
     kernel: Kernel
     named: bool  # is the kernel a structure by name, without values of its own?
@@ -74,27 +80,36 @@ def check(X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:
     """Everything a user passes to `fit`, once."""
     if not isinstance(options.learn, bool):
         raise TypeError(f"learn must be True or False, not {options.learn!r}")
+    target = described(y, options.target, options.unit, options.labels)
     X, columns = arrays.inputs(X, device=options.device)
     X = X.detach()
+    if options.columns is not None:
+        columns = arrays.named_columns(options.columns, X.shape[1])
     n, D = X.shape
     if n == 0:
         raise RecycleGPError("X has no rows; a model needs at least one")
     likelihood = likelihoods.named(options.likelihood)
+    if target.labels is not None and not likelihood.classifies:
+        raise RecycleGPError(f"labels: likelihood {likelihood.name!r} has no classes; leave them out")
     y = likelihood.check(arrays.targets(y, n, device=X.device).detach())
     method = _method(options, likelihood, n)
     if method is Method.EXACT and options.inducing is not None:
         raise RecycleGPError("inducing: the exact method has no inducing points; use publish, or method='collapsed'")
     points: int | Tensor = INDUCING[method]
     if options.inducing is not None:
-        points = arrays.count_or_points(options.inducing, "inducing", D, columns, X.device)
+        points = _useful(arrays.count_or_points(options.inducing, "inducing", D, columns, X.device), n)
     named = isinstance(options.kernel, str)
     kernel = parse(options.kernel, D) if named else from_gpytorch(options.kernel, D)
+    if named and knows_its_level(kernel.structure):
+        # The level of a line is as uncertain as its slope; without this, merged lines would cross where they must.
+        kernel = parse(f"({options.kernel}) + constant", D)
     kernel = kernel.to(X.device)
     return FitRequest(
         name=name,
         X=X,
         y=y,
         columns=columns,
+        target=target,
         likelihood=likelihood,
         kernel=kernel,
         named=named,
@@ -130,13 +145,18 @@ def _publish(
     if isinstance(publish, str) and publish == "auto":
         return None if isinstance(points, Tensor) else PUBLISH
     if publish is not None:
-        return arrays.count_or_points(publish, "publish", X.shape[1], columns, X.device)
+        return _useful(arrays.count_or_points(publish, "publish", X.shape[1], columns, X.device), len(X))
     if method is Method.EXACT:
         raise RecycleGPError(
             "publish=None: an exact model has no inducing points to publish at; pass a number or points "
             "(its own rows are never shared unless you pass them)"
         )
     return None
+
+
+def _useful(points: int | Tensor, rows: int) -> int | Tensor:
+    """Of automatic points no more than twice the rows say anything new."""
+    return min(points, max(PUBLISH, 2 * rows)) if isinstance(points, int) else points
 
 
 def _noise(options: FitOptions, likelihood: Likelihood, kernel: Kernel, named: bool, where: Tensor) -> float | None:

@@ -8,9 +8,14 @@ import torch
 from torch import Tensor
 
 from ..core import linalg
-from ..core.least_squares import Solution, centre
+from ..core.least_squares import Solution, centre, solve
 from ..core.packing import project
-from ..core.posterior import Basis
+from ..core.posterior import Basis, basis
+from .evidence import profiled_mean
+from .folding import fold
+from .member import Member
+from .points_form import PointsForm
+from .pooling import median_kernel, shorter_than_all
 from .site_store import SiteStore
 
 
@@ -39,6 +44,28 @@ def agreements(base: Basis, store: SiteStore, mean: float, solution: Solution) -
         pairs = zip(surprise.tolist(), _upper_tail(z, counts).tolist(), strict=True)
         found |= dict(zip(packed.members, (Agreement(*pair) for pair in pairs), strict=True))
     return found
+
+
+def compared(
+    form: PointsForm, solution: Solution, members: tuple[Member, ...], store: SiteStore, first: int = 0
+) -> tuple[Member, ...]:
+    """Members with their agreement with the rest: as it is for those in the store, which counts from `first`.
+
+    A kernel far rougher than every module's own has absorbed a contradiction, and would call it agreement. Then they
+    are judged under their median kernel instead.
+    """
+    if not store.points:
+        return members
+    base, mean = form.basis, form.mean
+    supported = median_kernel(members, form.kernel.structure)
+    if first == 0 and supported is not None and shorter_than_all(form.kernel, members):
+        with torch.no_grad():
+            base = basis(supported, form.Z)
+        mean = profiled_mean(supported, form.Z, store, form.mean)
+        solution = solve(fold(base, store, mean, marginal=True))
+    found = agreements(base, store, mean, solution)
+    kept = ((m, found.get(i - first)) for i, m in enumerate(members))
+    return tuple(m if a is None else m._replace(surprise=a.surprise, agreement=a.agreement) for m, a in kept)
 
 
 def _upper_tail(value: Tensor, count: Tensor) -> Tensor:

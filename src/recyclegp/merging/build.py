@@ -1,4 +1,4 @@
-"""Members and their sites → the merged posterior, as values."""
+"""Members and their sites → a form, as values."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from ..core.convergence import Convergence
-from ..core.least_squares import CentredRows
 from ..core.posterior import basis
 from ..kernels import Kernel
 from .folding import fold
 from .learning import choose
 from .member import Member
-from .points import PointsWanted
+from .points import MOST_AUTOMATIC, PointsWanted
+from .points_form import PointsForm
 from .site_store import SiteStore
 
 
 class Merged(NamedTuple):
-    """A prior, points, and all that the members say about f there."""
+    form: PointsForm
+    convergence: Convergence  # of the search for its kernel
 
-    kernel: Kernel
-    mean: float
-    Z: Tensor
-    jitter: float
-    bound: CentredRows  # with their slack: the bound, and every prediction
-    convergence: Convergence
+
+def step_cost(store: SiteStore, wanted: PointsWanted) -> float:
+    """Multiplications in one step of learning, roughly."""
+    points = len(wanted.given) if wanted.given is not None else wanted.count or min(MOST_AUTOMATIC, store.points)
+    return float(points) ** 3 + store.points * points * (points + store.largest)
 
 
 def build(start: Kernel, members: Sequence[Member], store: SiteStore, wanted: PointsWanted, *, learn: bool) -> Merged:
+    """Kernel, mean and points chosen, and all sites folded onto them."""
     kernel, mean, Z, convergence = choose(start, members, store, wanted, learn=learn)
     with torch.no_grad():
         base = basis(kernel, Z)
-    return Merged(kernel, mean, base.Z, float(base.jitter), fold(base, store, mean, marginal=False), convergence)
+    rows = fold(base, store, mean, marginal=False)
+    return Merged(PointsForm(kernel, mean, base.Z, float(base.jitter), rows), convergence)

@@ -16,7 +16,7 @@ from ..kernels.units import lengths
 from .evidence import evidence, profiled_mean
 from .member import Member
 from .points import PointsWanted, select, slack_left
-from .pooling import median_mean
+from .pooling import largest_kernel, median_mean
 from .site_store import SiteStore
 
 log = logging.getLogger(__name__)
@@ -43,27 +43,56 @@ def choose(start: Kernel, members: Sequence[Member], store: SiteStore, wanted: P
     A number of points that cannot express what the modules know is best spent between the modules' points. Points
     given as such stay.
     """
-    tolerance = slack_tolerance(members)
+    tolerance = slack_tolerance(sum(m.weighted_rows for m in members))
     kernel, mean = start, median_mean(members)
     if learn and wanted.given is None:
         # The median kernel only decides where a first few points go, and may want far too many of them: some of
         # the modules are enough to find a better one.
         with store.thinned(FIRST_POINTS) as some:
-            first = Choice(start, mean, select(start, some, wanted.count, tolerance))
-            kernel, mean, *_ = _learn(first, some, start)
+            first = [Choice(k, mean, select(k, some, wanted.count, tolerance)) for k in _starts(start, members)]
+            kernel, mean, *_ = _learn(_best(first, some), some, start)
+    elif learn:
+        assert wanted.given is not None
+        kernel = _best([Choice(k, mean, wanted.given) for k in _starts(start, members)], store).kernel
     Z = wanted.given if wanted.given is not None else select(kernel, store, wanted.count, tolerance)
     found = Choice(kernel, mean, Z)
     if learn:
         found = _learn(found, store, start)
         movable = wanted.count is not None and Z.numel() <= MOVABLE
         if movable and float(slack_left(found.kernel, store, Z)[-1]) > CRAMPED:
-            found = _learn(found, store, start, move=True)
+            # moving points is a refinement, which may end when its steps are used up
+            found = _learn(found, store, start, move=True)._replace(convergence=found.convergence)
     return found
 
 
-def slack_tolerance(members: Sequence[Member]) -> float:
+def _starts(start: Kernel, members: Sequence[Member]) -> list[Kernel]:
+    """Where learning may begin: one module with few rows and an odd kernel must not decide it."""
+    largest = largest_kernel(members, start.structure)
+    return [start] if largest is None or largest == start else [start, largest]
+
+
+@torch.no_grad()
+def _best(choices: Sequence[Choice], store: SiteStore) -> Choice:
+    """Of several kernels, each with its points, the one that the evidence prefers."""
+    if len(choices) == 1:
+        return choices[0]
+
+    def value(c: Choice) -> float:
+        return optimiser.value_or_lowest(lambda: evidence(c.kernel, c.Z, store, price, c.mean))
+
+    return max(choices, key=value)
+
+
+def slack_tolerance(rows: float) -> float:
     """Slack, in nats, at which automatic selection stops adding points: beside so many rows it is nothing."""
-    return min(10.0, max(0.1, 1e-4 * sum(m.weighted_rows for m in members)))
+    return min(10.0, max(0.1, 1e-4 * rows))
+
+
+def _units(kernel: Kernel, Z: Tensor) -> Tensor:
+    """In which points move: lengthscales, or where a kernel has none the spread of the points."""
+    found = lengths(kernel, Z.shape[1])
+    spread = Z.std(0) if len(Z) > 1 else torch.ones_like(found)
+    return torch.where(torch.isfinite(found), found, torch.where(spread > 0, spread, torch.ones_like(spread)))
 
 
 def price(slack: Tensor) -> Tensor:
@@ -81,7 +110,7 @@ def _learn(first: Choice, store: SiteStore, about: Kernel, *, move: bool = False
     M, D = first.Z.shape
     free = torch.tensor(learned(first.kernel.structure))
     theta, centre = first.kernel.theta[free], about.theta[free]
-    unit = lengths(first.kernel, D)
+    unit = _units(first.kernel, first.Z)
     steps = first.Z.new_zeros(M * D if move else 0)  # of the points, in lengthscales
 
     def kernel_at(x: Tensor) -> Kernel:

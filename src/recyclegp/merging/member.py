@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from ..core.sites import Site
 from ..kernels import Kernel
 from ..kernels.units import in_units
 from ..likelihoods import Likelihood
+from ..target import NO_TARGET, Target
 from .site_store import SiteStore
 
 
@@ -26,28 +28,55 @@ class Member(NamedTuple):
     mean: float
     surprise: float = math.nan  # these two are kept only where the site is not
     agreement: float = math.nan
+    target: Target = NO_TARGET
+    converged: bool = True
+    densities: float | None = None  # of y, in its evidence; its rows unless given
+    appended: int = 0  # points of the ensemble that were appended for it, behind those of members before it
+    slack: float = 0.0  # nats that were lost when its rows were summarised at the ensemble's points
 
     @property
     def weighted_rows(self) -> float:
         """How much it counts where something is pooled."""
         return self.rows * self.weight
 
+    @property
+    def number_of_densities(self) -> float:
+        """Densities of y behind it, not counting its weight."""
+        return self.rows if self.densities is None else self.densities
+
     def in_units(self, scale: float, shift: float, input_shift: torch.Tensor) -> Member:
         """The member of s·f(x − input_shift) + b."""
         site = self.site
         if site is not None:
-            site = sites.moved(sites.in_units(site, scale, shift, self.rows), input_shift)
+            site = sites.moved(sites.in_units(site, scale, shift, self.number_of_densities), input_shift)
         return self._replace(
             site=site,
             likelihoods=tuple(p.in_units(scale, shift) for p in self.likelihoods),
             kernel=in_units(self.kernel, scale, input_shift),
             mean=scale * self.mean + shift,
+            target=self.target if (scale, shift) == (1.0, 0.0) else replace(self.target, unit=None),
         )
 
 
 def active(members: Iterable[Member]) -> list[Member]:
     """Those that count at all."""
     return [m for m in members if m.weight > 0]
+
+
+def extent(members: Iterable[Member]) -> torch.Tensor | None:
+    """(2, D): the corners of the box in which members have points, of those that count and have kept theirs."""
+    kept = [m.site.Z for m in active(members) if m.site is not None]
+    if not kept:
+        return None
+    ends = torch.stack([torch.stack([Z.amin(0), Z.amax(0)]) for Z in kept])
+    return torch.stack([ends[:, 0].amin(0), ends[:, 1].amax(0)])
+
+
+def kept_points(members: Sequence[Member], gone: set[str], points: int) -> list[int]:
+    """Which of an ensemble's points stay when some members go: all but those that were appended for them."""
+    appended = [m.name for m in members for _ in range(m.appended)]
+    first = points - len(appended)
+    return [*range(first), *(first + i for i, name in enumerate(appended) if name not in gone)]
 
 
 def stored(members: Sequence[Member]) -> SiteStore:

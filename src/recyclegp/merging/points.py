@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..core.packing import project
-from ..core.posterior import basis
+from ..core.packing import meeting, project
+from ..core.posterior import Basis, basis, features
 from ..kernels import Kernel
 from .site_store import SiteStore, candidates
 
@@ -55,15 +55,21 @@ def select(kernel: Kernel, store: SiteStore, count: int | None, tolerance: float
 
 
 @torch.no_grad()
-def select_by_slack(points: Tensor, precision: Tensor, count: int, tolerance: float, kernel: Kernel) -> list[int]:
+def select_by_slack(
+    points: Tensor, precision: Tensor, count: int, tolerance: float, kernel: Kernel, given: Basis | None = None
+) -> list[int]:
     """Greedy, best first: pivot on Λ_jj·r_jj, with r what is left of the variance, until their sum is small.
 
     `precision` is Λ_jj at each point. The cheap pivot costs O(M) per point and step; the full saving of
     slack, Σ_k r_zkΛ_k r_kz / r_zz, would need every pair of points. As tr(Λ_kQ_k) ≤ M_k Σ_j Λ_jj·r_jj, the
-    sum that is left bounds the slack that is left.
+    sum that is left bounds the slack that is left. `given` are points that are there already.
     """
     prior = kernel.diagonal(points)
     residual = prior.clone()
+    known = points.new_zeros(len(points), 0)
+    if given is not None:
+        known = features(given, points, meeting(given.Z, points)).mT
+        residual = (residual - known.square().sum(-1)).clamp_min(0)
     factor = points.new_zeros(len(points), min(count, len(points)))
     chosen: list[int] = []
     for step in range(factor.shape[1]):
@@ -72,7 +78,7 @@ def select_by_slack(points: Tensor, precision: Tensor, count: int, tolerance: fl
         if float(score.sum()) <= tolerance or not score[pivot] > 0:
             break
         chosen.append(pivot)
-        column = kernel.matrix(points, points[pivot : pivot + 1])[:, 0]
+        column = kernel.matrix(points, points[pivot : pivot + 1])[:, 0] - known @ known[pivot]
         column = (column - factor[:, :step] @ factor[pivot, :step]) / residual[pivot].sqrt()
         factor[:, step] = column
         residual = (residual - column.square()).clamp_min(0)

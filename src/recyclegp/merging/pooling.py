@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from ..kernels import Kernel, Node, parse, pool, weighted_median
+from ..kernels import Kernel, Node, Unit, entries, parse, pool, weighted_median
 from ..kernels.units import reference
 from ..likelihoods import FAMILIES, Likelihood, named
 from .member import Member, active
@@ -16,6 +16,8 @@ from .site_store import SiteStore, candidates
 
 SAMPLE = 1000  # modules and points that say how large a function is, for a kernel none of them has
 OUTLIER = 10.0  # times the median: a parameter beyond it is brought back there
+NEGLIGIBLE = 0.02  # of all rows: members with fewer may have learned anything
+FAR = 10.0  # times shorter than theirs, a lengthscale is not supported by the members
 
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
@@ -32,6 +34,32 @@ def median_kernel(members: Sequence[Member], structure: Node) -> Kernel | None:
     """The median of the members with this structure, each counting with its rows; None if there are none."""
     alike = [m for m in active(members) if m.kernel.structure == structure]
     return pool([m.kernel for m in alike], [m.weighted_rows for m in alike]) if alike else None
+
+
+def largest_kernel(members: Sequence[Member], structure: Node) -> Kernel | None:
+    """Of the member with most rows, if it has this structure."""
+    largest = max(active(members), key=lambda m: m.weighted_rows)
+    return largest.kernel if largest.kernel.structure == structure else None
+
+
+def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
+    """By what factor a lengthscale is shorter than those of nearly all members; None if it is not far outside.
+
+    A kernel that absorbs a contradiction between modules becomes far rougher than any of them has seen.
+    """
+    alike = [m for m in active(members) if m.kernel.structure == kernel.structure]
+    lengths = [i for i, p in enumerate(entries(kernel.structure)) if p.name == "lengthscale" and p.unit is Unit.LENGTH]
+    if not alike or not lengths:
+        return None
+    weights = np.array([m.weighted_rows for m in alike])
+    table = torch.stack([m.kernel.theta[lengths] for m in alike]).numpy()
+    order = np.argsort(table, axis=0, kind="stable")
+    share = np.cumsum(weights[order], axis=0) / weights.sum()
+    # the shortest, but for members that together have next to no rows
+    first = (share > NEGLIGIBLE).argmax(axis=0)
+    shortest = np.take_along_axis(table, np.take_along_axis(order, first[None], 0), 0)[0]
+    factor = math.exp(float((shortest - kernel.theta[lengths].numpy()).max()))
+    return factor if factor > FAR else None
 
 
 def kernel_by_name(name: str, members: Sequence[Member], store: SiteStore, dimension: int) -> Kernel:
@@ -64,11 +92,19 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
         for p in m.likelihoods:
             found.setdefault(p.name, []).append((p, m.weighted_rows))
     pooled = []
-    for name, entries in sorted(found.items(), key=lambda item: list(FAMILIES).index(item[0])):  # whoever came first
-        known = [(p.parameters, w) for p, w in entries if p.known]
+    for name in (f for f in FAMILIES if f in found):  # in one order, whoever came first
+        known = [(p.parameters, w) for p, w in found[name] if p.known]
         weights = [w for _, w in known]
         pooled.append(named(name, [_pool(values, weights) for values in zip(*(p for p, _ in known), strict=True)]))
     return tuple(pooled)
+
+
+def with_unknown_filled(old: Sequence[Likelihood], pooled: Sequence[Likelihood]) -> tuple[Likelihood, ...]:
+    """Likelihoods stay as they were, but for new families and for parameters that were not known before."""
+    found = {p.name: p for p in pooled}
+    kept = [p if p.known else found.get(p.name, p) for p in old]
+    have = {p.name for p in old}
+    return (*kept, *(p for p in pooled if p.name not in have))
 
 
 def _pool(values: Sequence[float], weights: Sequence[float]) -> float:

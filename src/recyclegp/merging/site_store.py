@@ -137,9 +137,11 @@ class Candidates(NamedTuple):
 
     Z: Tensor  # (n, D)
     precision: Tensor  # (n,)  Λ_jj: how much its module says about f there
+    members: Tensor  # (n,)  whose they are
 
 
 def candidates(store: SiteStore) -> Iterator[Candidates]:
     """Every site's points, pack by pack."""
     for p in store.packs(1):
-        yield Candidates(p.Z.flatten(0, 1), p.Rt.square().sum(1).flatten())
+        members = torch.tensor(p.members).repeat_interleave(p.Z.shape[1])
+        yield Candidates(p.Z.flatten(0, 1), p.Rt.square().sum(1).flatten(), members)

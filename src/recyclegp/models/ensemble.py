@@ -2,106 +2,99 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
 
 import gpytorch
+import numpy as np
 import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
-from ..core import least_squares, sites
-from ..core.convergence import Convergence
+from ..core import least_squares
+from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.least_squares import CentredRows, Solution
-from ..core.posterior import Basis, Posterior, basis
+from ..core.posterior import Basis, Posterior
 from ..errors import RecycleGPError, RecycleGPWarning
 from ..export import gpytorch_model
 from ..kernels import Kernel
-from ..kernels.file_form import to_json
-from ..kernels.units import in_units
-from ..likelihoods import Likelihood, gaussian_noise
-from ..local import dual, observations
+from ..likelihoods import Likelihood
 from ..merging import pooling
-from ..merging.agreement import agreements
+from ..merging.agreement import compared
 from ..merging.build import Merged, build
-from ..merging.folding import fold
-from ..merging.learning import slack_tolerance
-from ..merging.member import Member, active, stored
-from ..merging.points import MOST_AUTOMATIC, PointsWanted
-from ..merging.site_store import SiteStore
+from ..merging.extending import all_candidates, candidates_among, extend, slack_of_rows
+from ..merging.learning import FORGIVEN, slack_tolerance
+from ..merging.member import Member, active, extent, kept_points, stored
+from ..merging.points import PointsWanted
+from ..merging.points_form import PointsForm, rows_in_units
+from ..merging.site_store import Candidates, SiteStore, candidates
+from ..merging.updating import summarise
 from ..storage import container
-from ..storage.container import Document
-from ..storage.fields import UNITS, Fields, likelihoods_to_json
-from . import member_files
-from .module import Module, check_finite, check_name, check_units, with_noise
+from ..storage.fields import Fields
+from ..target import NO_TARGET, Target
+from . import doubts, ensemble_files
+from .ensemble_files import AUTO
+from .module import Module, check_finite, check_units, with_noise
+from .naming import check_name, few, next_name
 from .predictive import Predictive, outside_autograd
-from .reading import Frame, Source, read_modules
-
-AUTO = "auto"
+from .reading import Frame, Source, check_weight, read_modules
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ensemble(Predictive):
     """Many modules as one GP, itself publishable. Made by `merge` and `load`."""
 
-    _kernel: Kernel
-    mean: float
-    jitter: float
+    _form: PointsForm  # prior and posterior, as values
     likelihoods: tuple[Likelihood, ...]
     columns: arrays.Columns
     choice: int | str | None  # how Z_* was chosen: "auto", a number, or None for points that were given
-    _Z: Tensor
     _members: tuple[Member, ...]
-    _bound_rows: CentredRows  # compressed rows with their slack: the bound, and every prediction
     _marginal: CentredRows | None  # compressed block-marginal rows, or None where the sites are here to ask
+    convergence: Convergence = NOTHING_TO_LEARN  # of the search for its kernel
+    traces_of_removed: int = 0  # modules removed since, with whom kernel, points, mean and noise were chosen
+    _extent: Tensor | None = None  # (2, D): where modules have points, where their sites are not kept
 
     def __post_init__(self) -> None:
-        for part in ("_bound_rows", "_marginal"):
-            rows = getattr(self, part)
-            if rows is not None:
-                check_finite("ensemble", *rows)
-                object.__setattr__(self, part, CentredRows(*map(arrays.own, rows)))
-        check_finite("ensemble", self._Z, self._kernel.theta)
-        object.__setattr__(self, "_Z", arrays.own(self._Z))
-        object.__setattr__(self, "_kernel", self._kernel.own())
+        form = self._form
+        check_finite("ensemble", form.Z, form.kernel.theta, *form.bound_rows, *(self._marginal or ()))
+        own = replace(
+            form,
+            kernel=form.kernel.own(),
+            Z=arrays.own(form.Z),
+            bound_rows=CentredRows(*map(arrays.own, form.bound_rows)),
+        )
+        object.__setattr__(self, "_form", own)
+        if self._marginal is not None:
+            object.__setattr__(self, "_marginal", CentredRows(*map(arrays.own, self._marginal)))
 
     @staticmethod
     def _from_merged(
         merged: Merged, members: tuple[Member, ...], store: SiteStore, wanted: PointsWanted, columns: arrays.Columns
     ) -> Ensemble:
         """What merging found, with the members it came from, whose sites are in the store."""
-        choice: int | str | None = AUTO if wanted.automatic else wanted.count
         ensemble = Ensemble(
-            _kernel=merged.kernel,
-            mean=merged.mean,
-            jitter=merged.jitter,
+            _form=merged.form,
             likelihoods=pooling.pool_likelihoods(members),
             columns=columns,
-            choice=choice,
-            _Z=merged.Z,
+            choice=AUTO if wanted.automatic else wanted.count,
             _members=members,
-            _bound_rows=merged.bound,
             _marginal=None,
+            convergence=merged.convergence,
         )
-        if choice == AUTO and len(merged.Z) == MOST_AUTOMATIC and ensemble.slack > 10 * slack_tolerance(members):
-            warnings.warn(
-                f"{MOST_AUTOMATIC} points leave {ensemble.slack:.3g} nats of the modules' knowledge unexpressed; pass "
-                "a larger inducing= for a sharper ensemble",
-                RecycleGPWarning,
-                stacklevel=3,
-            )
+        doubts.about_learning(merged.form.kernel, merged.convergence, members)
+        if wanted.automatic:
+            doubts.about_points(len(merged.form.Z), ensemble.slack, members)
         return ensemble if ensemble._keeps_sites else ensemble._without_sites(store)
 
     def __repr__(self) -> str:
         shown = ", ".join(self.names[:3]) + (", …" if len(self.names) > 3 else "")
         return (
-            f"Ensemble({len(self._members)} modules: {shown}; {self.rows} rows, {len(self._Z)} points in "
-            f"{self.dimension}-D, {self._kernel.describe()}, slack {self.slack:.3g})"
+            f"Ensemble({len(self._members)} modules: {shown}; {self.rows} rows, {len(self._form.Z)} points in "
+            f"{self.dimension}-D, {self._form.kernel.describe()}, slack {self.slack:.3g})"
         )
 
     # --- what it knows ---
@@ -117,9 +110,19 @@ class Ensemble(Predictive):
         return max(1, round(sum(m.rows * m.weight for m in self._members)))
 
     @property
+    def mean(self) -> float:
+        """Constant prior mean of f."""
+        return self._form.mean
+
+    @property
+    def jitter(self) -> float:
+        """Added to the diagonal of K_**, and part of the kernel there."""
+        return self._form.jitter
+
+    @property
     def bound(self) -> float:
         """The ensemble bound L_E (of log∫Πt_k dp(f); not in general of log p(y))."""
-        return float(self._solution.bound)
+        return float(self._form.solution.bound)
 
     @property
     def evidence(self) -> float:
@@ -129,58 +132,36 @@ class Ensemble(Predictive):
     @property
     def slack(self) -> float:
         """Nats of the modules' knowledge that the points Z_* cannot express."""
-        return float(self._bound_rows.slack)
+        return self._form.slack
 
     @property
-    def _points(self) -> Tensor:
-        return self._Z
+    def target(self) -> Target:
+        """What y means, where all modules that say so agree."""
+        said = {m.target for m in active(self._members) if m.target.known}
+        return said.pop() if len(said) == 1 else NO_TARGET
+
+    @property
+    def region(self) -> np.ndarray:
+        """(D, 2): from where to where modules have points, along each input."""
+        ends = [t for t in (self._extent, extent(self._members)) if t is not None] or [self._form.Z]
+        both = torch.cat(ends)
+        return arrays.frozen(torch.stack([both.amin(0), both.amax(0)], 1))
 
     @property
     def basis(self) -> Basis:
         """Z_* and the factor of its kernel matrix: a copy."""
         return self._basis.map(torch.Tensor.clone)
 
-    @cached_property
-    @outside_autograd
-    def _basis(self) -> Basis:
-        return basis(self._kernel, self._Z, self.jitter)
-
-    @cached_property
-    @outside_autograd
-    def _solution(self) -> Solution:
-        return least_squares.solve(self._bound_rows)
-
-    @cached_property
-    @outside_autograd
-    def _marginal_rows(self) -> CentredRows:
-        """Block-marginal rows. Nothing but the evidence and the report asks for them, so they may wait."""
-        if self._marginal is not None:
-            return self._marginal
-        with stored(self._members) as store:
-            rows = fold(self._basis, store, self.mean, marginal=True)
-        check_finite("ensemble", *rows)
-        return CentredRows(*map(arrays.own, rows))
-
-    @cached_property
-    @outside_autograd
-    def _marginal_solution(self) -> Solution:
-        return least_squares.solve(self._marginal_rows)
-
-    @cached_property
-    @outside_autograd
-    def _posterior(self) -> Posterior:
-        mean = torch.tensor(self.mean, dtype=torch.float64)
-        return Posterior(self._basis, mean, self._solution.v, self._solution.C)
-
     def report(self) -> list[dict[str, Any]]:
         """One row per module: rows, points, weight, and agreement with the rest.
 
         `surprise` is the squared distance of the module's pseudo-observations from what all the
         others predict for them, per pseudo-observation: about 1 where they agree. `agreement` is the
-        probability of a larger one, if the model is right.
+        probability of a larger one, if the model is right. Both are judged under the ensemble's kernel or, where that
+        is far rougher than any module's own, as a kernel that has absorbed a contradiction is, under their median.
         """
         with stored(self._members) as store:
-            members = self._compared(store)
+            members = compared(self._form, self._marginal_solution, self._members, store)
         return [
             {
                 "name": m.name,
@@ -190,46 +171,104 @@ class Ensemble(Predictive):
                 "likelihood": "+".join(p.name for p in m.likelihoods),
                 "surprise": m.surprise,
                 "agreement": m.agreement,
+                "converged": m.converged,
+                "slack": m.slack,
             }
             for m in members
         ]
 
+    # --- the form, for those inside ---
+
+    @property
+    def _prior_kernel(self) -> Kernel:
+        return self._form.kernel
+
+    @property
+    def _points(self) -> Tensor:
+        return self._form.Z
+
+    @property
+    def _basis(self) -> Basis:
+        return self._form.basis
+
+    @property
+    def _bound_rows(self) -> CentredRows:
+        return self._form.bound_rows
+
+    @cached_property
+    @outside_autograd
+    def _posterior(self) -> Posterior:
+        return self._form.posterior
+
+    @cached_property
+    @outside_autograd
+    def _marginal_rows(self) -> CentredRows:
+        """Nothing but the evidence and the report asks for them, so they may wait."""
+        if self._marginal is not None:
+            return self._marginal
+        with stored(self._members) as store:
+            rows = self._form.marginal_rows(store)
+        check_finite("ensemble", *rows)
+        return CentredRows(*map(arrays.own, rows))
+
+    @cached_property
+    @outside_autograd
+    def _marginal_solution(self) -> Solution:
+        return least_squares.solve(self._marginal_rows)
+
     # --- operations: each returns a new ensemble ---
 
     def add(self, modules: Source, *, relearn: bool = False) -> Ensemble:
-        """With more modules, at the same kernel, points, mean and noise unless `relearn`.
+        """With more modules, at the same kernel, mean and noise unless `relearn`.
 
-        They may come as for `merge`: one or many, from an iterator, files or a directory.
+        Args:
+            modules: as for `merge`: one or many, from an iterator, files or a directory.
+            relearn: choose kernel, points, mean and noise anew, in the way they were chosen first.
+
+        Returns:
+            The larger ensemble. Where points were chosen automatically, new ones are appended if the modules speak of
+            a region that has none; points that were given, or whose number was, stay.
         """
         if relearn:
             self._need_sites("relearn=True")
         frame = Frame(self.dimension, self.columns, "(ensemble)")
         with SiteStore() as store:
-            new = read_modules(modules, store, keep=self._keeps_sites, names=self.names, frame=frame).members
-            return self._with(new, store, relearn)
+            read = read_modules(modules, store, keep=self._keeps_sites, already=self._members, frame=frame)
+            return self._with(read.members, store, relearn)
 
     def remove(self, names: str | Iterable[str], *, relearn: bool = False) -> Ensemble:
-        """Without the named modules: the rest is stacked anew, so nothing of them is left behind."""
+        """Without the named modules, whose sites are gone: the rest is stacked anew.
+
+        Args:
+            names: one or several.
+            relearn: False keeps kernel, points, mean and noise, which had been chosen with the removed modules and so
+                still reflect them (`traces_of_removed` counts them). True chooses all of these anew: then the
+                ensemble is the one that would have been merged without them.
+
+        Returns:
+            The smaller ensemble.
+        """
         gone = {names} if isinstance(names, str) else set(names)
         self._need_names("remove", gone)
         rest = tuple(m for m in self._members if m.name not in gone)
-        if not any(m.weight > 0 for m in rest):
+        if not active(rest):
             raise RecycleGPError("remove: nothing would be left; an ensemble needs at least one module")
         self._need_sites("remove")
-        return self._rebuild(rest, relearn)
+        points = kept_points(self._members, gone, len(self._form.Z))  # those appended for a module go with it
+        left = replace(self, _form=self._form.at_points(points))._rebuild(rest, relearn)
+        return left if relearn else replace(left, traces_of_removed=self.traces_of_removed + len(gone))
 
     def reweight(self, weights: dict[str, float], *, relearn: bool = False) -> Ensemble:
         """With other weights for the named modules."""
         self._need_names("reweight", set(weights))
-        if not all(arrays.number(x, f"weights[{n!r}]") >= 0 for n, x in weights.items()):
-            raise RecycleGPError("reweight: weights must not be negative")
+        for name, weight in weights.items():
+            check_weight(arrays.number(weight, f"weights[{name!r}]"))
         self._need_sites("reweight")
         rest = tuple(m._replace(weight=float(weights.get(m.name, m.weight))) for m in self._members)
-        if not any(m.weight > 0 for m in rest):
+        if not active(rest):
             raise RecycleGPError("reweight: all weights are zero; an ensemble needs at least one module")
         return self._rebuild(rest, relearn)
 
-    @torch.no_grad()
     def update(
         self,
         X: Any,
@@ -240,65 +279,80 @@ class Ensemble(Predictive):
         name: str | None = None,
         relearn: bool = False,
     ) -> Ensemble:
-        """With new data of any likelihood: the maximiser of the combined bound, at the same Z_*."""
-        label = name if name is not None else _new_name("update", self.names)
+        """With new data of any likelihood: the maximiser of the combined bound.
+
+        Args:
+            X: inputs of the new rows.
+            y: their targets.
+            likelihood: of the new rows; may be left out where the ensemble has one.
+            noise: noise variance of the new rows; the ensemble's own unless given.
+            name: what to call them; update-1, … unless given.
+            relearn: choose kernel, points, mean and noise anew afterwards.
+
+        Returns:
+            The ensemble with the new rows. Where points were chosen automatically, new ones are appended if the rows
+            lie in a region that has none; other points stay, and a warning says what they cannot express.
+        """
+        label = name if name is not None else next_name("update", self.names)
         check_name(label)
         if label in self.names:
             raise RecycleGPError(f"update: a module is already named {label!r}; pass another name")
-        points = arrays.aligned(X, self.dimension, self.columns, device=self._Z.device)
+        points = arrays.aligned(X, self.dimension, self.columns, device=self._form.Z.device)
         if not len(points):
             raise RecycleGPError("update: X has no rows; pass at least one")
         chosen = self._likelihood_for(likelihood, noise)
-        y = chosen.check(arrays.targets(y, len(points), device=self._Z.device))
-        mean = torch.tensor(self.mean, dtype=torch.float64)
-        if chosen.conjugate:
-            rows = observations.stream(self._basis, points, y, gaussian_noise(chosen), mean)
-        else:
-            data = dual.whiten(self._basis, points, y, chosen, mean)
-            state = dual.fixed_point(data, base=self._bound_rows)
-            if not state.converged:
-                warnings.warn(f"update {label!r}: the posterior had not settled", RecycleGPWarning, stacklevel=3)
-            rows = dual.rows(data, state)
-        site = sites.from_rows(self._Z, self._basis.L, rows, mean)
-        new = (Member(label, site, len(y), 1.0, (chosen,), self._kernel, self.mean),)
-        with stored(new) as store:
-            return self._with(new, store, relearn)
+        y = chosen.check(arrays.targets(y, len(points), device=self._form.Z.device))
+        form, appended = self._form, list[int]()
+        if self.choice == AUTO and slack_of_rows(self._basis, points, y, chosen, self.mean) > FORGIVEN:
+            form, appended = self._extended(candidates_among(points, y, chosen, form.kernel, form.mean), len(y))
+        site, slack, settled = summarise(form, points, y, chosen)
+        if not settled:
+            warnings.warn(f"update {label!r}: the posterior had not settled", RecycleGPWarning, stacklevel=2)
+        new = Member(
+            name=label,
+            site=site,
+            rows=len(y),
+            weight=1.0,
+            likelihoods=(chosen,),
+            kernel=self._form.kernel,
+            mean=self.mean,
+            appended=len(appended),
+            converged=settled,
+            slack=slack,
+        )
+        with stored((new,)) as store:
+            return self._with((new,), store, relearn, form)
 
     def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Ensemble:
-        """The ensemble of the function s·f(x − shift) + b."""
-        shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
-
-        # In whitened coordinates s·f + b is sign(s)·v: rows turn round with it, and the constant notices.
-        constant = math.log(abs(output_scale)) * sum(m.rows * m.weight for m in self._members)
-
-        def whitened(rows: CentredRows) -> CentredRows:
-            return rows._replace(H=rows.H * math.copysign(1.0, output_scale), e=rows.e - constant)
-
+        """The ensemble of the function s·f(x − shift) + b; arguments as for modules."""
+        shift, scale, offset = check_units(input_shift, output_scale, output_shift, self.dimension)
+        marginal = None if self._marginal is None else rows_in_units(self._marginal, scale, self._densities)
         return replace(
             self,
-            _kernel=in_units(self._kernel, output_scale, shift),
-            mean=output_scale * self.mean + output_shift,
-            _Z=self._Z + shift,
-            jitter=output_scale**2 * self.jitter,
-            likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
-            _members=tuple(m.in_units(output_scale, output_shift, shift) for m in self._members),
-            _bound_rows=whitened(self._bound_rows),
-            _marginal=None if self._marginal is None else whitened(self._marginal),
+            _form=self._form.in_units(scale, offset, shift, self._densities),
+            likelihoods=tuple(p.in_units(scale, offset) for p in self.likelihoods),
+            _members=tuple(m.in_units(scale, offset, shift) for m in self._members),
+            _marginal=marginal,
+            _extent=None if self._extent is None else self._extent + shift,
         )
 
     def to_module(self, name: str) -> Module:
-        """The whole ensemble as one module at Z_*: Rᵀ = TL⁻¹, ρ = ρ̃ + mRᵀ1, e = Σe_k − slack."""
+        """The whole ensemble as one module at Z_*, to be recycled again."""
+        settled = self.convergence.converged and all(m.converged for m in self._members)
+        said = "" if settled else "; its search or some of them had not converged"
         return Module(
             name=name,
-            _site=sites.from_rows(self._Z, self._basis.L, self._bound_rows, self.mean),
-            _kernel=self._kernel,
+            _site=self._form.site(),
+            _kernel=self._form.kernel,
             mean=self.mean,
             jitter=self.jitter,
             likelihoods=self.likelihoods,
             rows=self.rows,
             columns=self.columns,
-            convergence=Convergence(True, 0, f"ensemble of {len(self._members)} modules"),
+            convergence=Convergence(settled, 0, f"ensemble of {len(self._members)} modules{said}"),
             method="ensemble",
+            target=self.target,
+            densities=None if self._densities == self.rows else self._densities,
         )
 
     def to_gpytorch(
@@ -324,114 +378,94 @@ class Ensemble(Predictive):
         with stored(self._members) as store:
             return self._without_sites(store)
 
-    # --- files ---
-
     def save(self, path: str | PathLike[str]) -> None:
         """Write to a safetensors file, all or nothing."""
-        container.write(path, self._document())
-
-    def _document(self) -> Document:
-        header = {
-            "kind": "ensemble",
-            "kernel": to_json(self._kernel, self.dimension),
-            "mean": self.mean,
-            "jitter": self.jitter,
-            "likelihoods": likelihoods_to_json(self.likelihoods),
-            "columns": None if self.columns is None else list(self.columns),
-            "choice": self.choice,
-            "units": UNITS,
-            "members": member_files.headers(self._members, self.dimension),
-        }
-        tensors = {"Z": self._Z, **member_files.site_tensors(self._members, self.dimension)}
-        for part, rows in (("bound", self._bound_rows), ("evidence", self._marginal_rows)):
-            tensors |= {f"{part}.{key}": value for key, value in rows._asdict().items()}
-        return Document(header, tensors)
+        facts = ensemble_files.Facts(
+            form=self._form,
+            likelihoods=self.likelihoods,
+            columns=self.columns,
+            choice=self.choice,
+            members=self._members,
+            marginal=self._marginal_rows,
+            convergence=self.convergence,
+            traces_of_removed=self.traces_of_removed,
+            extent=self._extent,
+        )
+        container.write(path, ensemble_files.to_document(facts))
 
     @staticmethod
-    def _from_fields(f: Fields) -> Ensemble:
-        Z = f.tensor("Z", None, None)
-        M, D = Z.shape
-        if M == 0 or D == 0:
-            raise RecycleGPError("an ensemble needs at least one point")
-
-        def rows(part: str) -> CentredRows:
-            H = f.tensor(f"{part}.H", None, M)
-            return CentredRows(H, f.tensor(f"{part}.rho", len(H)), f.tensor(f"{part}.e"), f.tensor(f"{part}.slack"))
-
-        return Ensemble(
-            _kernel=f.kernel(D),
-            mean=f.number("mean"),
-            _Z=Z,
-            jitter=f.number("jitter", least=0.0),
-            likelihoods=f.likelihoods(),
-            _members=member_files.members(f, D),
-            columns=f.columns(D),
-            _bound_rows=rows("bound"),
-            _marginal=rows("evidence"),
-            choice=_choice_from(f.header["choice"]),
-        )
+    def _from_fields(fields: Fields) -> Ensemble:
+        return Ensemble(*ensemble_files.from_fields(fields))
 
     # --- behind them ---
 
-    def _with(self, new: tuple[Member, ...], store: SiteStore, relearn: bool) -> Ensemble:
-        """New members' rows, from their store, under what is already there."""
-        members = (*self._members, *new)
+    def _with(
+        self, new: tuple[Member, ...], store: SiteStore, relearn: bool, form: PointsForm | None = None
+    ) -> Ensemble:
+        """New members' rows, from their store, under what is already there; `form` has points for them already."""
         if relearn:
             self._need_sites("relearn=True")
-            return self._rebuild(members, relearn=True)
-        bound = fold(self._basis, store, self.mean, self._bound_rows, marginal=False)
+            return self._rebuild((*self._members, *new), relearn=True)
+        more_form = (form or self._form).with_sites(store)
+        if form is None and self.choice == AUTO and more_form.slack - self._form.slack > FORGIVEN:
+            form, appended = self._extended(all_candidates(store), sum(m.rows for m in new))
+            new = tuple(m._replace(appended=appended.count(i)) for i, m in enumerate(new))
+            more_form = form.with_sites(store)
+        members = (*self._members, *new)
         known: CentredRows | None = vars(self).get("_marginal_rows", self._marginal)  # asked for, or given
-        marginal = None if known is None else fold(self._basis, store, self.mean, known, marginal=True)
-        have = {p.name for p in self.likelihoods}
-        extra = tuple(p for p in pooling.pool_likelihoods(members) if p.name not in have)
         more = replace(
-            self, _members=members, _bound_rows=bound, _marginal=marginal, likelihoods=self.likelihoods + extra
+            self,
+            _form=more_form,
+            _members=members,
+            _marginal=None if known is None else more_form.marginal_rows(store, known),
+            likelihoods=pooling.with_unknown_filled(self.likelihoods, pooling.pool_likelihoods(members)),
         )
+        if self.choice is not None:  # who gave the points themselves knows what they can express
+            lost = more.slack - self.slack + sum(m.slack for m in new)
+            doubts.about_new_slack(len(more._form.Z), lost)
         return more if self._keeps_sites else more._without_sites(store, first=len(self._members))
+
+    def _extended(self, new: Candidates, rows: int) -> tuple[PointsForm, list[int]]:
+        """The form with points for what is new, and for which of the new members each was appended."""
+        larger, members = extend(self._basis, new, slack_tolerance(self.rows + rows))
+        return self._form.extended_to(larger), members
 
     def _without_sites(self, store: SiteStore, first: int = 0) -> Ensemble:
         """Names only; how well those in the store agree with the rest is written down while it is known."""
-        marginal = self._marginal
-        if marginal is None:
-            marginal = fold(self._basis, store, self.mean, marginal=True)
-        whole = replace(self, _marginal=marginal)
-        members = whole._compared(store, first)
-        forgotten = tuple(m._replace(site=None) for m in members[first:])
-        return replace(whole, _members=members[:first] + forgotten)
-
-    def _compared(self, store: SiteStore, first: int = 0) -> tuple[Member, ...]:
-        """Members with their agreement with the rest: as it is for those in the store, which counts from `first`."""
-        if not store.points:
-            return self._members
-        found = agreements(self._basis, store, self.mean, self._marginal_solution)
-        kept = ((m, found.get(i - first)) for i, m in enumerate(self._members))
-        return tuple(m if a is None else m._replace(surprise=a.surprise, agreement=a.agreement) for m, a in kept)
+        marginal = self._form.marginal_rows(store) if self._marginal is None else self._marginal
+        solution = replace(self, _marginal=marginal)._marginal_solution
+        members = compared(self._form, solution, self._members, store, first)
+        new = torch.cat([c.Z for c in candidates(store)] + ([] if self._extent is None else [self._extent]))
+        return replace(
+            self,
+            _members=members[:first] + tuple(m._replace(site=None) for m in members[first:]),
+            _marginal=marginal,
+            _extent=torch.stack([new.amin(0), new.amax(0)]),
+        )
 
     def _rebuild(self, members: tuple[Member, ...], relearn: bool) -> Ensemble:
         if relearn:
             return self._relearned(members)
         left = {p.name for m in active(members) for p in m.likelihoods}
-        base = basis(self._kernel, self._Z, self.jitter)
         with stored(members) as store:
-            bound = fold(base, store, self.mean, marginal=False)
-        return replace(
-            self,
-            jitter=float(base.jitter),
-            likelihoods=tuple(p for p in self.likelihoods if p.name in left),
-            _members=members,
-            _bound_rows=bound,
-            _marginal=None,
-        )
+            form = self._form.only(store)
+        likelihoods = tuple(p for p in self.likelihoods if p.name in left)
+        return replace(self, _form=form, likelihoods=likelihoods, _members=members, _marginal=None)
 
     def _relearned(self, members: tuple[Member, ...]) -> Ensemble:
         """Kernel, mean, points and noise chosen anew for other members, in the way they were chosen first."""
-        start = pooling.median_kernel(members, self._kernel.structure) or self._kernel
-        wanted = PointsWanted() if self.choice == AUTO else PointsWanted(given=self._Z)
+        start = pooling.median_kernel(members, self._form.kernel.structure) or self._form.kernel
+        wanted = PointsWanted() if self.choice == AUTO else PointsWanted(given=self._form.Z)
         if isinstance(self.choice, int):
             wanted = PointsWanted(count=self.choice)
         with stored(members) as store:
             merged = build(start, members, store, wanted, learn=True)
             return Ensemble._from_merged(merged, members, store, wanted, self.columns)
+
+    @property
+    def _densities(self) -> float:
+        """Densities of y behind it, weighted."""
+        return sum(m.number_of_densities * m.weight for m in self._members)
 
     @property
     def _keeps_sites(self) -> bool:
@@ -441,7 +475,7 @@ class Ensemble(Predictive):
         unknown = wanted - set(self.names)
         if unknown:
             raise RecycleGPError(
-                f"{what}: no module is named {', '.join(sorted(map(str, unknown)))}; there are {_few(self.names)}"
+                f"{what}: no module is named {', '.join(sorted(map(str, unknown)))}; there are {few(self.names)}"
             )
 
     def _need_sites(self, what: str) -> None:
@@ -463,19 +497,3 @@ class Ensemble(Predictive):
         if not new.known:
             raise RecycleGPError(f"update: the noise of {name} data is not known here; pass noise=")
         return new
-
-
-def _new_name(stem: str, names: Sequence[str]) -> str:
-    taken = set(names)
-    return next(f"{stem}-{i}" for i in range(1, len(taken) + 2) if f"{stem}-{i}" not in taken)
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f", … ({len(names)} in all)" if len(names) > 5 else "")
-
-
-def _choice_from(choice: Any) -> int | str | None:
-    if choice is None or choice == AUTO or (type(choice) is int and choice > 0):
-        found: int | str | None = choice
-        return found
-    raise RecycleGPError(f"choice is {str(choice)[:50]}, neither a number of points nor 'auto'")

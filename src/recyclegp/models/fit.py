@@ -5,22 +5,37 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from typing import Any
 
 import gpytorch
 
+from .. import threads
 from ..errors import RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
-from ..local.batch_fit import Fitted
+from ..local.batch_fit import Fitted, step_cost
 from ..local.request import FitOptions, FitRequest, check
-from .module import Module, name_or_new
+from .module import Module
+from .naming import name_or_new
 
 log = logging.getLogger(__name__)
 
 LANES = 1024  # models solved as one batched problem
 WINDOW = 2**23  # numbers in the inputs of models that are read before any is fitted
+
+
+class FitManyError(RecycleGPError):
+    """Some of many models failed. The others are not lost: they are its `modules`."""
+
+    def __init__(self, message: str, modules: list[Module], failures: dict[str, str]) -> None:
+        super().__init__(message)
+        self.modules = modules
+        self.failures = failures  # name → why
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FitManyError, (str(self), self.modules, self.failures)
 
 
 def fit(
@@ -37,6 +52,10 @@ def fit(
     name: str | None = None,
     seed: int = 0,
     device: Any = None,
+    columns: Sequence[str] | None = None,
+    target: str | None = None,
+    unit: str | None = None,
+    labels: Sequence[str | None] | None = None,
 ) -> Module:
     """Fit one local model and return what may be shared of it: no data rows.
 
@@ -55,12 +74,20 @@ def fit(
         name: unique within an ensemble; made up when not given.
         seed: of everything random; the global random state is neither read nor changed.
         device: where to compute; defaults to where X is.
+        columns: names for the columns of X, where it is an array; modules with names are aligned by them.
+        target: what y is called; by default the name of a pandas Series.
+        unit: what y is measured in.
+        labels: what classes 0 and 1 are called. Modules that contradict each other in these are not merged.
 
     Returns:
         The module.
     """
-    options = FitOptions(likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
-    return _one(check(X, y, name_or_new(name), options))
+    options = FitOptions(
+        likelihood, kernel, method, inducing, publish, learn, noise, seed, device, columns, target, unit, labels
+    )
+    request = check(X, y, name_or_new(name), options)
+    with threads.suited_to(step_cost(request)):
+        return _one(request)
 
 
 def _one(request: FitRequest) -> Module:
@@ -85,6 +112,7 @@ def _module(request: FitRequest, made: Fitted) -> Module:
         columns=request.columns,
         convergence=made.convergence,
         method=request.method.value,
+        target=request.target,
     )
     log.debug("%s", module)
     return module
@@ -103,6 +131,10 @@ def fit_many(
     noise: float | None = None,
     seed: int = 0,
     device: Any = None,
+    columns: Sequence[str] | None = None,
+    target: str | None = None,
+    unit: str | None = None,
+    labels: Sequence[str | None] | None = None,
     on_failure: str = "raise",
     progress: bool | None = None,
 ) -> list[Module]:
@@ -120,8 +152,13 @@ def fit_many(
         noise: as for `fit`, the same for all.
         seed: as for `fit`, the same for all.
         device: as for `fit`, the same for all.
+        columns: as for `fit`, the same for all.
+        target: as for `fit`, the same for all.
+        unit: as for `fit`, the same for all.
+        labels: as for `fit`, the same for all.
         on_failure: a model that fails beside others is tried again alone. If it fails again: "raise", naming it, once
-            all are done, or "skip", which leaves it out with a warning.
+            all are done (the error's `modules` are those that succeeded), or "skip", which leaves it out with a
+            warning.
         progress: a bar on standard error; by default only where somebody may be looking.
 
     Returns:
@@ -132,7 +169,10 @@ def fit_many(
     total = len(data) if isinstance(data, Sized) else None
     if names is not None and total is not None and len(names) != total:
         raise RecycleGPError(f"names has {len(names)} entries for {total} data sets; give one each")
-    options = FitOptions(likelihood, kernel, method, inducing, publish, learn, noise, seed, device)
+    _check_unique(names)
+    options = FitOptions(
+        likelihood, kernel, method, inducing, publish, learn, noise, seed, device, columns, target, unit, labels
+    )
     requests: Iterable[FitRequest] = (
         _numbered(i, *pair, name, options) for i, (pair, name) in enumerate(_named(data, names))
     )
@@ -146,9 +186,22 @@ def fit_many(
     if failures:
         said = "; ".join(f"{name}: {why}" for name, why in failures.items())
         if on_failure == "raise":
-            raise RecycleGPError(f"{len(failures)} of the models failed ({said}); on_failure='skip' leaves them out")
+            raise FitManyError(
+                f"{len(failures)} of the models failed ({said}); on_failure='skip' leaves them out, and this error's "
+                "modules are the others",
+                modules,
+                failures,
+            )
         warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
     return modules
+
+
+def _check_unique(names: Sequence[str] | None) -> None:
+    twice = [name for name, count in Counter(names or ()).items() if count > 1]
+    if twice:
+        raise RecycleGPError(
+            f"names: {twice[0]!r} is given more than once; modules that are merged need different ones"
+        )
 
 
 def _numbered(position: int, X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:

@@ -8,12 +8,12 @@ from typing import Any
 
 import gpytorch
 
-from .. import arrays
+from .. import arrays, threads
 from ..errors import RecycleGPError
 from ..kernels import Kernel, parse
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..merging import pooling
-from ..merging.build import build
+from ..merging.build import build, step_cost
 from ..merging.member import Member
 from ..merging.points import PointsWanted
 from ..merging.site_store import SiteStore
@@ -88,5 +88,6 @@ def merge(
         read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
         wanted = options.points(read.frame.dimension, read.frame.columns)
         start = options.start(read.members, store, read.frame.dimension)
-        merged = build(start, read.members, store, wanted, learn=learn)
+        with threads.suited_to(step_cost(store, wanted)):
+            merged = build(start, read.members, store, wanted, learn=learn)
         return Ensemble._from_merged(merged, read.members, store, wanted, read.frame.columns)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -30,7 +30,16 @@ from ..likelihoods import DEFAULT_DF, Likelihood
 from ..local import placement
 from ..storage import container
 from ..storage.container import Document
-from ..storage.fields import UNITS, Fields, count, likelihoods_to_json, text
+from ..storage.fields import (
+    UNITS,
+    Fields,
+    convergence_from_json,
+    likelihoods_to_json,
+    target_from_json,
+    target_to_json,
+)
+from ..target import NO_TARGET, Target
+from .naming import check_name, name_or_new
 from .predictive import Predictive, outside_autograd
 
 MOMENTS_JITTER = 1e-8  # of the prior variance, where the source's jitter is not given
@@ -50,6 +59,8 @@ class Module(Predictive):
     columns: arrays.Columns
     convergence: Convergence
     method: str
+    target: Target = NO_TARGET  # what y means, where its owner has said so
+    densities: float | None = None  # of y, in its evidence: its rows, unless it is made of weighted modules
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -75,6 +86,11 @@ class Module(Predictive):
         return float(self._solution.bound)
 
     @property
+    def region(self) -> np.ndarray:
+        """(D, 2): from where to where it has points, along each input."""
+        return arrays.frozen(torch.stack([self._site.Z.amin(0), self._site.Z.amax(0)], 1))
+
+    @property
     def likelihood(self) -> str:
         """Its name, or several joined by +."""
         return "+".join(p.name for p in self.likelihoods)
@@ -82,6 +98,10 @@ class Module(Predictive):
     @property
     def _points(self) -> Tensor:
         return self._site.Z
+
+    @property
+    def _prior_kernel(self) -> Kernel:
+        return self._kernel
 
     @cached_property
     @outside_autograd
@@ -100,9 +120,19 @@ class Module(Predictive):
         return least_squares.solve(sites.to_rows(self._site, self._basis.L, self.mean))
 
     def publish(self, points: Any, seed: int = 0) -> Module:
-        """The same posterior at other, usually fewer, points: the exact marginal there."""
+        """The same posterior at other, usually fewer, points: the exact marginal there.
+
+        Args:
+            points: how many, spread over its region (a module that has no more is returned as it is), or the points.
+            seed: of where automatic points go.
+
+        Returns:
+            The smaller module.
+        """
         chosen = arrays.count_or_points(points, "points", self.dimension, self.columns, "cpu")
         if isinstance(chosen, int):
+            if chosen >= len(self._site.Z):
+                return self
             means = self._posterior.predict(self._site.Z).mean
             rng = np.random.default_rng(placement.entropy(arrays.seed(seed), self._site.Z, means))
             chosen = placement.over(self._site.Z, chosen, self._kernel, rng)
@@ -113,10 +143,32 @@ class Module(Predictive):
         """The same under another name."""
         return replace(self, name=name)
 
-    def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Module:
-        """The module of the function s·f(x − shift) + b."""
+    def with_columns(self, columns: Sequence[str]) -> Module:
+        """The same with names for its input columns, in their order: for a module that has none."""
+        return replace(self, columns=arrays.named_columns(columns, self.dimension))
+
+    def transform(
+        self,
+        input_shift: Any = None,
+        output_scale: float = 1.0,
+        output_shift: float = 0.0,
+        unit: str | None = None,
+    ) -> Module:
+        """The module of the function s·f(x − shift) + b.
+
+        Args:
+            input_shift: one number for each input column.
+            output_scale: s.
+            output_shift: b.
+            unit: what y is measured in afterwards, if the module is to say so.
+
+        Returns:
+            The module in its new units.
+        """
         shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
-        site = sites.moved(sites.in_units(self._site, output_scale, output_shift, self.rows), shift)
+        site = sites.moved(sites.in_units(self._site, output_scale, output_shift, self._densities), shift)
+        changed = (output_scale, output_shift) != (1.0, 0.0)
+        target = replace(self.target, unit=unit) if changed or unit is not None else self.target
         return replace(
             self,
             _site=site,
@@ -124,7 +176,12 @@ class Module(Predictive):
             mean=output_scale * self.mean + output_shift,
             jitter=output_scale**2 * self.jitter,
             likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
+            target=target,
         )
+
+    @property
+    def _densities(self) -> float:
+        return self.rows if self.densities is None else self.densities
 
     # --- files ---
 
@@ -145,7 +202,10 @@ class Module(Predictive):
             "units": UNITS,
             "convergence": asdict(self.convergence),
             "method": self.method,
+            **target_to_json(self.target),
         }
+        if self.densities is not None:
+            header["densities"] = self.densities
         return Document(header, self._site._asdict())
 
     @staticmethod
@@ -155,7 +215,6 @@ class Module(Predictive):
         Rt = f.tensor("Rt", None, M)
         if M == 0 or D == 0 or len(Rt) > M:
             raise RecycleGPError(f"a site of {len(Rt)} rows on {M} points in {D}-D is not one")
-        ended = f.header["convergence"]
         return Module(
             name=f.text("name"),
             _site=Site(Z, Rt, f.tensor("rho", len(Rt)), f.tensor("e")),
@@ -165,12 +224,10 @@ class Module(Predictive):
             likelihoods=f.likelihoods(),
             rows=f.count("rows", least=1),
             columns=f.columns(D),
-            convergence=Convergence(
-                bool(ended["converged"]),
-                count(ended["evaluations"], "evaluations"),
-                text(ended["message"], "a message"),
-            ),
+            convergence=convergence_from_json(f.header["convergence"]),
             method=f.text("method"),
+            target=target_from_json(f.header),
+            densities=f.number("densities", least=0.0) if f.header.get("densities") is not None else None,
         )
 
     # --- from elsewhere ---
@@ -286,20 +343,6 @@ def with_noise(likelihood: Likelihood, noise: Any) -> Likelihood:
         raise RecycleGPError(f"noise={noise}: likelihood {likelihood.name!r} has no noise; leave it out")
     rest = likelihood.parameters[1:] if likelihood.known else (DEFAULT_DF,) * (len(likelihood.parameter_names) - 1)
     return likelihood.with_values(arrays.number(noise, "noise", positive=True), *rest)
-
-
-def name_or_new(name: str | None) -> str:
-    """The given name, checked, or one nobody else has."""
-    name = name if name is not None else f"module-{uuid.uuid4().hex[:12]}"
-    check_name(name)
-    return name
-
-
-def check_name(name: Any) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a string, not {type(name).__name__}")
-    if not name or len(name) > 200 or not name.isprintable():
-        raise RecycleGPError(f"name={name[:50]!r}; use 1 to 200 printable characters")
 
 
 def check_finite(what: str, *tensors: torch.Tensor) -> None:

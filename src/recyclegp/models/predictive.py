@@ -37,7 +37,11 @@ class Predictive(ABC):
 
     likelihoods: tuple[Likelihood, ...]
     columns: arrays.Columns
-    _kernel: Kernel
+
+    @property
+    @abstractmethod
+    def _prior_kernel(self) -> Kernel:
+        """As it is kept inside."""
 
     @property
     @abstractmethod
@@ -71,12 +75,12 @@ class Predictive(ABC):
     @property
     def kernel_spec(self) -> Kernel:
         """The kernel as a value: a copy."""
-        return self._kernel.own()
+        return self._prior_kernel.own()
 
     @property
     def kernel(self) -> gpytorch.kernels.Kernel:
         """A fresh GPyTorch kernel in the user's units."""
-        return to_gpytorch(self._kernel, self.dimension)
+        return to_gpytorch(self._prior_kernel, self.dimension)
 
     @property
     def noise(self) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -17,10 +17,12 @@ from ..merging.site_store import SiteStore
 from ..storage import container
 from ..storage.container import Document
 from ..storage.fields import Fields
+from .doubts import Doubts
 from .module import Module
 
 Source = Module | str | PathLike[str] | Iterable[Module | str | PathLike[str]]
 PATTERN = "*.safetensors"
+LARGEST_WEIGHT = 1e6
 
 
 class Frame(NamedTuple):
@@ -42,21 +44,22 @@ def read_modules(
     *,
     keep: bool,
     weights: Any = None,
-    names: Iterable[str] = (),
+    already: Sequence[Member] = (),
     frame: Frame | None = None,
     check: Callable[[Module], None] | None = None,
 ) -> ModulesRead:
     """Every module of the source, checked, put into the store, and but for `keep` let go.
 
-    `names` are those already used, `check` sees the first module before the others are read.
+    `already` are the members they join, `check` sees the first module before the others are read.
     """
-    weigh, seen, shared = _Weights(weights), set(names), _Shared()
+    weigh, seen, shared, doubts = _Weights(weights), {m.name for m in already}, _Shared(), Doubts(already)
     members: list[Member] = []
     for module, label in _modules(source):
         if not members and check is not None:
             check(module)
         frame = _fitted(frame, module, label)
         module = _in_order(module, frame.columns)
+        doubts.look_at(module, label)
         if module.name in seen:
             raise RecycleGPError(f"two modules are named {module.name!r}; rename one (module.rename), or use weights")
         seen.add(module.name)
@@ -69,6 +72,7 @@ def read_modules(
     weigh.finish(len(members), seen)
     if not store.points:
         raise RecycleGPError("weights are all zero; give at least one module a positive weight")
+    doubts.tell(frame.columns)
     return ModulesRead(tuple(members), frame)
 
 
@@ -172,8 +176,8 @@ class _Weights:
             self.named = {n: arrays.number(w, f"weights[{n!r}]") for n, w in weights.items()}
         elif weights is not None:
             self.listed = [arrays.number(w, "weights") for w in weights]
-        if not all(w >= 0 for w in (*self.named.values(), *(self.listed or ()))):
-            raise RecycleGPError("weights must not be negative")
+        for weight in (*self.named.values(), *(self.listed or ())):
+            check_weight(weight)
 
     def of(self, name: str, position: int) -> float:
         if self.listed is None:
@@ -188,6 +192,13 @@ class _Weights:
             raise RecycleGPError(f"weights has {len(self.listed)} numbers for {count} modules; give one each")
 
 
+def check_weight(weight: float) -> None:
+    if weight < 0:
+        raise RecycleGPError("weights must not be negative")
+    if weight > LARGEST_WEIGHT:
+        raise RecycleGPError(f"weights: {weight:g} would count a module so many times; pass at most {LARGEST_WEIGHT:g}")
+
+
 class _Shared:
     """Equal kernels and likelihoods of many modules become one object: a hundred thousand members are small."""
 
@@ -198,4 +209,15 @@ class _Shared:
         likelihoods = self.known.setdefault(m.likelihoods, m.likelihoods)
         structure = self.known.setdefault(m._kernel.structure, m._kernel.structure)
         kernel: Kernel = self.known.setdefault(m._kernel, Kernel(structure, m._kernel.theta))
-        return Member(m.name, m._site if keep else None, m.rows, weight, likelihoods, kernel, m.mean)
+        return Member(
+            name=m.name,
+            site=m._site if keep else None,
+            rows=m.rows,
+            weight=weight,
+            likelihoods=likelihoods,
+            kernel=kernel,
+            mean=m.mean,
+            target=self.known.setdefault(m.target, m.target),
+            converged=m.convergence.converged,
+            densities=m.densities,
+        )

@@ -140,7 +140,7 @@ def _reach(scene: Scene, subject: Subject, column: int) -> tuple[float, float]:
 
 
 def _places(subject: Subject, column: int, width: float) -> int:
-    lengths = units.lengths(subject.model.kernel_spec, subject.model.dimension)
+    lengths = units.lengths(subject.model.kernel_spec, subject.model.dimension).nan_to_num(posinf=1.0)
     wanted = PLACES_PER_LENGTHSCALE * width / float(lengths[subject.order.index(column)])
     return int(np.clip(wanted, FEWEST_PLACES, MOST_PLACES))
 

@@ -251,6 +251,6 @@ def _grown(values: Array, subject: Subject, column: int) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     by = MARGIN * (high - low)
     if not by > 1e-9 * max(abs(low), abs(high)):  # all points are at one place: draw as far as the kernel reaches
-        lengths = units.lengths(subject.model.kernel_spec, subject.model.dimension)
+        lengths = units.lengths(subject.model.kernel_spec, subject.model.dimension).nan_to_num(posinf=1.0)
         by = 2 * float(lengths[subject.order.index(column)])
     return low - by, high + by

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
+from ..core.convergence import Convergence
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.file_form import from_json
 from ..likelihoods import Likelihood
+from ..target import Target
 from .container import Document, Header
 
 MOST_LIKELIHOODS = 16
@@ -85,6 +87,34 @@ def count(value: Any, what: str, *, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 2**62:
         raise RecycleGPError(f"{what} is {str(value)[:50]}, not a count of at least {least}")
     return value
+
+
+def convergence_from_json(found: Any) -> Convergence:
+    if not isinstance(found, dict) or not isinstance(found["converged"], bool):
+        raise RecycleGPError("convergence is not an object that says whether")
+    return Convergence(
+        found["converged"], count(found["evaluations"], "evaluations"), text(found["message"], "a message")
+    )
+
+
+def target_to_json(target: Target) -> Header:
+    """Only what is known: readers ignore what is not there."""
+    if not target.known:
+        return {}
+    labels = None if target.labels is None else list(target.labels)
+    return {"target": {"name": target.name, "unit": target.unit, "labels": labels}}
+
+
+def target_from_json(header: Header) -> Target:
+    found = header.get("target")
+    if found is None:
+        return Target()
+    if not isinstance(found, dict):
+        raise RecycleGPError("target is not an object")
+    labels = found.get("labels")
+    if labels is not None and (not isinstance(labels, list) or len(labels) != 2):
+        raise RecycleGPError("labels is not a list of two")
+    return Target(found.get("name"), found.get("unit"), None if labels is None else (labels[0], labels[1]))
 
 
 def likelihoods_to_json(found: Sequence[Likelihood]) -> list[Header]:

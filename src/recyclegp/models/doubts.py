@@ -1,0 +1,102 @@
+"""What may be wrong although everything is valid: said once, as a warning that names the modules and the remedy."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+
+from .. import arrays
+from ..core.convergence import Convergence
+from ..errors import RecycleGPError, RecycleGPWarning
+from ..kernels import Kernel
+from ..merging.learning import FORGIVEN, slack_tolerance
+from ..merging.member import Member
+from ..merging.points import MOST_AUTOMATIC
+from ..merging.pooling import shorter_than_all
+from ..target import Target, contradiction
+from .module import Module
+from .naming import few
+
+
+class Doubts:
+    """About modules that are to be merged, collected while they are read one after the other."""
+
+    def __init__(self, already: Sequence[Member] = ()) -> None:
+        self.targets: dict[str, tuple[Target, str]] = {}  # what the first one said, by likelihood
+        self.other_targets: list[str] = []
+        self.unnamed: list[str] = []
+        self.unsettled: list[str] = []
+        for m in already:
+            self._compare(m.target, [p.name for p in m.likelihoods], f"module {m.name!r}")
+        self.other_targets.clear()
+
+    def look_at(self, module: Module, label: str) -> None:
+        self._compare(module.target, [p.name for p in module.likelihoods], label)
+        if module.columns is None:
+            self.unnamed.append(module.name)
+        if not module.convergence.converged:
+            self.unsettled.append(module.name)
+
+    def _compare(self, target: Target, likelihoods: Iterable[str], label: str) -> None:
+        """With what others of the same likelihood said; different kinds of data may be different quantities."""
+        for name in likelihoods:
+            known, owner = self.targets.get(name, (Target(), ""))
+            why = contradiction(known, target)
+            if why is not None:
+                raise RecycleGPError(f"{owner} and {label} contradict each other: {why}")
+            if known.name is not None and target.name is not None and known.name != target.name:
+                self.other_targets.append(f"{owner} of {known.name!r}, {label} of {target.name!r}")
+            both = Target(known.name or target.name, known.unit or target.unit, known.labels or target.labels)
+            self.targets[name] = (both, owner if known.known else label)
+
+    def tell(self, columns: arrays.Columns) -> None:
+        if self.other_targets:
+            _warn(f"modules name different targets ({few(self.other_targets)}); is it the same quantity?")
+        if columns is not None and self.unnamed:
+            _warn(
+                f"columns of {few(self.unnamed)} have no names and were taken to be {', '.join(columns)}, in that "
+                "order; fit with columns=, or name them with module.with_columns"
+            )
+        if self.unsettled:
+            _warn(
+                f"{few(self.unsettled)} had not converged when they were published; ask their owners for another fit, "
+                "or give them a smaller weight"
+            )
+
+
+def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[Member]) -> None:
+    """Did the search end, and does its kernel resemble any module's own?"""
+    if not convergence.converged:
+        _warn(
+            f"the search for the kernel {convergence.message} after {convergence.evaluations} evaluations; the "
+            "ensemble may be better with another kernel=, or with inducing= points"
+        )
+    factor = shorter_than_all(kernel, members)
+    if factor is not None:
+        _warn(
+            f"the kernel that was learned, {kernel.describe()}, has a lengthscale {factor:.0f} times shorter than "
+            "those of the modules: they may contradict each other (in other units, or of other functions); report() "
+            "tells who disagrees"
+        )
+
+
+def about_points(points: int, slack: float, members: Sequence[Member]) -> None:
+    """Have automatic points reached their limit before they could express everybody?"""
+    if points == MOST_AUTOMATIC and slack > 10 * slack_tolerance(sum(m.weighted_rows for m in members)):
+        _warn(
+            f"{points} points leave {slack:.3g} nats of the modules' knowledge unexpressed; pass a larger inducing= "
+            "for a sharper ensemble"
+        )
+
+
+def about_new_slack(points: int, lost: float) -> None:
+    """Can the points, which stay where they are, express what is new?"""
+    if lost > FORGIVEN:
+        _warn(
+            f"{points} points cannot express {lost:.3g} nats of what is new, which bends what was known; pass "
+            "relearn=True to choose them anew, or merge with a larger inducing="
+        )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RecycleGPWarning, stacklevel=5)

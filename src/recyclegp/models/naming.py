@@ -1,0 +1,37 @@
+"""Names of modules: given, made up, and shown."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import RecycleGPError
+
+LONGEST = 200  # characters
+SHOWN = 5  # names in a message
+
+
+def name_or_new(name: str | None) -> str:
+    """The given name, checked, or one nobody else has."""
+    name = name if name is not None else f"module-{uuid.uuid4().hex[:12]}"
+    check_name(name)
+    return name
+
+
+def check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, not {type(name).__name__}")
+    if not name or len(name) > LONGEST or not name.isprintable():
+        raise RecycleGPError(f"name={name[:50]!r}; use 1 to {LONGEST} printable characters")
+
+
+def next_name(stem: str, names: Sequence[str]) -> str:
+    """stem-1, stem-2, …: the first that is not taken."""
+    taken = set(names)
+    return next(f"{stem}-{i}" for i in range(1, len(taken) + 2) if f"{stem}-{i}" not in taken)
+
+
+def few(names: Sequence[str]) -> str:
+    """Some of them, and how many there are."""
+    return ", ".join(names[:SHOWN]) + (f", … ({len(names)} in all)" if len(names) > SHOWN else "")

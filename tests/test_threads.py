@@ -1,0 +1,55 @@
+"""Small work gets one thread, and gives the user's back."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+import recyclegp as rgp
+from recyclegp import threads
+from recyclegp.local import batch_fit
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_small_fit_and_a_small_merge_use_one(monkeypatch):
+    seen = []
+    real = batch_fit.solve
+    monkeypatch.setattr(batch_fit, "solve", lambda r: seen.append(torch.get_num_threads()) or real(r))
+    X = np.random.default_rng(0).uniform(0, 6, (30, 1))
+    m = rgp.fit(X, np.sin(X[:, 0]), publish=6)
+    assert seen == [1]
+    assert torch.get_num_threads() == 2
+    rgp.merge([m])
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_large_work_keeps_them_and_errors_give_them_back():
+    with threads.suited_to(1e12):
+        assert torch.get_num_threads() == 2
+    with threads.suited_to(10.0):
+        assert torch.get_num_threads() == 1
+    with pytest.raises(KeyError), threads.suited_to(10.0):
+        raise KeyError
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_calls_from_many_python_threads():
+    """The first that comes sets the count, the last that goes restores it."""
+
+    def work(_):
+        with threads.suited_to(10.0):
+            return sum(torch.ones(50).sum().item() for _ in range(50))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(work, range(64))) == {2500.0}
