@@ -13,7 +13,9 @@ DOCS_READY := $(VENV)/.docs-ready
 BENCH_READY := $(VENV)/.bench-ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# GPflow and GPJax, each in an environment of its own: TensorFlow and JAX are large, and want different numpys.
+# Environments of their own: the oldest versions, and GPflow and GPJax, which bring TensorFlow and JAX: both are large,
+# and want different numpys.
+LOWEST := .venv-lowest
 GPFLOW := .venv-gpflow
 GPJAX := .venv-gpjax
 PEER_INSTALL := -m pip --disable-pip-version-check --quiet install
@@ -23,13 +25,16 @@ ONE_CORE := $(shell command -v taskset > /dev/null && echo taskset -c 0)
 LIMIT := $(shell command -v timeout > /dev/null && echo timeout 600)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-peers lint format demo bench bench-accuracy docs dist clean
+.PHONY: help setup test test-fast test-lowest test-peers coverage lint format demo bench bench-accuracy docs dist clean
 
 help:
 	@echo "make setup    virtual environment in $(VENV), installed for development"
-	@echo "make test     the tests                      (TEST_ARGS for pytest)"
+	@echo "make test     all tests                      (TEST_ARGS for pytest)"
+	@echo "make test-fast    those that are not marked slow: two minutes on two cores   (TEST_ARGS for pytest)"
+	@echo "make coverage     all tests, and which lines and branches they ran: a table, and htmlcov/"
+	@echo "make test-lowest  the fast tests with the oldest versions that pyproject.toml allows, in .venv-lowest"
 	@echo "make test-peers   the tests of GPflow and GPJax, in .venv-gpflow and .venv-gpjax, and how exact they are"
-	@echo "make lint     ruff check, ruff format --check, mypy"
+	@echo "make lint     ruff check, ruff format --check, mypy, and who may import whom (import-linter)"
 	@echo "make format   let ruff put the layout and imports right"
 	@echo "make demo     the demonstration; writes demo-output/"
 	@echo "make bench    how fast: benchmarks/speed.py  (BENCH_ARGS for it, as --quick)"
@@ -56,6 +61,22 @@ setup: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto $(TEST_ARGS)
 
+test-fast: $(READY)
+	$(BIN)/python -m pytest -n auto -m "not slow" $(TEST_ARGS)
+
+# no limit on the time of a single test: being watched makes them slower
+coverage: $(READY)
+	$(BIN)/python -m pytest -n auto --timeout=0 --cov --cov-report=term --cov-report=html $(TEST_ARGS)
+
+$(LOWEST)/.ready: pyproject.toml constraints-lowest.txt
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python $(PEER_INSTALL) -c constraints-lowest.txt -e ".[sklearn,parquet]" \
+		hypothesis pytest pytest-timeout pytest-xdist
+	touch $@
+
+test-lowest: $(LOWEST)/.ready
+	$(LOWEST)/bin/python -m pytest -n auto -m "not slow" $(TEST_ARGS)
+
 $(GPFLOW)/.ready: pyproject.toml constraints.txt constraints-peers.txt
 	test -x $(GPFLOW)/bin/python || $(PYTHON) -m venv $(GPFLOW)
 	sed '/^numpy==/d;/^pandas==/d' constraints.txt > $(GPFLOW)/constraints.txt
@@ -81,6 +102,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -103,4 +125,4 @@ dist: $(READY)
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf $(VENV) $(GPFLOW) $(GPJAX) .cache dist build site demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(GPFLOW) $(GPJAX) .cache dist build site demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis htmlcov

@@ -34,7 +34,7 @@ tables = {
 X, y = tables["east"]
 tables["east"] = X, y / 7.50062  # east measures in kPa, and nobody knows
 inbox = Path("inbox")
-inbox.mkdir()
+inbox.mkdir(exist_ok=True)
 
 # %% [markdown]
 # ## In each hospital
@@ -88,11 +88,24 @@ print(f"at age 50, dose 2.5: east says {own:.1f}, the others say {others:.1f}")
 # East is asked, and answers: kPa. A module can be converted without its rows.
 
 # %%
-east.transform(output_scale=7.50062).save(inbox / "east.safetensors")
+east.transform(output_scale=7.50062, unit="mmHg").save(inbox / "east.safetensors")
 show(e.add(inbox / "east.safetensors"))
 
 # %% [markdown]
-# All three agree. Merged together, they may choose kernel and points anew:
+# All three agree. None of this would have been necessary if everybody had said what y is measured in. `fit` takes
+# `target=`, `unit=` and, for classes, `labels=`; these words travel in the file, and modules that contradict each
+# other are not merged:
+
+# %%
+north = rgp.fit(*tables["north"], publish=32, name="north", target="pressure", unit="mmHg")
+east = rgp.fit(*tables["east"], publish=32, name="east", target="pressure", unit="kPa")
+try:
+    rgp.merge([north, east])
+except rgp.RecycleGPError as error:
+    print(error)
+
+# %% [markdown]
+# Back to the inbox. Merged together, the three files may choose kernel and points anew:
 
 # %%
 e = rgp.merge(inbox)
@@ -122,7 +135,9 @@ rgp.plot.save([e], "hospitals.png")
 # %% [markdown]
 # ## A hospital withdraws
 #
-# What is left is the ensemble that was never given its file.
+# With `relearn=True` kernel, points, mean and noise are chosen anew, from the files that are left. Here the result is
+# the ensemble that was never given the file of south. Without `relearn=True` what south said about f is gone as well,
+# but the kernel and the points stay those that were chosen together with south.
 
 # %%
 without = e.remove("south", relearn=True)

@@ -33,7 +33,8 @@ def show(label, model):
 # %% [markdown]
 # ## Everywhere at once: `update`
 #
-# Batches from the same region. Kernel, points, mean and noise stay; only the least-squares problem grows.
+# Batches from the same region. Kernel, mean and noise stay, and so do the points as long as they can express the new
+# rows; only the least-squares problem grows.
 
 # %%
 e = rgp.merge(rgp.fit(*batch(0, 6), publish=24, name="monday"))
@@ -70,7 +71,8 @@ rgp.plot.save([e], "streaming.png")
 # %% [markdown]
 # ## Forgetting
 #
-# Old batches can be given less weight, or none.
+# Old batches can be given less weight, or be removed. Both keep the kernel and the points unless they are told to
+# `relearn=True`.
 
 # %%
 older = e.reweight({"part-0": 0.5})

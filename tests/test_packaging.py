@@ -1,6 +1,7 @@
 """Wheel and sdist build without a network and hold what they should."""
 
 import email
+import importlib.util
 import os
 import subprocess
 import sys
@@ -87,6 +88,15 @@ def test_constraints_cover_every_direct_dependency():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     tested = {line.partition("==")[0] for line in lines if "==" in line}
     assert {requirement.partition(">=")[0] for requirement in wanted} <= tested
+
+
+def test_the_oldest_versions_are_those_of_pyproject():
+    """`make test-lowest` tries what pyproject.toml promises, nothing newer."""
+    spec = importlib.util.spec_from_file_location("lowest", ROOT / ".ci" / "lowest.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert "torch==" in script.lowest()
+    assert (ROOT / "constraints-lowest.txt").read_text() == script.lowest()
 
 
 def test_citation_names_this_version():

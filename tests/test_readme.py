@@ -1,11 +1,13 @@
 """Everything in README and documentation that can be run runs, and prints what is shown, but for the digits."""
 
 import contextlib
+import importlib
 import io
 import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -156,3 +158,52 @@ def test_every_message_in_troubleshooting_is_one_of_ours():
         for piece in message.split("…"):
             piece = piece.strip(" :(),;")
             assert piece in source or piece in system, (piece, message)
+
+
+# --- names of code ----------------------------------------------------------------------------
+
+
+def found(path, names):
+    """The object of these names inside a module of the library."""
+    thing = importlib.import_module(".".join(["recyclegp", *path]))
+    for name in names:
+        thing = getattr(thing, name)
+    return thing
+
+
+def test_every_name_on_the_architecture_page_exists():
+    """`room/file.name` is in src/recyclegp/room/file.py, `file.name` at the top; a path is that of a file."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    quoted = set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)))
+    paths = {q for q in quoted if re.match(r"(src|tests|docs)/", q) and "yours" not in q}
+    rooms = {q.name.removesuffix(".py") for q in (ROOT / "src/recyclegp").iterdir()}
+    code = [re.fullmatch(r"(\w+)(?:/(\w+))?(?:\.([\w.]+))?", q) for q in quoted - paths]
+    code = [m for m in code if m and m[1] in rooms and (m[2] or m[3])]
+    assert len(paths) > 5
+    assert len(code) > 100
+    for path in paths:
+        assert (ROOT / path).exists(), path
+    for m in code:
+        found([m[1], m[2]] if m[2] else [m[1]], m[3].split(".") if m[3] else [])
+
+
+def test_the_architecture_page_draws_every_room():
+    """As it stands on the page, from top to bottom, and as pyproject.toml has it."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    drawing = re.search(r"```text\n(.*?)```", text, flags=re.DOTALL)[1]
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    inside = [re.split(r"\W+", layer) for layer in layers[layers.index("models") :]]
+    lines = [re.findall(r"[a-z]+", line) for line in drawing[drawing.index("inside") :].splitlines() if "|  " in line]
+    drawn = [set(row[: len(names)]) for row, names in zip(lines, inside, strict=True)]
+    assert drawn == [set(names) for names in inside]
+    outside = {name for layer in layers[: layers.index("models")] for name in re.split(r"\W+", layer)}
+    assert outside <= set(re.findall(r"[a-z]+", drawing[: drawing.index("inside")]))
+
+
+def test_every_object_of_the_python_reference_exists():
+    objects = re.findall(r"^::: recyclegp\.([\w.]+)$", (ROOT / "docs/api.md").read_text(), flags=re.MULTILINE)
+    assert len(objects) > 15
+    for name in objects:
+        *path, last = name.split(".")
+        path, names = (path[:-1], [path[-1], last]) if path[-1][0].isupper() else (path, [last])
+        assert found(path, names).__doc__, name

@@ -30,6 +30,8 @@ class Model(Protocol):
 
 
 class Score(NamedTuple):
+    """How good a model is on test data."""
+
     nlpd: float  # mean of −log p(y_t)
     rmse: float
     mae: float
@@ -39,29 +41,55 @@ class Score(NamedTuple):
 
 
 def nlpd(log_densities: Any) -> float:
-    """Mean of −log p(y_t)."""
+    """Mean of −log p(y_t).
+
+    Args:
+        log_densities: log p(y_t) of every test row, as `log_density` of a model gives them.
+    """
     return -float(np.mean(np.asarray(log_densities)))
 
 
 def rmse(predicted: Any, truth: Any) -> float:
+    """Root of the mean squared error.
+
+    Args:
+        predicted: n numbers.
+        truth: as many.
+    """
     return float(np.sqrt(np.mean(_gap(predicted, truth) ** 2)))
 
 
 def mae(predicted: Any, truth: Any) -> float:
+    """Mean absolute error.
+
+    Args:
+        predicted: n numbers.
+        truth: as many.
+    """
     return float(np.mean(np.abs(_gap(predicted, truth))))
 
 
 def coverage(below: Any, up_to: Any, level: float = LEVEL) -> float:
-    """Share of y within their central intervals, from P(Y < y_t) and P(Y ≤ y_t) (equal where Y is continuous).
+    """Share of y within their central intervals.
 
     The interval runs from the smallest y with P(Y ≤ y) ≥ (1−level)/2 to the smallest with (1+level)/2.
+
+    Args:
+        below: P(Y < y_t) of every test row.
+        up_to: P(Y ≤ y_t), which is the same where Y is continuous.
+        level: of the intervals.
     """
     tail = 0.5 * (1 - level)
     return float(np.mean((np.asarray(up_to) >= tail) & (np.asarray(below) < 1 - tail)))
 
 
 def error_rate(proba: Any, y: Any) -> float:
-    """Share of wrong classes; proba (n,) of class 1, or (n, 2). A tie counts as half an error."""
+    """Share of wrong classes. A tie counts as half an error.
+
+    Args:
+        proba: (n,) probabilities of class 1, or (n, 2) of both classes.
+        y: n classes, 0 and 1.
+    """
     p, y = np.asarray(proba, dtype=float), np.asarray(y)
     p = p[:, 1] if p.ndim == 2 else p
     wrong = (p > 0.5) != (y > 0)
@@ -69,7 +97,18 @@ def error_rate(proba: Any, y: Any) -> float:
 
 
 def score(model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None = None) -> Score:
-    """All metrics of one model on test data; `f` is the true latent function at X, where known."""
+    """All metrics of one model on test data.
+
+    Args:
+        model: a module, an ensemble, or anything that knows its likelihoods and the moments of f.
+        X: (n, D) test inputs.
+        y: n test targets.
+        f: the true latent function at X, where it is known.
+        likelihood: which one, by name; may be left out where the model has one.
+
+    Returns:
+        The score.
+    """
     chosen = likelihoods.choose(model.likelihoods, likelihood)
     with torch.no_grad():
         mean, variance = (arrays.as_tensor(t, "prediction", "cpu") for t in model.predict(X))
@@ -90,7 +129,15 @@ def score(model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None
 
 
 def pooled(scores: Sequence[Score], rows: Sequence[int]) -> Score:
-    """The score of all test data, from those of its parts."""
+    """The score of all test data, from those of its parts.
+
+    Args:
+        scores: one for each part.
+        rows: how many test rows each part has.
+
+    Returns:
+        The score of all rows.
+    """
     share = np.asarray(rows, dtype=float) / sum(rows)
 
     def mean(values: Iterable[float]) -> float:

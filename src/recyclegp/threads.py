@@ -2,6 +2,8 @@
 
 Threads that wait for each other on a busy machine can make a small problem ten times slower than one thread alone.
 As scikit-learn does, calls whose work is small limit them while they run, and give them back afterwards.
+
+torch is imported inside the functions, so that the command line can import this module and still start at once.
 """
 
 from __future__ import annotations
@@ -9,8 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import torch
 
 SMALL = 2**27  # multiplications in one step of the work: below it a second thread costs more than it saves
 
@@ -22,6 +22,8 @@ _before = 1  # what the user had, while there are any
 @contextmanager
 def suited_to(work: float) -> Iterator[None]:
     """One thread for torch where a step of the work takes few multiplications; the user's own count otherwise."""
+    import torch
+
     global _inside, _before
     if work > SMALL or torch.get_num_threads() == 1:
         yield
@@ -38,3 +40,16 @@ def suited_to(work: float) -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 torch.set_num_threads(_before)
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Let torch use so many threads inside the block: the user of a command has said how many."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -133,11 +133,3 @@ def test_a_script_that_fails_is_named(tmp_path):
     script.write_text("# %%\nraise ValueError('no such luck')\n")
     with pytest.raises(RuntimeError, match=r"bad\.py failed(.|\n)*no such luck"):
         hook("examples").run(script, tmp_path)
-
-
-def test_arguments_in_two_columns_become_a_section():
-    pytest.importorskip("griffe")  # of [docs]
-    text = "First.\n\na, b   both\nlonger  one\n        and on\n\nLast: not an entry."
-    wanted = "First.\n\n\nLast: not an entry.\n\nArgs:\n    a: both\n    b: both\n    longer: one\n        and on"
-    assert hook("argument_tables").rewritten(text) == wanted
-    assert hook("argument_tables").rewritten("Nothing\nto do.") == "Nothing\nto do."

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ..storage.atomic import replacing
+from ..threads import using_threads
 from .options import AsJson, Quiet
-from .screen import using_threads
 
 if TYPE_CHECKING:
     from ..demo import Results

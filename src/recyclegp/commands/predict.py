@@ -12,10 +12,11 @@ import typer
 
 from ..errors import RecycleGPError
 from ..storage.atomic import check_writable, replacing
+from ..threads import using_threads
 from . import models
 from .options import AsJson, Data, DropMissing, Likelihood, Model, ModelInputs, NoSeed, Positive, Quiet, Target, Threads
 from .paths import check_other
-from .screen import Screen, say, using_threads
+from .screen import Screen, say
 
 if TYPE_CHECKING:
     import pandas as pd

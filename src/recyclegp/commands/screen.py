@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ..threads import using_threads
+
 WIDTH_OF_PIPES = 10_000  # characters: where no terminal limits it, a row of a table is one line
 
 
@@ -85,19 +87,6 @@ def _showing_log(progress: Progress, task: TaskID, text: str) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-
-
-@contextmanager
-def using_threads(count: int) -> Iterator[None]:
-    """Let torch use so many threads inside the block. On a busy machine one is faster than several that wait."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def plain_table(*columns: str, folded: int) -> Table:

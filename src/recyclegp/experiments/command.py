@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..commands.screen import using_threads
 from ..errors import RecycleGPError, RecycleGPWarning
+from ..threads import using_threads
 from .core import Outcome, Report, Settings
 from .output import Result, write
 from .registry import EXPERIMENTS, find

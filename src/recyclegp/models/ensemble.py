@@ -259,7 +259,15 @@ class Ensemble(Predictive):
         return left if relearn else replace(left, traces_of_removed=self.traces_of_removed + len(gone))
 
     def reweight(self, weights: dict[str, float], *, relearn: bool = False) -> Ensemble:
-        """With other weights for the named modules."""
+        """With other weights for the named modules.
+
+        Args:
+            weights: name → w ≥ 0; modules that are not named keep theirs.
+            relearn: choose kernel, points, mean and noise anew.
+
+        Returns:
+            The reweighted ensemble.
+        """
         self._need_names("reweight", set(weights))
         for name, weight in weights.items():
             check_weight(arrays.number(weight, f"weights[{name!r}]"))
@@ -358,10 +366,16 @@ class Ensemble(Predictive):
     def to_gpytorch(
         self, likelihood: str | None = None
     ) -> tuple[gpytorch_model.MergedGP, gpytorch.likelihoods.Likelihood]:
-        """(model, likelihood): a whitened GPyTorch `ApproximateGP` that predicts the same, in evaluation mode.
+        """A whitened GPyTorch `ApproximateGP` that predicts the same, in evaluation mode, and its likelihood.
 
-        `likelihood` chooses one where the ensemble has several. It can be trained on like any other; but its
-        ELBO measures q from the prior, so rows beyond the ensemble's own belong into `update`.
+        The model can be trained on like any other; but its ELBO measures q from the prior, so rows beyond the
+        ensemble's own belong into `update`.
+
+        Args:
+            likelihood: which one, where the ensemble has several.
+
+        Returns:
+            The model and the likelihood.
         """
         return gpytorch_model.to_gpytorch(self._posterior, self._likelihood(likelihood))
 

@@ -19,6 +19,16 @@ MAKERS: dict[str, Callable[[Fields], Module | Ensemble]] = {
 
 
 def load(path: str | PathLike[str]) -> Module | Ensemble:
-    """Read what was saved: a Module or an Ensemble. Nothing in the file is executed."""
+    """Read what was saved: a Module or an Ensemble. Nothing in the file is executed.
+
+    Args:
+        path: a file that `save` has written, here or elsewhere.
+
+    Returns:
+        What is in it, checked.
+
+    Raises:
+        RecycleGPError: The file cannot be what it claims to be; the message says why.
+    """
     path = Path(path)
     return made_from(path, container.read(path), MAKERS)

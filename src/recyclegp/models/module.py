@@ -249,11 +249,24 @@ class Module(Predictive):
     ) -> Module:
         """Any q(f(Z)) = N(mean, covariance) fitted elsewhere, under GP(prior_mean, kernel).
 
-        Give the very jitter the source added to K_ZZ: with another one the site is off by orders of
-        magnitude. Without one the moments are taken to be of f itself, and a little independent noise is
-        added to prior and posterior alike, which keeps the subtraction of the two well posed.
-        `evidence` is the source's ELBO, where known. A covariance wider than the prior (a local fit that
-        had not converged) is floored at the prior, its mean kept, with a warning.
+        Args:
+            Z: (M, D) points, all distinct.
+            mean: M numbers, the mean of f(Z).
+            covariance: (M, M), of f(Z). One that is wider than the prior (a local fit that had not converged) is
+                floored at the prior, its mean kept, with a warning.
+            kernel: the fitted GPyTorch kernel, with its parameters.
+            likelihood: of the rows behind the moments, by name.
+            name: unique within an ensemble; made up when not given.
+            noise: noise variance of that likelihood, where it has one and it is known.
+            prior_mean: the source's constant mean.
+            jitter: the very jitter the source added to K_ZZ: with another one the site is off by orders of
+                magnitude. With None the moments are taken to be of f itself, and a little independent noise is
+                added to prior and posterior alike, which keeps the subtraction of the two well posed.
+            rows: data rows behind the moments; M unless given.
+            evidence: the source's ELBO, where known.
+
+        Returns:
+            The module.
         """
         points, columns = arrays.inputs(Z, "Z", device="cpu")
         M, D = points.shape

@@ -89,18 +89,41 @@ class Predictive(ABC):
         return known[0] if known else None
 
     def predict(self, X: Any) -> tuple[Any, Any]:
-        """Mean and variance of the latent f at each row of X."""
+        """Mean and variance of the latent f at each row of X.
+
+        Args:
+            X: (n, D) inputs: array, tensor or DataFrame.
+
+        Returns:
+            Both with n numbers, in the kind of array that X is.
+        """
         mean, variance = self._latent(self._inputs(X))
         return arrays.like(X, mean), arrays.like(X, variance)
 
     def predict_y(self, X: Any, likelihood: str | None = None) -> tuple[Any, Any]:
-        """Mean and variance of a new observation y at each row of X."""
+        """Mean and variance of a new observation y at each row of X.
+
+        Args:
+            X: (n, D) inputs.
+            likelihood: which one, by name; may be left out where the model has one.
+
+        Returns:
+            Both with n numbers, in the kind of array that X is.
+        """
         chosen = self._likelihood(likelihood)
         mean, variance = chosen.moments(*self._latent(self._inputs(X)))
         return arrays.like(X, mean), arrays.like(X, variance)
 
     def predict_proba(self, X: Any, likelihood: str | None = None) -> Any:
-        """(n, 2): probabilities of classes 0 and 1."""
+        """Probabilities of classes 0 and 1 at each row of X.
+
+        Args:
+            X: (n, D) inputs.
+            likelihood: which one, by name; may be left out where the model has one.
+
+        Returns:
+            (n, 2) numbers.
+        """
         chosen = self._likelihood(likelihood)
         if not chosen.classifies:
             raise RecycleGPError(
@@ -110,14 +133,32 @@ class Predictive(ABC):
         return arrays.like(X, torch.stack([1 - p, p], dim=-1))
 
     def log_density(self, X: Any, y: Any, likelihood: str | None = None) -> Any:
-        """log p(y_t) of each observation, on y."""
+        """log p(y_t) of each observation, on y.
+
+        Args:
+            X: (n, D) inputs.
+            y: n targets.
+            likelihood: which one, by name; may be left out where the model has one.
+
+        Returns:
+            n numbers.
+        """
         chosen = self._likelihood(likelihood)
         points = self._inputs(X)
         y = chosen.check(arrays.targets(y, len(points), device=points.device))
         return arrays.like(X, chosen.log_density(y, *self._latent(points)))
 
     def sample(self, X: Any, n: int = 1, seed: int = 0) -> Any:
-        """(n, len(X)): joint draws of f at the rows of X."""
+        """Joint draws of f at the rows of X.
+
+        Args:
+            X: inputs.
+            n: number of draws.
+            seed: of the draws.
+
+        Returns:
+            (n, len(X)) numbers, one draw in each row.
+        """
         points = self._inputs(X)
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
             raise RecycleGPError(f"n={n!r}; pass a positive number of draws")
