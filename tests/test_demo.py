@@ -15,6 +15,7 @@ def results(tmp_path_factory):
     return demo.run(0, tmp_path_factory.mktemp("demo"))
 
 
+@pytest.mark.slow
 def test_merged_beats_every_module_alone(results):
     merged = results.scores["merged"]
     for owner in demo.OWNERS:
@@ -84,6 +85,7 @@ def test_the_same_seed_gives_the_same_numbers(results, tmp_path):
     assert again.to_dict() == results.to_dict()
 
 
+@pytest.mark.slow
 def test_figure_is_a_picture_and_leaves_matplotlib_alone(results, tmp_path):
     before = dict(mpl.rcParams)
     demo.draw(results).savefig(tmp_path / "demo.png")

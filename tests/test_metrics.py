@@ -59,6 +59,7 @@ def test_gaussian(rng):
     assert (known.nlpd, known.coverage) == (s.nlpd, s.coverage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bernoulli", "bernoulli-probit"])
 @pytest.mark.parametrize("labels", [(0, 1), (-1, 1)])
 def test_classes(rng, name, labels):
@@ -72,6 +73,7 @@ def test_classes(rng, name, labels):
     assert math.isnan(s.coverage)
 
 
+@pytest.mark.slow
 def test_poisson(rng):
     m = model(rng, 100, "poisson", scale=1.5)
     m.variance[:3], m.mean[:3] = 1e-14, [-3.0, 0.5, 4.0]

@@ -121,6 +121,7 @@ def test_page_runs(page, tmp_path, monkeypatch):
             assert blind(printed) == blind(shown), source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_the_first_lines_merge(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -131,6 +132,7 @@ def test_the_first_lines_merge(page, tmp_path, monkeypatch):
     assert set(names["e"].names) == {names["a"].name, names["b"].name}
 
 
+@pytest.mark.slow
 def test_the_way_without_python(tmp_path, monkeypatch):
     """Two tables, two modules, one ensemble, predictions that are right where only one owner has looked, a figure."""
     monkeypatch.chdir(tmp_path)

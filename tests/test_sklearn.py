@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from recyclegp.sklearn import RecyclableGPClassifier, RecyclableGPRegressor
 
 
+@pytest.mark.slow
 @parametrize_with_checks([RecyclableGPRegressor()])
 def test_contract_of_regressors(estimator, check):
     check(estimator)

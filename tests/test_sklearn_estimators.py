@@ -147,6 +147,7 @@ def test_partitions_side_by_side_or_in_processes():
     assert np.sqrt(np.mean((one.predict(Xt) - truth) ** 2)) < 0.15
 
 
+@pytest.mark.slow
 def test_partial_fit_reaches_a_region_nobody_had_seen():
     """Points and kernel are chosen anew, so that the second half is learned as well as the first."""
     rng = np.random.default_rng(8)
@@ -281,6 +282,7 @@ def test_clone_and_pickle():
     close(again.partial_fit(X[20:], Y[20:]).predict(XT), exact().predict(XT))
 
 
+@pytest.mark.slow
 def test_column_names_are_kept():
     """In the estimator as scikit-learn keeps them, and in the modules, where they are matched by name."""
     frame = pd.DataFrame(X, columns=["age", "dose"])

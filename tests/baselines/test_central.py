@@ -48,6 +48,7 @@ def test_sparse_is_sgpr():
     assert rival.bytes_sent() == ROWS
 
 
+@pytest.mark.slow
 def test_sparse_classes():
     y = [(p.y > 1).astype(float) for p in CASE.parts]
     parts = [(p.X, t) for p, t in zip(CASE.parts, y, strict=True)]
@@ -83,6 +84,7 @@ def test_svgp_bound_is_the_formula(likelihood, parameters):
     assert (double + kl).item() == pytest.approx(2 * (half + kl).item(), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_svgp_finds_the_best_q():
     """At its points and hyperparameters (held still here) its predictions are SGPR's."""
     data = Part(torch.tensor(CASE.inputs), torch.tensor(CASE.y))

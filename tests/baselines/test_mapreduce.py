@@ -23,6 +23,7 @@ def planned(case):
     return replace(shared, parts=[replace(p, noise=noise) for p in shared.parts])
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases())
 def test_with_a_plan_it_is_the_merge_and_the_central_sgpr(case):

@@ -88,6 +88,7 @@ def test_the_objective_is_equation_ensemble(case, seed):
     check_close(float(vem.ensemble(least_squares.compress(rows), L, e.mean, mu, root)), expected, 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact", "collapsed"])
 @theorem
 @given(case=cases())
@@ -151,6 +152,7 @@ def test_5_the_ascent_stays_below_the_closed_form(optimiser):
     assert all(a.seconds <= b.seconds for a, b in pairwise(found.trace))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 def test_5_vem_stays_below_the_closed_form_at_its_own_kernel_and_points(optimiser):
     """Theorem 5: at every recorded step the closed form at the ψ*, Z_* reached is at least as high."""

@@ -47,6 +47,7 @@ def test_overlapping_tasks():
     assert over <= 0.03  # 15,000 rows; the benchmark holds 100,000 to 0.015
 
 
+@pytest.mark.slow
 def test_sunspots_in_segments():
     """The first century or so; the benchmark has all of them, in fifty segments.
 

@@ -24,6 +24,7 @@ def test_every_command_is_there():
     }
 
 
+@pytest.mark.slow
 def test_help_does_not_import_anything_heavy():
     program = f"""
 import sys

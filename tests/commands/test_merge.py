@@ -11,6 +11,7 @@ from cases_bad import one_line
 from cases_cli import NORTH, SOUTH, X, answer, call, means, module, owner, written
 
 
+@pytest.mark.slow
 def test_merge_of_files_a_folder_and_patterns(owners, out, monkeypatch):
     monkeypatch.chdir(owners)
     expected = means("city.safetensors")
@@ -40,6 +41,7 @@ def test_merge_options(owners, out):
     assert facts["keeps"] == "names"
 
 
+@pytest.mark.slow
 def test_merge_of_hundreds_of_files(tmp_path, out):
     folder = tmp_path / "many"
     folder.mkdir()

@@ -21,6 +21,7 @@ def models(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", BEGINS)
 def test_every_kind_of_figure(models, tmp_path, suffix):
     out = tmp_path / f"figure.{suffix}"

@@ -55,6 +55,7 @@ def predicted(model, data, *options):
 # --- predict ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_measurements(models, data, tmp_path):
     path = models / "gaussian.safetensors"
     said = ok("predict", path, data, "-o", tmp_path / "out.csv")

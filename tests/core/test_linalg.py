@@ -46,3 +46,73 @@ def test_one_hopeless_matrix_among_many_is_nan():
     with pytest.raises(NotPositiveDefiniteError, match="jitter"):
         linalg.cholesky(indefinite)
     assert issubclass(NotPositiveDefiniteError, RecycleGPError)
+
+
+def nearly_definite(smallest, size, seed=0):
+    """Eigenvalues around `size` but for one; the mean of the diagonal is their mean."""
+    rng = np.random.default_rng(seed)
+    values = np.array([smallest, 0.3, 0.9, 1.4, 2.2])
+    U = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    A = size * (U * values) @ U.T
+    return 0.5 * (A + A.T), size * values.mean()
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 4e7])
+@pytest.mark.parametrize(
+    ("smallest", "first", "factor"), [(-3e-11, 0.0, 1e-10), (-2e-8, 0.0, 1e-7), (-2e-8, 3e-9, 3e-8)]
+)
+def test_jitter_grows_tenfold_from_what_is_given(size, smallest, first, factor):
+    """From 1e-10 of the mean diagonal where none is given; the least of these that succeeds is added, and no more."""
+    A, scale = nearly_definite(smallest, size)
+    L, jitter = linalg.cholesky(torch.tensor(A), first * scale)
+    assert float(jitter) == pytest.approx(factor * scale, rel=1e-9)
+    np.testing.assert_allclose(L @ L.mT, A + factor * scale * np.eye(5), rtol=0, atol=1e-14 * scale)
+
+
+def test_jitter_is_added_only_to_those_that_need_it():
+    cases = [(0.5, 0.0), (-2e-8, 1e-7), (-3e-11, 1e-10)]
+    several = [nearly_definite(smallest, 3.0, seed=i)[0] for i, (smallest, _) in enumerate(cases)]
+    L, jitter = linalg.cholesky(torch.tensor(np.stack(several)))
+    for A, (smallest, factor), one, found in zip(several, cases, L, jitter, strict=True):
+        expected = factor * nearly_definite(smallest, 3.0)[1]
+        assert float(found) == pytest.approx(expected, rel=1e-9)
+        np.testing.assert_allclose(one @ one.mT, A + expected * np.eye(5), rtol=0, atol=1e-14)
+
+
+def test_a_matrix_that_needs_a_thousandth_of_its_diagonal_is_no_covariance():
+    """Just below it is mended, just above it is refused, though a little more would have mended it."""
+    A, scale = nearly_definite(-6e-4, 2.0)
+    assert float(linalg.cholesky(torch.tensor(A), 9e-5 * scale).jitter) == pytest.approx(9e-4 * scale, rel=1e-9)
+    with pytest.raises(NotPositiveDefiniteError, match="even with jitter"):
+        linalg.cholesky(torch.tensor(A), 1.5e-4 * scale)
+
+
+@pytest.mark.parametrize("diagonal", [0.0, -1.0, np.inf, np.nan])
+def test_a_diagonal_that_is_not_positive_and_finite_is_refused_at_once(diagonal):
+    with pytest.raises(NotPositiveDefiniteError, match="not positive and finite"):
+        linalg.cholesky(diagonal * torch.ones(2, 2, dtype=torch.float64))
+
+
+def test_triangular_solves():
+    """L⁻¹B, L⁻ᵀB, BL⁻¹ and log det L, one by one and many at once."""
+    rng = np.random.default_rng(1)
+    L = np.tril(rng.standard_normal((3, 4, 4)), -1) + np.eye(4) * rng.uniform(0.5, 2.0, (3, 4))[:, None]
+    B = rng.standard_normal((3, 4, 4))
+    for l, b in ((L, B), (L[0], B[0])):
+        lower, right = torch.tensor(l), torch.tensor(b)
+        check_close(linalg.solve_lower(lower, right), np.linalg.inv(l) @ b, 1e-12)
+        check_close(linalg.solve_upper(lower, right), np.linalg.inv(np.swapaxes(l, -1, -2)) @ b, 1e-12)
+        check_close(linalg.solve_right(lower, right), b @ np.linalg.inv(l), 1e-12)
+        check_close(linalg.logdet(lower), np.linalg.slogdet(l).logabsdet, 1e-12)
+
+
+@pytest.mark.parametrize("rows", [0, 2, 5, 9])
+def test_compress_of_many_problems_is_compress_of_each(rows):
+    rng = np.random.default_rng(rows)
+    A, b = torch.tensor(rng.standard_normal((2, 3, rows, 5))), torch.tensor(rng.standard_normal((2, 3, rows)))
+    T, c, residual = linalg.compress(A, b)
+    assert T.shape == (2, 3, min(rows, 5), 5)
+    assert residual.shape == (2, 3)
+    for v in torch.tensor(rng.standard_normal((4, 5))):
+        before, after = (A @ v - b).square().sum(-1), (T @ v - c).square().sum(-1) + residual
+        check_close(after, before.numpy(), 1e-12)

@@ -129,3 +129,47 @@ def test_moved_site_is_about_the_shifted_function():
     moved = sites.moved(site, shift)
     assert torch.equal(moved.Z, site.Z + shift)
     assert all(torch.equal(a, b) for a, b in zip(moved[1:], site[1:], strict=True))
+
+
+def test_wide_directions_are_floored_within_reach():
+    """S_w = U diag(s) U': precision 1/s − 1, or where s > 1 (μ/reach)² between the floor and one; the mean is kept."""
+    rng = np.random.default_rng(6)
+    s, moved = np.array([0.2, 0.7, 1.5, 4.0, 3.0]), np.array([0.4, -1.1, 2.0, -30.0, 1e-9])
+    U = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    L = np.tril(rng.standard_normal((5, 5)), -1) + np.diag(rng.uniform(0.5, 2.0, 5))
+    Z, mean = rng.standard_normal((5, 2)), -0.9
+    mu_w, S_w = U @ moved, (U * s) @ U.T
+    skew = rng.standard_normal((5, 5))
+    Zt, Lt, mu_t = (torch.tensor(t) for t in (Z, L, mu_w))
+    for reach, expected in (
+        (5.0, [4.0, 1 / 0.7 - 1, 0.16, 1.0, sites.FLOOR]),
+        (math.inf, [4.0, 1 / 0.7 - 1, *[sites.FLOOR] * 3]),
+    ):
+        of_v = sites.from_whitened(Zt, Lt, mean, mu_t, torch.tensor(S_w + skew - skew.T), reach)
+        of_u = sites.from_moments(Zt, Lt, mean, torch.tensor(mean + L @ mu_w), torch.tensor(L @ S_w @ L.T), reach)
+        for site, floored in (of_v, of_u):
+            assert floored == 3
+            assert float(site.e) == 0
+            half = site.Rt.numpy() @ L
+            P = (U * expected) @ U.T
+            np.testing.assert_allclose(half.T @ half, P, rtol=0, atol=1e-12)
+            target = site.rho.numpy() - mean * site.Rt.numpy().sum(1)
+            np.testing.assert_allclose(half.T @ target, (np.eye(5) + P) @ mu_w, rtol=1e-10)
+
+
+def test_moments_as_wide_as_the_prior_are_not_floored():
+    """A direction about which nothing was learned has s = 1 up to rounding, and is no failure of the fit."""
+    L = torch.eye(3, dtype=torch.float64)
+    S = torch.diag(torch.tensor([1.0, 1.0 + 1e-9, 1.0 + 1e-3], dtype=torch.float64))
+    assert sites.from_whitened(torch.zeros(3, 1), L, 0.0, torch.zeros(3).double(), S).floored == 1
+
+
+def test_stacked_sites_have_weights_of_their_own():
+    rng = np.random.default_rng(7)
+    stacked = sites.Site(*(torch.tensor(rng.standard_normal(shape)) for shape in ((3, 4, 2), (3, 2, 4), (3, 2), (3,))))
+    weights = torch.tensor([0.3, 1.0, 5.0], dtype=torch.float64)
+    power = sites.weighted(stacked, weights)
+    for k, weight in enumerate(weights.tolist()):
+        one, other = (sites.Site(*(t[k] for t in site)) for site in (power, stacked))
+        for u in rng.standard_normal((3, 4)):
+            check_close(log_t(one, u), weight * log_t(other, u), 1e-12)

@@ -193,6 +193,7 @@ def test_the_toy_from_data_to_files(tmp_path, monkeypatch):
     assert (tmp_path / "figure.png").stat().st_size > 50_000
 
 
+@pytest.mark.slow
 def test_the_toy_reports_as_many_steps_as_it_takes(monkeypatch):
     messages = []
     monkeypatch.setattr(toy, "size", lambda settings: toy.Size(10, 10))

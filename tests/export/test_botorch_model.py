@@ -42,6 +42,7 @@ def model(merged):
     return merged.to_botorch()
 
 
+@pytest.mark.slow
 def test_it_is_a_model_of_one_output(model, merged):
     assert isinstance(model, Model)
     assert model.num_outputs == 1
@@ -171,6 +172,7 @@ def test_the_best_mean_is_where_the_function_is_largest(model):
     assert torch.allclose(X[0], torch.tensor([2.6, 1.4], dtype=torch.float64), atol=0.15)
 
 
+@pytest.mark.slow
 def test_only_gaussian_noise_can_be_added_to_f():
     rng = np.random.default_rng(1)
     X = rng.uniform(0, 4, (40, 2))

@@ -22,6 +22,7 @@ def merged():
     return rgp.merge(modules)
 
 
+@pytest.mark.slow
 def test_an_ensemble_as_a_gpytorch_model(merged):
     model, likelihood = merged.to_gpytorch()
     assert isinstance(model, gpytorch.models.ApproximateGP)

@@ -107,6 +107,7 @@ def test_a_point_does_not_notice_its_companions(name):
     torch.testing.assert_close(together, alone, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.slow
 @families
 @pytest.mark.parametrize("v", VARIANCES)
 def test_log_density(name, v):

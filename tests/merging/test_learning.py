@@ -16,6 +16,7 @@ def module():
     return rgp.fit(X, Y, publish=12, name="a")
 
 
+@pytest.mark.slow
 def test_learning_does_not_creep_when_rows_are_many(module):
     """The kernel of many modules is learned as far as that of few."""
     few = [module.transform(input_shift=[s]).rename(f"m{i}") for i, s in enumerate(np.pi * np.arange(5))]

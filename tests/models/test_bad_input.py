@@ -202,6 +202,7 @@ def test_constant_y(value):
     assert (variance < 0.1 * scale**2).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", ["bernoulli", "bernoulli-probit"])
 def test_one_class(likelihood):
     for label in (0, 1):
@@ -245,6 +246,7 @@ def test_units_of_x_do_not_matter(scale, offset):
     np.testing.assert_allclose(mean, base.predict(X)[0], atol=0.1)
 
 
+@pytest.mark.slow
 def test_outliers_do_not_break_student_t():
     y = Y.copy()
     y[3] = 1e8

@@ -419,6 +419,7 @@ def later():
     return X, wave(X) + 0.1 * rng.standard_normal(2000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["add", "update", "update names only"])
 def test_what_was_known_stays_known(beginning, later, way):
     """New knowledge elsewhere gets points of its own, and does not bend what is known here."""
@@ -437,6 +438,7 @@ def test_what_was_known_stays_known(beginning, later, way):
             np.testing.assert_allclose(now, then, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_appended_points_survive_a_file(beginning, later, tmp_path):
     more = beginning.add(rgp.fit(*later, name="second"))
     more.save(tmp_path / "e")
@@ -444,6 +446,7 @@ def test_appended_points_survive_a_file(beginning, later, tmp_path):
     np.testing.assert_array_equal(back.inducing, beginning.inducing)
 
 
+@pytest.mark.slow
 def test_points_that_stay_say_what_they_cannot_express(beginning, later):
     fixed = rgp.merge([beginning.to_module("first")], inducing=12)
     with pytest.warns(rgp.RecycleGPWarning, match=r"12 points cannot express .* nats of what is new"):
@@ -455,6 +458,7 @@ def test_points_that_stay_say_what_they_cannot_express(beginning, later):
 # --- what is left of the removed ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_removal_says_what_still_reflects_the_removed(modules, tmp_path):
     a, b, c = modules["gaussian"]
     e = rgp.merge([a, b, c])
@@ -482,6 +486,7 @@ def test_noise_that_was_not_known_becomes_known(modules):
     assert e.add(modules["gaussian"][1]).noise == modules["gaussian"][1].noise
 
 
+@pytest.mark.slow
 def test_noise_does_not_depend_on_the_order(modules):
     both = [modules["student-t"][0], modules["gaussian"][0]]
     assert rgp.merge(both, learn=False).noise == rgp.merge(both[::-1], learn=False).noise == both[1].noise
@@ -505,6 +510,7 @@ def test_region_is_that_of_the_modules(modules):
     np.testing.assert_allclose(a.region, np.stack([a.inducing.min(0), a.inducing.max(0)], 1))
 
 
+@pytest.mark.slow
 def test_outliers_of_small_owners_do_not_tilt_the_merge():
     """Forty owners of ten rows with outliers: nothing is predicted far beyond the data."""
     rng = np.random.default_rng(0)

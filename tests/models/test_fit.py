@@ -34,6 +34,7 @@ def test_rows_at_one_place_far_from_zero():
     assert variance[0] < 0.01
 
 
+@pytest.mark.slow
 def test_the_rows_learned_from_do_not_depend_on_what_is_published():
     """Of more rows than are learned from, the same ones are chosen."""
     Z = np.random.default_rng(0).uniform(0, 6, (1300, 1))

@@ -52,6 +52,7 @@ CASES = [  # kinds of model, and columns of X
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("likelihood", "method", "kernel", "options", "D"), CASES)
 def test_fit_many_is_fit(likelihood, method, kernel, options, D):
     """Evidence to 1e-4, of ragged data sets, for every method and likelihood."""
@@ -95,6 +96,7 @@ def test_learn_false_with_default_noise_in_many():
     np.testing.assert_allclose([m.evidence for m in together], [m.evidence for m in alone], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_lane_does_not_notice_its_companions():
     """The same data in two different crowds, one with a pathological companion."""
     data = parts("student-t", 1, sizes=(30, 31, 32))
@@ -105,6 +107,7 @@ def test_a_lane_does_not_notice_its_companions():
     assert a.evidence == pytest.approx(b.evidence, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_narrow_slices_and_small_windows_change_nothing(monkeypatch):
     data = parts("gaussian", 1, sizes=(40,) * 7)
     expected = [m.evidence for m in rgp.fit_many(data, method="collapsed", inducing=3)]

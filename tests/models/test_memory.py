@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 import recyclegp as rgp
@@ -36,6 +37,7 @@ print(json.dumps({"grown": peak() - before, "arrays": arrays, "rows": m.rows, "e
 """
 
 
+@pytest.mark.slow
 def test_rows_stream_through_bounded_memory():
     """Twenty times the rows cost their own arrays and little more: 64 features each would be 200 MiB."""
     done = subprocess.run([sys.executable, "-c", STREAM], capture_output=True, text=True, check=True)
@@ -46,6 +48,7 @@ def test_rows_stream_through_bounded_memory():
     assert abs(found["noise"] - 0.04) < 0.01
 
 
+@pytest.mark.slow
 def test_ten_thousand_modules_are_one_merge():
     """Against the same knowledge in one module: a weight of ten thousand."""
     rng = np.random.default_rng(1)
@@ -101,6 +104,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_modules_stream_through_bounded_memory():
     """1,000 modules whose sites are 37 MiB, then 4,000 small ones whose rows learn the kernel together."""
     done = subprocess.run([sys.executable, "-c", PASSING], capture_output=True, text=True, check=True)

@@ -51,6 +51,7 @@ def pressures(rng, rows, scale=1.0):
     return age, scale * (100 + 0.6 * (age[:, 0] - 20) + 8 * np.sin(age[:, 0] / 12) + 8 * rng.standard_normal(rows))
 
 
+@pytest.mark.slow
 def test_other_units_are_noticed():
     """mmHg and kPa: learning absorbs the contradiction with a kernel nobody has, and would call it agreement."""
     rng = np.random.default_rng(0)
@@ -66,6 +67,7 @@ def test_other_units_are_noticed():
     assert max(row["surprise"] for row in honest.report()) < 3
 
 
+@pytest.mark.slow
 def test_a_contradiction_without_noise_is_noticed():
     """Where noise falls below the jitter, a rough kernel explains anything."""
     modules = []
@@ -125,6 +127,7 @@ def test_learning_that_fails_is_said(module, monkeypatch):
 # --- one module must not decide ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_rows_beside_five_hundred():
     """The kernel of a tiny module counts for little: weighted by rows, and not the only start."""
     worse = []
@@ -147,6 +150,7 @@ def test_weights_that_overflow_are_refused_as_such(module, weight):
         rgp.merge([module], learn=False).reweight({"a": weight})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 3])
 def test_lines_merge_to_the_same_line_in_any_units(columns):
     """A pure linear kernel has an uncertain level, too: where its points lie does not matter."""
@@ -163,6 +167,7 @@ def test_lines_merge_to_the_same_line_in_any_units(columns):
         np.testing.assert_allclose(other, answers[0], atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["periodic", "rbf * periodic"])
 def test_periodic_kernels_far_from_zero(kernel):
     rng = np.random.default_rng(1)

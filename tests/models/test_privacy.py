@@ -149,6 +149,7 @@ def test_points_are_well_conditioned(name):
 # --- randomness -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"method": "collapsed", "inducing": 20}, {"likelihood": "student-t"}])
 def test_same_seed_same_module(tmp_path, options):
     X = RNG.normal(size=(40, 2))
@@ -171,6 +172,7 @@ def state():
     return (kind, keys.tobytes(), *rest), random.getstate(), torch.random.get_rng_state().numpy().tobytes()
 
 
+@pytest.mark.slow
 def test_the_global_random_state_is_never_touched(tmp_path):
     before = state()
     X, y = CLOUD, target(CLOUD)

@@ -65,6 +65,7 @@ def close(a, b, tolerance=1e-10):
 # --- where modules come from ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learn", [False, True])
 def test_lists_iterators_files_and_folders_are_one_merge(modules, folder, learn):
     files = sorted(folder.glob("*.safetensors"))
@@ -148,6 +149,7 @@ def test_options_are_checked_before_the_stream_is_read(modules):
 # --- bounded memory ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learn", [False, True])
 @pytest.mark.parametrize("keep", ["sites", "names"])
 def test_on_disk_as_in_memory(modules, spools, monkeypatch, keep, learn):

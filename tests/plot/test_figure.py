@@ -55,6 +55,7 @@ def texts(figure):
                 yield axis.label
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG")])
 def test_formats_by_suffix(suffix, start, tmp_path):
     file = tmp_path / f"figure.{suffix}"

@@ -195,6 +195,7 @@ def test_curves_answer_the_pointer_and_can_be_switched_off(tmp_path):
     assert seen["keyed"].startswith("x = ")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no chromium here")
 def test_maps_answer_the_pointer(tmp_path):
     e = cases.ensemble(2, "poisson")
@@ -206,6 +207,7 @@ def test_maps_answer_the_pointer(tmp_path):
     assert number(seen[1][2]) == pytest.approx(float(np.sqrt(e.predict(x)[1][0])), rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no chromium here")
 def test_a_stranger_s_name_does_nothing_in_a_browser(tmp_path):
     m = cases.modules(1, "gaussian")[0]

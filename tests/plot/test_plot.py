@@ -295,6 +295,7 @@ def test_a_crowd_has_no_bands_and_a_short_legend():
     np.testing.assert_array_equal(crowd, np.tile(m.inducing[:, 0], len(many)))
 
 
+@pytest.mark.slow
 def test_more_models_than_a_figure_can_hold_are_left_out_and_counted():
     m = cases.modules(1, "gaussian")[0]
     many = [m.rename(f"m{k}") for k in range(MOST_MODELS + 2)]

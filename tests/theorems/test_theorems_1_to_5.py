@@ -37,6 +37,7 @@ from recyclegp.core.packing import pack, project
 # --- merging itself ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact", "collapsed"])
 @theorem
 @given(case=cases())
@@ -162,6 +163,7 @@ def test_1_bound_of_unpublished_data_is_the_central_sgpr(case):
 # --- 2. nothing summarised --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact", "collapsed"])
 @theorem
 @given(case=cases(owners=(2, 3)))
@@ -177,6 +179,7 @@ def test_2_all_points_kept_is_the_exact_gp(method, case):
 # --- 3. order and grouping --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(owners=(3, 5)), order=st.randoms(use_true_random=False))
 def test_3_order_does_not_matter(case, order):
@@ -187,6 +190,7 @@ def test_3_order_does_not_matter(case, order):
     check_same_models(merged(case, parts), merged(case, mixed), case.Xt)
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(owners=(3, 5)), cut=st.integers(1, 4))
 def test_3_grouping_does_not_matter(case, cut):
@@ -202,6 +206,7 @@ def test_3_grouping_does_not_matter(case, cut):
     assert nested.rows == flat.rows
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(owners=(3, 4)))
 def test_3_grouping_of_published_modules_keeps_the_evidence(case):
@@ -228,6 +233,7 @@ def test_3_one_module_as_an_ensemble_is_itself(case):
 # --- 4. add, remove, weigh --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(owners=(3, 4)))
 def test_4_add_then_remove_is_never_added(case):
@@ -240,6 +246,7 @@ def test_4_add_then_remove_is_never_added(case):
     check_same_models(added.remove(last.name), without, case.Xt, 1e-12)
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(owners=(3, 4)), size=st.floats(1e3, 1e6))
 def test_4_removing_a_dominant_module_leaves_no_rounding(case, size):
@@ -249,6 +256,7 @@ def test_4_removing_a_dominant_module_leaves_no_rounding(case, size):
     check_same_models(everyone.remove(last.name), merged(case, rest), case.Xt, 1e-12)
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(owners=(3, 4)))
 def test_4_weight_zero_is_absent(case):
@@ -261,6 +269,7 @@ def test_4_weight_zero_is_absent(case):
     assert everyone.rows == without.rows
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases())
 def test_4_a_module_twice_is_weight_two_for_the_bound(case):
@@ -273,6 +282,7 @@ def test_4_a_module_twice_is_weight_two_for_the_bound(case):
     check_close([twice.bound, twice.slack], [double.bound, double.slack])
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases())
 def test_4_a_module_twice_is_weight_two_for_the_evidence(case):
@@ -283,6 +293,7 @@ def test_4_a_module_twice_is_weight_two_for_the_evidence(case):
     check_same_models(twice, merged(case, parts, weights={parts[0].name: 2}), case.Xt)
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(owners=(2, 4)))
 def test_4_reweight_is_merging_with_these_weights(case):
@@ -295,6 +306,7 @@ def test_4_reweight_is_merging_with_these_weights(case):
 # --- 5. nothing beats the closed form ---------------------------------------------------------
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(), seed=st.integers(0, 2**31), size=st.floats(1e-3, 1.0))
 def test_5_no_q_beats_the_closed_form(case, seed, size):
@@ -323,6 +335,7 @@ def gram(rng, M):
     return A @ A.mT / M
 
 
+@pytest.mark.slow
 @slow
 @given(case=cases(), seed=st.integers(0, 2**31))
 def test_5_gradient_ascent_climbs_to_the_closed_form_and_no_further(case, seed):
@@ -345,6 +358,7 @@ def test_5_gradient_ascent_climbs_to_the_closed_form_and_no_further(case, seed):
     assert e.bound - max(values) < 0.02 * (e.bound - values[0])
 
 
+@pytest.mark.slow
 @slow
 @given(case=cases(), seed=st.integers(0, 2**31))
 def test_5_vem_stays_below_the_closed_form_at_its_own_kernel(case, seed):

@@ -204,6 +204,7 @@ def test_6_moments_wider_than_the_prior_keep_their_mean(case, excess, wide, seed
 # --- 7. new data ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(owners=(3, 4)))
 def test_7_update_is_merging_a_collapsed_module_at_the_same_points(case):
@@ -272,6 +273,7 @@ def test_8_transform_is_the_fit_in_other_units(case, scale, shift):
     check_close(new.noise, again.noise)
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(), **units)
 def test_8_transform_commutes_with_merge(case, scale, shift):
@@ -296,6 +298,7 @@ def test_8_transform_commutes_with_merge(case, scale, shift):
         np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-7 * unit)
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(), **units)
 def test_8_transform_there_and_back_is_nothing(case, scale, shift):
@@ -305,6 +308,7 @@ def test_8_transform_there_and_back_is_nothing(case, scale, shift):
     check_same_models(there.transform(output_scale=1 / scale, output_shift=-shift / scale), e, case.Xt)
 
 
+@pytest.mark.slow
 @theorem
 @given(case=cases(), **units)
 def test_8_transform_commutes_with_to_module(case, scale, shift):
@@ -328,6 +332,7 @@ def data(rows=40):
     return X, truth(X) + 0.2 * rng.standard_normal(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

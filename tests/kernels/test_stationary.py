@@ -1,0 +1,92 @@
+"""Correlations of the distance: fixed points and moving ones, few columns and many, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import reference as ref
+from recyclegp.kernels.stationary import FEW_COLUMNS, Form, correlation, squared_distance
+
+NU = {Form.MATERN12: 0.5, Form.MATERN32: 1.5, Form.MATERN52: 2.5}
+forms = pytest.mark.parametrize("form", list(Form))
+widths = pytest.mark.parametrize("D", [1, 2, FEW_COLUMNS + 3])
+
+
+def formula(form, X1, X2, lengthscales):
+    return ref.rbf(X1, X2, lengthscales) if form is Form.RBF else ref.matern(X1, X2, lengthscales, NU[form])
+
+
+def generic(D, seed=0):
+    """Two sets of points, none at the origin, and a lengthscale for each column."""
+    rng = np.random.default_rng([seed, D])
+    lengthscales = np.sqrt(D) * rng.uniform(0.5, 2.0, D)
+    return rng.normal(0.7, 1.0, (6, D)), rng.normal(-0.2, 1.3, (4, D)), lengthscales
+
+
+@forms
+@widths
+@pytest.mark.parametrize("moving", ["none", "first", "second"])
+def test_points_that_move_have_the_same_correlation(form, D, moving):
+    """The formula for autograd and the one for fixed points are one function."""
+    X1, X2, lengthscales = generic(D)
+    first, second = torch.tensor(X1), torch.tensor(X2)
+    first.requires_grad_(moving == "first")
+    second.requires_grad_(moving == "second")
+    found = correlation(form, torch.tensor(lengthscales).log(), first, second)
+    assert found.requires_grad == (moving != "none")
+    np.testing.assert_allclose(found.detach(), formula(form, X1, X2, lengthscales), rtol=1e-12, atol=1e-13)
+
+
+@forms
+@widths
+@pytest.mark.parametrize("moving", [False, True])
+def test_derivative_by_lengthscales_is_the_slope_of_the_formula(form, D, moving):
+    """Against central differences of NumPy's values; a lengthscale for each column, and one for all."""
+    X1, X2, lengthscales = generic(D, seed=1)
+    weights = np.random.default_rng(2).standard_normal((6, 4))
+    for start in (np.log(lengthscales), np.log(lengthscales[:1])):
+        theta = torch.tensor(start, requires_grad=True)
+        points = torch.tensor(X1, requires_grad=moving)
+        total = (torch.tensor(weights) * correlation(form, theta, points, torch.tensor(X2))).sum()
+        (found,) = torch.autograd.grad(total, theta)
+        for i, step in enumerate(1e-5 * np.eye(len(start))):
+            up, down = ((weights * formula(form, X1, X2, np.exp(start + s * step))).sum() for s in (1, -1))
+            assert float(found[i]) == pytest.approx((up - down) / 2e-5, rel=1e-6, abs=1e-8)
+
+
+@forms
+def test_a_point_that_meets_itself_has_correlation_one_and_no_slope(form):
+    """Also where distances are roots, whose derivative at zero is infinite."""
+    X, _, lengthscales = generic(3)
+    points, theta = torch.tensor(X, requires_grad=True), torch.tensor(lengthscales).log().requires_grad_()
+    for found in (
+        correlation(form, theta, points, torch.tensor(X)),
+        correlation(form, theta, points.detach(), torch.tensor(X)),
+    ):
+        np.testing.assert_allclose(found.detach().diagonal(), np.ones(len(X)), atol=1e-7)
+        inputs = [theta, points] if found.grad_fn.name() != "_CorrelationBackward" else [theta]
+        for gradient in torch.autograd.grad(found.diagonal().sum(), inputs):
+            np.testing.assert_allclose(gradient, np.zeros(gradient.shape), atol=1e-6)
+
+
+@forms
+@widths
+def test_no_correlation_exceeds_one(form, D):
+    """Where points are a million lengthscales apart rounding errors of squared distances are not small."""
+    X = np.random.default_rng(D).uniform(-1e4, 1e4, (40, D))
+    found = correlation(form, torch.full((D,), np.log(1e-2)), torch.tensor(X), torch.tensor(X)).numpy()
+    assert np.isfinite(found).all()
+    assert found.max() <= 1
+    assert found.min() >= 0
+
+
+@widths
+def test_squared_distances(D):
+    """‖a − b‖², never negative."""
+    X1, X2, _ = generic(D, seed=4)
+    found = squared_distance(torch.tensor(X1), torch.tensor(X2))
+    np.testing.assert_allclose(found, ((X1[:, None] - X2) ** 2).sum(-1), rtol=1e-12, atol=1e-13)
+    far = torch.tensor(1e6 * np.random.default_rng(D).standard_normal((40, D)))
+    assert float(squared_distance(far, far).min()) >= 0
