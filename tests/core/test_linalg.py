@@ -69,11 +69,22 @@ def test_jitter_grows_tenfold_from_what_is_given(size, smallest, first, factor):
     np.testing.assert_allclose(L @ L.mT, A + factor * scale * np.eye(5), rtol=0, atol=1e-14 * scale)
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_pivot_that_fails_anywhere_is_mended(place):
+    """Also the very first."""
+    values = np.array([1.0, 2.0, 3.0])
+    values[place] = -2e-11
+    L, jitter = linalg.cholesky(torch.tensor(np.diag(values)))
+    assert float(jitter) == pytest.approx(1e-10 * values.mean(), rel=1e-9)
+    np.testing.assert_allclose((L @ L.mT).diagonal(), values + float(jitter), rtol=0, atol=1e-15)
+
+
 def test_jitter_is_added_only_to_those_that_need_it():
     cases = [(0.5, 0.0), (-2e-8, 1e-7), (-3e-11, 1e-10)]
     several = [nearly_definite(smallest, 3.0, seed=i)[0] for i, (smallest, _) in enumerate(cases)]
-    L, jitter = linalg.cholesky(torch.tensor(np.stack(several)))
-    for A, (smallest, factor), one, found in zip(several, cases, L, jitter, strict=True):
+    L, jitter = linalg.cholesky(torch.tensor(np.stack(several)[None]))  # with two leading axes
+    assert jitter.shape == (1, 3)
+    for A, (smallest, factor), one, found in zip(several, cases, L[0], jitter[0], strict=True):
         expected = factor * nearly_definite(smallest, 3.0)[1]
         assert float(found) == pytest.approx(expected, rel=1e-9)
         np.testing.assert_allclose(one @ one.mT, A + expected * np.eye(5), rtol=0, atol=1e-14)

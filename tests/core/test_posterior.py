@@ -85,6 +85,9 @@ def test_padding_is_worth_nothing():
     real = torch.arange(7) < torch.tensor(counts)[:, None]
     base = basis(kernel, torch.tensor(Z), 1e-3, real)
     V = features(base, torch.tensor(X)).numpy()
+    deeper = basis(kernel.with_theta(theta[None]), torch.tensor(Z)[None], 1e-3, real[None])  # one more leading axis
+    check_close(deeper.L[0], base.L.numpy(), 1e-13)
+    check_close(features(deeper, torch.tensor(X)[None])[0], V, 1e-13)
     for i, (n, variance, lengths) in enumerate(zip(counts, (1.3, 0.4), (0.5 * SCALE, 0.8 * SCALE), strict=True)):
         K = variance * ref.rbf(Z[i, :n], Z[i, :n], lengths) + 1e-3 * np.eye(n)
         L = np.linalg.cholesky(K)
@@ -97,10 +100,14 @@ def test_padding_is_worth_nothing():
 def test_a_copy_may_be_written_to():
     found, _ = fitted(problem())
     found = found._replace(basis=found.basis._replace(real=torch.ones(6, dtype=torch.bool)))
-    before = [t.clone() for t in (*found[1:], *found.basis[1:], found.basis.kernel.theta)]
+
+    def tensors(q):
+        base = q.basis
+        return [*q[1:], base.Z, base.L, base.jitter, base.kernel.theta, base.real]
+
+    before = [t.clone() for t in tensors(found)]
     copied = found.copy()
-    for t in (*copied[1:], *copied.basis[1:4], copied.basis.kernel.theta):
-        t += 1.0
-    copied.basis.real[:] = False
-    after = (*found[1:], *found.basis[1:], found.basis.kernel.theta)
-    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    for t, same in zip(tensors(copied), before, strict=True):
+        assert torch.equal(t, same)
+        t.zero_()
+    assert all(torch.equal(t, same) for t, same in zip(tensors(found), before, strict=True))

@@ -90,3 +90,17 @@ def test_squared_distances(D):
     np.testing.assert_allclose(found, ((X1[:, None] - X2) ** 2).sum(-1), rtol=1e-12, atol=1e-13)
     far = torch.tensor(1e6 * np.random.default_rng(D).standard_normal((40, D)))
     assert float(squared_distance(far, far).min()) >= 0
+
+
+@forms
+@widths
+@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize("moving", [False, True])
+def test_many_sets_of_points_side_by_side(form, D, n, moving):
+    """Each with its own lengthscales; a set may be a single point."""
+    rng = np.random.default_rng([D, n])
+    X1, X2, lengthscales = rng.normal(0, 1, (3, n, D)), rng.normal(0, 1, (3, 4, D)), rng.uniform(1, 4, (3, D))
+    points = torch.tensor(X1, requires_grad=moving)
+    found = correlation(form, torch.tensor(lengthscales).log(), points, torch.tensor(X2)).detach()
+    for i in range(3):
+        np.testing.assert_allclose(found[i], formula(form, X1[i], X2[i], lengthscales[i]), rtol=1e-12, atol=1e-13)

@@ -44,8 +44,10 @@ def test_reference_lengths_and_amplitudes_are_one_standard_deviation(name):
     assert not found[len(expected) :].any()
 
 
-def test_references_of_many_data_sets_are_those_of_each():
-    structure = parse("rbf * linear + rq", 3).structure
+@pytest.mark.parametrize("kernel", [parse("rbf * linear + rq", 3), from_gpytorch(RBFKernel() + LinearKernel(), 3)])
+def test_references_of_many_data_sets_are_those_of_each(kernel):
+    """With a length for each column, or one for all."""
+    structure = kernel.structure
     rng = np.random.default_rng(0)
     x, centre, y = rng.uniform(0.1, 9, (4, 3)), rng.standard_normal((4, 3)), rng.uniform(0.1, 9, 4)
     found = units.reference(structure, torch.tensor(x), torch.tensor(centre), torch.tensor(y))
