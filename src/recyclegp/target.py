@@ -32,7 +32,7 @@ class Target:
 
     @property
     def known(self) -> bool:
-        return self != Target()
+        return not (self.name is None and self.unit is None and self.labels is None)
 
     def __str__(self) -> str:
         said = [self.name or "", f"in {self.unit}" if self.unit else ""]

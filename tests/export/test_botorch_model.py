@@ -34,7 +34,7 @@ def merged():
     for k, low in enumerate([[0, 0], [1.5, 0], [0.5, 1.5]]):
         X = rng.uniform(low, np.array(low) + 2.5, (30, 2))
         modules.append(rgp.fit(X, truth(X) + 0.5 * rng.normal(size=30), name=f"lab-{k}", publish=20))
-    return rgp.merge(modules)
+    return rgp.merge(modules, inducing=np.concatenate([m.inducing for m in modules]))
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ def test_add_then_remove_is_never_added(modules, likelihood):
     assert back.bound == pytest.approx(e.bound, rel=1e-9)
     assert back.evidence == pytest.approx(e.evidence, rel=1e-9)
     assert back.slack == pytest.approx(e.slack, rel=1e-6, abs=1e-9)
-    np.testing.assert_array_equal(more.inducing, e.inducing)
+    np.testing.assert_array_equal(more.inducing[: len(e.inducing)], e.inducing)
     assert more.kernel_spec == e.kernel_spec
     assert (more.mean, more.noise) == (e.mean, e.noise)
     assert more.rows == sum(m.rows for m in (a, b, c))
@@ -116,7 +116,10 @@ def test_update(modules, likelihood):
     assert e.update(new, y, name="today").names[-1] == "today"
 
 
-def test_gaussian_updates_in_any_portions(gaussian):
+def test_gaussian_updates_in_any_portions(modules):
+    gaussian = rgp.merge(
+        modules["gaussian"], learn=False, inducing=np.concatenate([m.inducing for m in modules["gaussian"]])
+    )
     rng = np.random.default_rng(9)
     new = rng.uniform(-1, 2, (20, 2))
     y = observe("gaussian", new, rng)
@@ -260,16 +263,20 @@ def test_transform_without_sites(gaussian):
     np.testing.assert_allclose(small.predict(X + np.array([1.0, 0.0]))[0], 3 * gaussian.predict(X)[0], rtol=1e-8)
 
 
+@pytest.mark.parametrize("inducing", [18, "all"])
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
-def test_to_module(modules, likelihood):
-    e = rgp.merge(modules[likelihood], learn=False)
+def test_to_module(modules, likelihood, inducing):
+    e = rgp.merge(modules[likelihood], learn=False, inducing=inducing)
     m = e.to_module("all")
     assert isinstance(m, rgp.Module)
     assert (m.name, m.rows, m.columns) == ("all", e.rows, e.columns)
-    check_close(m, e)
     assert m.evidence == pytest.approx(e.bound, rel=1e-9)
     assert m.noise == e.noise
-    check_close(rgp.merge([m], inducing=e.inducing, kernel=e.kernel, learn=False), e, rtol=1e-5)
+    if inducing == "all":  # points that are too close together for their jitter are left out
+        np.testing.assert_allclose(m.predict(X), e.predict(X), atol=1e-3)
+    else:
+        check_close(m, e)
+        check_close(rgp.merge([m], inducing=e.inducing, kernel=e.kernel, learn=False), e, rtol=1e-5)
 
 
 def test_pyramids(modules):
@@ -310,7 +317,7 @@ def test_keep_names(modules, gaussian):
     check_close(more, gaussian.add(modules["poisson"][0]).update(X, truth(X), likelihood="gaussian"))
     surprise = [(r["name"], r["surprise"]) for r in gaussian.report()]
     assert [(r["name"], r["surprise"]) for r in small.report()] == surprise
-    check_close(small.to_module("m"), gaussian)
+    np.testing.assert_allclose(small.to_module("m").predict(X), gaussian.predict(X), atol=1e-3)
 
 
 def test_report(mixed):

@@ -9,8 +9,7 @@ import pytest
 import recyclegp as rgp
 from recyclegp.core import optimiser
 from recyclegp.core.convergence import Convergence
-from recyclegp.merging import points
-from recyclegp.models import doubts
+from recyclegp.merging import affordable, points
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(0, 6, (80, 1))
@@ -32,7 +31,10 @@ def test_relearning_chooses_the_number_of_points_again(module):
 
 def test_too_few_points_are_reported(module, monkeypatch):
     monkeypatch.setattr(points, "MOST_AUTOMATIC", 3)
-    monkeypatch.setattr(doubts, "MOST_AUTOMATIC", 3)
+    monkeypatch.setattr(affordable, "HELD", 0)
+    monkeypatch.setattr(affordable, "DIRECT", 0)
+    monkeypatch.setattr(affordable, "LEAST_POINTS", 3)
+    monkeypatch.setattr(affordable, "MOST_POINTS", 3)
     with pytest.warns(rgp.RecycleGPWarning, match="pass a larger inducing="):
         rgp.merge([module], learn=False)
 
@@ -75,7 +77,7 @@ def test_a_contradiction_without_noise_is_noticed():
         Z = np.random.default_rng(k).uniform(0, 5, (60, 1))
         modules.append(rgp.fit(Z, np.sin(3 * Z[:, 0]) + 0.5 * (k == 2), noise=1e-14, publish=20, name=f"m{k}"))
     with pytest.warns(rgp.RecycleGPWarning) as said:
-        e = rgp.merge(modules)
+        e = rgp.merge(modules, owners=None)
     assert any("times shorter" in str(warning.message) for warning in said)
     surprises = [row["surprise"] for row in e.report()]
     assert min(surprises) > 100

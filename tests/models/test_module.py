@@ -63,7 +63,7 @@ def test_publishing_at_no_fewer_points_changes_nothing(module, points):
 
 def test_nothing_inside_can_be_written_to(module):
     """Also not through what an ensemble hands out."""
-    e = rgp.merge([module])
+    e = rgp.merge([module], inducing=module.inducing)
     before = [*e.predict(X), *module.predict(X)]
     for handed in (e.basis, e.posterior.basis, module.posterior.basis):
         handed.Z[:] = 0
@@ -74,6 +74,16 @@ def test_nothing_inside_can_be_written_to(module):
     module.kernel_spec.theta[:] = 5
     for now, then in zip([*e.predict(X), *module.predict(X)], before, strict=True):
         np.testing.assert_array_equal(now, then)
+
+
+def test_nothing_inside_an_exact_ensemble_can_be_written_to(module):
+    e = rgp.merge([module], inducing="all")
+    before = e.predict(X)
+    e.posterior.alpha[:] = 100
+    e.posterior.L[:] = 0
+    e.posterior.stacked.Z[:] = 0
+    e.basis.Z[:] = 0
+    np.testing.assert_array_equal(e.predict(X), before)
 
 
 @pytest.mark.parametrize("weight", [0.37, 1.0, 2.4])

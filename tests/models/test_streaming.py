@@ -202,9 +202,9 @@ def test_modules_are_let_go_as_they_are_packed(monkeypatch):
 
 
 def test_names_only_ensembles_stay_so(modules):
-    small = rgp.merge(modules[:8], learn=False, keep="names")
-    full = rgp.merge(modules[:8], learn=False)
-    assert full._marginal is None  # evidence is computed when somebody asks
+    small = rgp.merge(modules[:8], learn=False, keep="names", inducing=12)
+    full = rgp.merge(modules[:8], learn=False, inducing=12)
+    assert full._form.marginal is None  # evidence is computed when somebody asks
     more, expected = small.add(iter(modules[8:])), full.add(modules[8:])
     assert all(m.site is None for m in more._members)
     close_enough = {"rtol": 1e-9}
@@ -215,5 +215,5 @@ def test_names_only_ensembles_stay_so(modules):
         more.remove("m0009")
     # asked for once, the evidence rows are carried on instead of being stacked anew
     assert full.evidence == pytest.approx(small.evidence, rel=1e-12)
-    assert full.add(modules[8:])._marginal is not None
+    assert full.add(modules[8:])._form.marginal is not None
     assert full.add(modules[8:]).evidence == pytest.approx(expected.evidence, rel=1e-12)

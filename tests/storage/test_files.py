@@ -83,7 +83,42 @@ def test_golden_files_round_trip(name, tmp_path):
     assert tensors_of(tmp_path / "again") == tensors_of(source)
     now, then = header_of(tmp_path / "again"), header_of(source)
     assert then["schema"] == 1
+    assert now["schema"] == 2
+    added = {"owner", "form", "owners", "effects"}  # by schema 2
+    assert set(now) - set(then) <= added
+    rest = set(then) - {"written_by", "schema"}
+    assert {k: now[k] for k in rest} == {k: then[k] for k in rest}
+
+
+@pytest.mark.parametrize("name", ["module", "exact", "exact-names", "points", "points-names"])
+def test_golden_files_of_schema_2(name, tmp_path):
+    """Owners, effects and exact ensembles, with sites and without them."""
+    folder = GOLDEN / "2"
+    known = json.loads((folder / "expected.json").read_text())
+    model = rgp.load(folder / f"{name}.safetensors")
+    for owner, (mean, variance) in known[name]["predictions"].items():
+        found = model.predict(np.array(known["at"]), owner=None if owner == "None" else owner)
+        np.testing.assert_allclose(found, [mean, variance], rtol=1e-9)
+    assert model.evidence == pytest.approx(known[name]["evidence"], rel=1e-9)
+    model.save(tmp_path / "again")
+    assert tensors_of(tmp_path / "again") == tensors_of(folder / f"{name}.safetensors")
+    now, then = header_of(tmp_path / "again"), header_of(folder / f"{name}.safetensors")
     assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda h: h.update(form="other"), "the form is other"),
+        (lambda h: h.update(effects={"offset": -1.0, "smooth": 0.0}), "offset is -1.0, not a finite number"),
+        (lambda h: h.update(owners="sometimes"), "malformed"),
+        (lambda h: h.update(anonymous=[[7, 7, 99]] * 3), "an owner who is not here"),
+        (lambda h: h.pop("anonymous"), "malformed"),
+        (lambda h: h["members"][0].update(owner="new"), "nobody has met"),
+    ],
+)
+def test_broken_exact_ensembles(tmp_path, change, said):
+    check_refused(rewrite(GOLDEN / "2" / "exact-names.safetensors", tmp_path / "m", header=change), said)
 
 
 @pytest.mark.parametrize("which", ["module", "ensemble"])
@@ -134,7 +169,7 @@ def test_header_says_what_is_inside(module, tmp_path):
     module.save(tmp_path / "m")
     header = header_of(tmp_path / "m")
     assert {"schema", "kind", "name", "kernel", "likelihoods", "units", "columns", "rows", "jitter"} <= set(header)
-    assert (header["schema"], header["kind"], header["rows"], header["name"]) == (1, "module", 40, "Zürich 7")
+    assert (header["schema"], header["kind"], header["rows"], header["name"]) == (2, "module", 40, "Zürich 7")
     assert header["columns"] == ["größe", "x"]
     assert header["jitter"] == module.jitter
 
@@ -255,7 +290,7 @@ def test_pickle_is_never_executed(tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize("schema", [0, 2, 99, "1", None, 1.0, True, [1]], ids=str)
+@pytest.mark.parametrize("schema", [0, 3, 99, "1", None, 1.0, True, [1]], ids=str)
 def test_unknown_schema(tmp_path, schema):
     path = rewrite(GOLDEN / "gaussian.safetensors", tmp_path / "m", header=lambda h: h.update(schema=schema))
     check_refused(path, r"schema .*[Uu]pgrade")

@@ -119,8 +119,9 @@ def test_6_ensemble_file_round_trip_is_bit_exact(keep, tmp_path):
     before.save(tmp_path / "e.safetensors")
     after = rgp.load(tmp_path / "e.safetensors")
     np.testing.assert_array_equal(before.inducing, after.inducing)
-    for part in ("_marginal_rows", "_bound_rows"):
-        for one, other in zip(getattr(before, part), getattr(after, part), strict=True):
+    for part in ("marginal", "bound_rows"):
+        forms = before._with_evidence, after._with_evidence
+        for one, other in zip(*(getattr(form, part) for form in forms), strict=True):
             identical(one, other)
     for one, other in zip(before._members, after._members, strict=True):
         assert one._replace(site=None, surprise=0.0) == other._replace(site=None, surprise=0.0)

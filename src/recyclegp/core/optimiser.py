@@ -104,14 +104,22 @@ class Single(NamedTuple):
     evaluations: int
 
 
-def maximise_one(objective: Callable[[Tensor], Tensor], starts: list[Tensor], lower: Tensor, upper: Tensor) -> Single:
-    """One problem, from the best of several starts (p,)."""
+def maximise_one(
+    objective: Callable[[Tensor], Tensor],
+    starts: list[Tensor],
+    lower: Tensor,
+    upper: Tensor,
+    *,
+    tolerance: float = 1e-9,
+    gradient: float = 1e-3,
+) -> Single:
+    """One problem, from the best of several starts (p,); it ends as `maximise` does."""
 
     def lane(x: Tensor, lanes: Tensor) -> Tensor:
         return objective(x[0])[None]
 
     start = best_start(lane, [s[None] for s in starts])
-    found = maximise(lane, start, lower, upper)
+    found = maximise(lane, start, lower, upper, tolerance=tolerance, gradient=gradient)
     extra = len(starts) if len(starts) > 1 else 0
     return Single(found.x[0], float(found.value[0]), bool(found.converged[0]), int(found.evaluations[0]) + extra)
 

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import linalg
+from .effects import Effects
 from .least_squares import Rows, gather
 from .posterior import Basis, Meeting, features
 from .sites import Site, weighted
@@ -90,12 +92,25 @@ class Projection(NamedTuple):
         """With their slack (the ensemble bound), or with each site's residual integrated out (the evidence)."""
         return gather(*self, marginal=marginal)
 
+    def through(self, effects: Effects) -> Projection:
+        """What they say about the shared f, once what is each owner's own is integrated out: one site is one owner.
+
+        B_kB_kᵀ = I + R_kᵀD_kR_k;  R_k ← R_kB_k⁻ᵀ,  ρ_k ← B_k⁻¹ρ_k,  e_k ← e_k − logdet B_k
+        """
+        if not effects.present:
+            return self
+        identity = torch.eye(self.RKR.shape[-1], dtype=self.H.dtype, device=self.H.device)
+        B = linalg.cholesky(identity + effects.observed(self.RKR, self.ones)).L
+        columns = linalg.solve_lower(B, torch.cat([self.H, self.rho[..., None], self.ones[..., None]], dim=-1))
+        RKR = linalg.solve_lower(B, linalg.solve_lower(B, self.RKR).mT)
+        return Projection(columns[..., :-2], RKR, columns[..., -2], columns[..., -1], self.e - linalg.logdet(B))
+
 
 def project(base: Basis, packed: PackedSites, jitter: Tensor | None = None) -> Projection:
     """Both products at the basis' kernel, from one evaluation of the features.
 
     `jitter` is that of the sites' own points; the basis' own, unless given. Points they have in common share the
-    smaller of the two.
+    smaller of the two. Where the basis has effects, they are integrated out.
     """
     K, M_k, D = packed.Z.shape
     points = packed.Z.reshape(-1, D)
@@ -103,10 +118,11 @@ def project(base: Basis, packed: PackedSites, jitter: Tensor | None = None) -> P
     V = features(base, points, meeting(base.Z, points), torch.minimum(own, base.jitter))  # (M, K·M_k)
     gram = base.kernel.matrix(packed.Z, packed.Z)
     gram = gram + own * torch.eye(M_k, dtype=gram.dtype, device=gram.device)
-    return Projection(
+    said = Projection(
         packed.Rt @ V.mT.reshape(K, M_k, -1),
         packed.Rt @ gram @ packed.Rt.mT,
         packed.rho,
         packed.Rt.sum(-1),
         packed.e,
     )
+    return said.through(base.effects)

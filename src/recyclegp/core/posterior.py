@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..kernels import Kernel
 from . import linalg
+from .effects import NO_EFFECTS, Effects
 
 POINTS = 8192  # predicted at once
 
@@ -30,15 +31,22 @@ class Basis(NamedTuple):
     L: Tensor  # (…, M, M)
     jitter: Tensor  # (…)
     real: Tensor | None = None  # (…, M) bool
+    effects: Effects = NO_EFFECTS  # by which owners' own functions depart from f
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Basis:
         """Every tensor in it changed in the same way."""
         kernel = self.kernel.with_theta(change(self.kernel.theta))
         real = None if self.real is None else change(self.real)
-        return Basis(kernel, change(self.Z), change(self.L), change(self.jitter), real)
+        return Basis(kernel, change(self.Z), change(self.L), change(self.jitter), real, self.effects)
 
 
-def basis(kernel: Kernel, Z: Tensor, jitter: Tensor | float | None = None, real: Tensor | None = None) -> Basis:
+def basis(
+    kernel: Kernel,
+    Z: Tensor,
+    jitter: Tensor | float | None = None,
+    real: Tensor | None = None,
+    effects: Effects = NO_EFFECTS,
+) -> Basis:
     """LLᵀ = K_** + εI; without a given jitter the smallest relative one that succeeds."""
     K = kernel.matrix(Z, Z)
     if jitter is None:
@@ -47,7 +55,7 @@ def basis(kernel: Kernel, Z: Tensor, jitter: Tensor | float | None = None, real:
         identity = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
         K = torch.where(real[..., :, None] & real[..., None, :], K, identity)
     L, added = linalg.cholesky(K, jitter)
-    return Basis(kernel, Z, L, added, real)
+    return Basis(kernel, Z, L, added, real, effects)
 
 
 class Meeting(NamedTuple):
@@ -92,6 +100,14 @@ class Posterior(NamedTuple):
     mean: Tensor
     v: Tensor
     C: Tensor
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.basis.kernel
+
+    @property
+    def dimension(self) -> int:
+        return self.basis.Z.shape[-1]
 
     def predict(self, X: Tensor) -> Predicted:
         """Mean and variance of f at each row of X (n, D), in chunks."""

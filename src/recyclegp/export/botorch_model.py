@@ -12,11 +12,14 @@ from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
 
 from ..core import linalg
+from ..core.exact import ExactPosterior
 from ..core.posterior import Joint
-from ..core.posterior import Posterior as MergedPosterior
+from ..core.posterior import Posterior as PointsPosterior
 from ..errors import RecycleGPError
 from ..likelihoods import Gaussian, Likelihood
 from . import gpytorch_likelihoods
+
+MergedPosterior = PointsPosterior | ExactPosterior
 
 if TYPE_CHECKING:
     from botorch.acquisition.objective import PosteriorTransform
@@ -50,7 +53,7 @@ class MergedModel(Model, FantasizeMixin):
 
     @property
     def _dimension(self) -> int:
-        return self._merged.basis.Z.shape[-1]
+        return self._merged.dimension
 
     @property
     def num_outputs(self) -> int:
@@ -140,7 +143,7 @@ class MergedModel(Model, FantasizeMixin):
         """Mean (…, q) and covariance (…, q, q) of f; one solve for the whole batch."""
         mean, covariance = self._merged.to(X.device).joint(X)
         # samplers factor it, so rounding must not make it indefinite, in whatever units
-        nugget = linalg.RELATIVE_JITTER * self._merged.basis.kernel.to(X.device).diagonal(X).detach()
+        nugget = linalg.RELATIVE_JITTER * self._merged.kernel.to(X.device).diagonal(X).detach()
         return Joint(mean, covariance + torch.diag_embed(nugget))
 
     def _conditional(self, X: Tensor) -> tuple[Tensor, Tensor]:

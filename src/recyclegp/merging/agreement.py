@@ -12,8 +12,11 @@ from ..core.least_squares import Solution, centre, solve
 from ..core.packing import project
 from ..core.posterior import Basis, basis
 from .evidence import profiled_mean
+from .exact_form import ExactForm
+from .exact_learning import best_mean
 from .folding import fold
 from .member import Member
+from .owners import owner_numbers
 from .points_form import PointsForm
 from .pooling import median_kernel, shorter_than_all
 from .site_store import SiteStore
@@ -46,8 +49,25 @@ def agreements(base: Basis, store: SiteStore, mean: float, solution: Solution) -
     return found
 
 
+@torch.no_grad()
+def exact_agreements(form: ExactForm) -> dict[int, Agreement]:
+    """The same from A⁻¹: z_k² = α_kᵀ[(A⁻¹)_kk]⁻¹α_k."""
+    inverse = torch.cholesky_inverse(form.L)
+    found: dict[int, Agreement] = {}
+    order = torch.argsort(form.stacked.member, stable=True)
+    members, counts = torch.unique_consecutive(form.stacked.member[order], return_counts=True)
+    for member, rows in zip(members.tolist(), order.split(counts.tolist()), strict=True):
+        if member < 0:  # padding
+            continue
+        block = inverse[rows[:, None], rows[None, :]]
+        z = linalg.solve_lower(linalg.cholesky(block).L, form.alpha[rows, None]).square().sum()
+        count = torch.tensor(float(len(rows)), dtype=z.dtype)
+        found[member] = Agreement(float(z) / len(rows), float(_upper_tail(z, count)))
+    return found
+
+
 def compared(
-    form: PointsForm, solution: Solution, members: tuple[Member, ...], store: SiteStore, first: int = 0
+    form: PointsForm | ExactForm, members: tuple[Member, ...], store: SiteStore, first: int = 0
 ) -> tuple[Member, ...]:
     """Members with their agreement with the rest: as it is for those in the store, which counts from `first`.
 
@@ -56,16 +76,27 @@ def compared(
     """
     if not store.points:
         return members
-    base, mean = form.basis, form.mean
     supported = median_kernel(members, form.kernel.structure)
-    if first == 0 and supported is not None and shorter_than_all(form.kernel, members):
+    judge = supported if first == 0 and shorter_than_all(form.kernel, members) else None
+    if isinstance(form, ExactForm):
+        found = exact_agreements(
+            form if judge is None else form.at_prior(judge, best_mean(form.stacked, judge, form.effects))
+        )
+        first = 0  # it has everybody
+    elif judge is None:
+        found = agreements(form.basis, store, form.mean, form.marginal_solution(store))
+    else:
         with torch.no_grad():
-            base = basis(supported, form.Z)
-        mean = profiled_mean(supported, form.Z, store, form.mean)
-        solution = solve(fold(base, store, mean, marginal=True))
-    found = agreements(base, store, mean, solution)
-    kept = ((m, found.get(i - first)) for i, m in enumerate(members))
-    return tuple(m if a is None else m._replace(surprise=a.surprise, agreement=a.agreement) for m, a in kept)
+            base = basis(judge, form.Z, effects=form.effects)
+        mean = profiled_mean(judge, form.Z, store, form.mean, form.effects)
+        found = agreements(base, store, mean, solve(fold(base, store, mean, marginal=True)))
+    # where an owner's modules were judged together, the verdict is under the first of them
+    numbers = owner_numbers(members)
+    together = {numbers[i + first]: a for i, a in found.items()} if form.effects.present else {}
+    kept = ((m, found.get(i - first, together.get(numbers[i]))) for i, m in enumerate(members))
+    return tuple(
+        m if a is None or m.weight == 0 else m._replace(surprise=a.surprise, agreement=a.agreement) for m, a in kept
+    )
 
 
 def _upper_tail(value: Tensor, count: Tensor) -> Tensor:

@@ -3,36 +3,115 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 
 from ..core.convergence import Convergence
 from ..core.posterior import basis
+from ..core.stacked import stack
 from ..kernels import Kernel
+from . import affordable
+from .exact_form import ExactForm
+from .exact_learning import Learned, decide, learn_exactly
 from .folding import fold
-from .learning import choose
+from .learning import Choice, begin, finish, slack_tolerance, starts
 from .member import Member
-from .points import MOST_AUTOMATIC, PointsWanted
+from .owners import Owners, by_owner, owner_numbers
+from .points import MOST_AUTOMATIC, PointsWanted, select, slack_left
 from .points_form import PointsForm
+from .pooling import median_mean
 from .site_store import SiteStore
+
+Form = PointsForm | ExactForm
+NEGLIGIBLE = 3.0  # times the tolerance: slack that is not worth another form
+MANY = 4  # points of which all modules have at most so many times more cost as much as all of them
 
 
 class Merged(NamedTuple):
-    form: PointsForm
+    form: Form
     convergence: Convergence  # of the search for its kernel
 
 
 def step_cost(store: SiteStore, wanted: PointsWanted) -> float:
     """Multiplications in one step of learning, roughly."""
+    if wanted.all_of_them:
+        return float(store.rows) ** 3
     points = len(wanted.given) if wanted.given is not None else wanted.count or min(MOST_AUTOMATIC, store.points)
     return float(points) ** 3 + store.points * points * (points + store.largest)
 
 
-def build(start: Kernel, members: Sequence[Member], store: SiteStore, wanted: PointsWanted, *, learn: bool) -> Merged:
-    """Kernel, mean and points chosen, and all sites folded onto them."""
-    kernel, mean, Z, convergence = choose(start, members, store, wanted, learn=learn)
-    with torch.no_grad():
-        base = basis(kernel, Z)
-    rows = fold(base, store, mean, marginal=False)
-    return Merged(PointsForm(kernel, mean, base.Z, float(base.jitter), rows), convergence)
+def build(
+    start: Kernel,
+    members: Sequence[Member],
+    store: SiteStore,
+    wanted: PointsWanted,
+    *,
+    learn: bool,
+    owners: Owners = Owners.NONE,
+) -> Merged:
+    """Kernel, mean, effects and points chosen, and all sites folded onto them.
+
+    The cheapest form that loses nothing: points where they can express what the modules know, else all
+    pseudo-observations at once where that is affordable, else as many points as are.
+    """
+    numbers = owner_numbers(members)
+    if len(set(numbers)) == 1 or (owners is Owners.AUTO and not learn):
+        owners = Owners.NONE
+    exact = partial(_exact, start, members=members, store=store, learn=learn, owners=owners)
+    if wanted.all_of_them or (wanted.automatic and store.rows <= affordable.DIRECT):
+        return exact(starts(start, members))
+    tolerance = NEGLIGIBLE * slack_tolerance(sum(m.weighted_rows for m in members))
+    may_be_exact = wanted.automatic and store.rows <= affordable.held()
+
+    def should_be_exact(c: Choice) -> bool:
+        """Do its points lose something, or cost as much?"""
+        many = MANY * len(c.Z) >= store.rows
+        return may_be_exact and (many or float(slack_left(c.kernel, store, c.Z)[-1]) > tolerance)
+
+    choice = begin(start, members, store, wanted, learn=learn, owners=owners)
+    if should_be_exact(choice):
+        return exact([choice.kernel, start])
+    # owners' own functions are integrated out owner by owner, so that each must have one site
+    whole = by_owner(store, numbers) if choice.effects.present else store
+    choice = finish(choice, start, whole, wanted) if learn else choice
+    if should_be_exact(choice):
+        return exact([choice.kernel, start])
+    return _at_points(choice, whole, wanted, tolerance)
+
+
+def _exact(
+    about: Kernel,
+    kernels: Sequence[Kernel],
+    *,
+    members: Sequence[Member],
+    store: SiteStore,
+    learn: bool,
+    owners: Owners,
+) -> Merged:
+    numbers = owner_numbers(members)
+    found = Learned(about, median_mean(members))
+    if learn:
+        found = learn_exactly(store, numbers, about, kernels, owners)
+    elif owners is not Owners.NONE:
+        found = decide(stack(store.packs(1), numbers), about, None, owners)
+    form = ExactForm(found.kernel, found.mean, stack(store.packs(1), numbers), found.effects)
+    return Merged(form, found.convergence)
+
+
+def _at_points(choice: Choice, store: SiteStore, wanted: PointsWanted, tolerance: float) -> Merged:
+    Z = choice.Z
+    if wanted.automatic and float(slack_left(choice.kernel, store, Z, choice.effects)[-1]) > tolerance:
+        # with the kernel known, more points than it was learned on are affordable
+        most = affordable.points_for(store.rows)
+        Z = select(choice.kernel, store, None, tolerance / NEGLIGIBLE, most)
+    return Merged(points_form(choice._replace(Z=Z), store), choice.convergence)
+
+
+@torch.no_grad()
+def points_form(choice: Choice, store: SiteStore) -> PointsForm:
+    """All sites folded onto the points; with effects, one site for each owner."""
+    base = basis(choice.kernel, choice.Z, effects=choice.effects)
+    rows = fold(base, store, choice.mean, marginal=False)
+    return PointsForm(choice.kernel, choice.mean, base.Z, float(base.jitter), rows, choice.effects)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..core import linalg
+from ..core.effects import NO_EFFECTS, Effects
 from ..core.least_squares import jensen_slack
 from ..core.packing import PackedSites, project
 from ..core.posterior import Basis, basis
@@ -22,20 +23,34 @@ from ..kernels import Kernel
 from .site_store import SiteStore
 
 
-def evidence(kernel: Kernel, Z: Tensor, store: SiteStore, price: Callable[[Tensor], Tensor], about: float) -> Tensor:
-    """E(θ) − price(slack) at the points Z, differentiable in θ and Z; `about` is a first guess of the mean."""
-    base = basis(kernel, Z)
+def evidence(
+    kernel: Kernel,
+    Z: Tensor,
+    store: SiteStore,
+    price: Callable[[Tensor], Tensor],
+    about: float,
+    effects: Effects = NO_EFFECTS,
+) -> Tensor:
+    """E(θ) − price(slack) at the points Z, differentiable in θ, Z and effects; `about` is a first guess of the mean."""
+    base = basis(kernel, Z, effects=effects)
     best = _maximiser(base, store, about)
     value = -0.5 * best.v.square().sum() - linalg.logdet(best.C)
     with torch.enable_grad():
         slack = best.slack.requires_grad_()
         cost = price(slack)
         (rate,) = torch.autograd.grad(cost, slack)
-        inputs = [kernel.theta, base.L, *([Z] if Z.requires_grad else [])]
-        leaves = [t.detach().requires_grad_() for t in inputs]
-        moved = leaves[2] if Z.requires_grad else Z
-        at = base._replace(kernel=kernel.with_theta(leaves[0]), L=leaves[1], Z=moved)
-        adjoints = [torch.zeros_like(leaf) for leaf in leaves]
+        sought = {"Z": Z, "offset": effects.offset, "smooth": effects.smooth}  # those that may be fixed
+        inputs = {"theta": kernel.theta, "L": base.L}
+        inputs |= {name: t for name, t in sought.items() if isinstance(t, Tensor) and t.requires_grad}
+        leaf = {name: t.detach().requires_grad_() for name, t in inputs.items()}
+        at = base._replace(
+            kernel=kernel.with_theta(leaf["theta"]),
+            L=leaf["L"],
+            Z=leaf.get("Z", Z),
+            effects=Effects(leaf.get("offset", effects.offset), leaf.get("smooth", effects.smooth)),
+        )
+        leaves = list(leaf.values())
+        adjoints = [torch.zeros_like(t) for t in leaves]
         for packed in store.packs(len(Z)):
             share = _share(at, packed, best)
             surrogate = share.value - 0.5 * share.spread - rate * share.slack
@@ -43,13 +58,13 @@ def evidence(kernel: Kernel, Z: Tensor, store: SiteStore, price: Callable[[Tenso
             for total, part in zip(adjoints, torch.autograd.grad(surrogate, leaves), strict=True):
                 total += part
     # the chain's last step, (θ, Z) → L, once: a function of both with the value and the gradient collected above
-    change = torch.stack([(a * t).sum() for a, t in zip(adjoints, inputs, strict=True)]).sum()
+    change = torch.stack([(a * t).sum() for a, t in zip(adjoints, inputs.values(), strict=True)]).sum()
     return value - cost.detach() + (change - change.detach())
 
 
-def profiled_mean(kernel: Kernel, Z: Tensor, store: SiteStore, about: float) -> float:
+def profiled_mean(kernel: Kernel, Z: Tensor, store: SiteStore, about: float, effects: Effects = NO_EFFECTS) -> float:
     """m̂, the constant mean that maximises E(θ)."""
-    return _maximiser(basis(kernel, Z), store, about).mean
+    return _maximiser(basis(kernel, Z, effects=effects), store, about).mean
 
 
 class _Best(NamedTuple):

@@ -37,7 +37,7 @@ def extend(base: Basis, new: Candidates, tolerance: float) -> Extended:
     while chosen:
         whose = new.members[chosen]
         order = torch.argsort(whose, stable=True)  # in the order of members, so that they can be found again
-        larger = basis(base.kernel, torch.cat([base.Z, new.Z[chosen][order]]), base.jitter)
+        larger = basis(base.kernel, torch.cat([base.Z, new.Z[chosen][order]]), base.jitter, effects=base.effects)
         if bool(larger.jitter == base.jitter):
             return Extended(larger, whose[order].tolist())
         chosen = chosen[: len(chosen) // 2]  # so close together that the old points would need more jitter, too
@@ -67,10 +67,12 @@ def slack_of_rows(base: Basis, X: Tensor, y: Tensor, likelihood: Likelihood, mea
     return total
 
 
-def candidates_among(X: Tensor, y: Tensor, likelihood: Likelihood, kernel: Kernel, mean: float) -> Candidates:
+def candidates_among(
+    X: Tensor, y: Tensor, likelihood: Likelihood, kernel: Kernel, mean: float, most: int = NEW_POINTS
+) -> Candidates:
     """Places for points among rows of data, each with a share of what the rows will say."""
     rng = np.random.default_rng(placement.entropy(0, X, y))
-    Z = placement.candidates([X], NEW_POINTS, kernel.with_theta(kernel.theta[None]), [rng])[0]
+    Z = placement.candidates([X], most, kernel.with_theta(kernel.theta[None]), [rng])[0]
     resolution = likelihood.resolution(y, torch.full_like(y, mean)).clamp_min(1e-150)
     precision = (resolution.square().reciprocal().sum() / len(Z)).expand(len(Z))
     return Candidates(Z, precision, torch.zeros(len(Z), dtype=torch.long))

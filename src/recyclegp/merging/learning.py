@@ -1,4 +1,4 @@
-"""The ensemble's kernel, mean and points: selected, learned by the evidence, and selected again."""
+"""The ensemble's kernel, mean, effects and points: selected, learned by the evidence, and selected again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from torch import Tensor
 
 from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..kernels import Kernel, learned
+from ..core.effects import NO_EFFECTS, Effects
+from ..core.stacked import stack
+from ..kernels import Kernel
 from ..kernels.units import lengths
+from . import affordable
 from .evidence import evidence, profiled_mean
+from .exact_learning import Learned, decide, ended
 from .member import Member
+from .owners import Owners, owner_numbers
 from .points import PointsWanted, select, slack_left
 from .pooling import largest_kernel, median_mean
+from .search_space import SearchSpace
 from .site_store import SiteStore
 
 log = logging.getLogger(__name__)
@@ -25,62 +31,55 @@ FORGIVEN = 30.0  # nats of slack up to which the kernel may be adapted to the po
 CRAMPED = 10.0  # nats of slack above which a given number of points is too small to stay where modules put theirs
 MOVABLE = 512  # coordinates that may be learned beside the kernel
 FARTHEST = 5.0  # lengthscales that a point may move
-FIRST_POINTS = 1024  # of the modules, on which a first kernel is learned
-PRIOR_SD = 2.0  # how far, in log units, learned kernel parameters stay near their pooled values
-REACH = 12.0  # bounds, in log units about them
 
 
 class Choice(NamedTuple):
     kernel: Kernel
     mean: float
     Z: Tensor
+    effects: Effects = NO_EFFECTS
     convergence: Convergence = NOTHING_TO_LEARN
 
 
-def choose(start: Kernel, members: Sequence[Member], store: SiteStore, wanted: PointsWanted, *, learn: bool) -> Choice:
-    """ψ*, m and Z_*: select points, learn by the evidence, select again; move them where they are too few.
+def begin(
+    start: Kernel, members: Sequence[Member], store: SiteStore, wanted: PointsWanted, *, learn: bool, owners: Owners
+) -> Choice:
+    """A first kernel and owners' effects, learned from some of the modules, and the points that they ask for.
+
+    The median kernel only decides where a first few points go, and may want far too many of them: some of the modules
+    are enough to find a better one. Effects are decided by the exact evidence, never at points: what too few points
+    cannot express would look like owners that differ.
+    """
+    tolerance = slack_tolerance(sum(m.weighted_rows for m in members))
+    first = Learned(start, median_mean(members))
+    if learn or owners is not Owners.NONE:
+        with store.thinned(affordable.first(store.largest)) as some:
+            stacked = stack(some.packs(1), owner_numbers(members))
+            first = decide(stacked, start, starts(start, members) if learn else None, owners)
+    if wanted.given is not None:
+        return Choice(first.kernel, first.mean, wanted.given, first.effects)
+    return Choice(first.kernel, first.mean, select(first.kernel, store, wanted.count, tolerance), first.effects)
+
+
+def finish(first: Choice, start: Kernel, store: SiteStore, wanted: PointsWanted) -> Choice:
+    """ψ* and m by the evidence of all modules at these points; with effects, one site for each owner.
 
     A number of points that cannot express what the modules know is best spent between the modules' points. Points
     given as such stay.
     """
-    tolerance = slack_tolerance(sum(m.weighted_rows for m in members))
-    kernel, mean = start, median_mean(members)
-    if learn and wanted.given is None:
-        # The median kernel only decides where a first few points go, and may want far too many of them: some of
-        # the modules are enough to find a better one.
-        with store.thinned(FIRST_POINTS) as some:
-            first = [Choice(k, mean, select(k, some, wanted.count, tolerance)) for k in _starts(start, members)]
-            kernel, mean, *_ = _learn(_best(first, some), some, start)
-    elif learn:
-        assert wanted.given is not None
-        kernel = _best([Choice(k, mean, wanted.given) for k in _starts(start, members)], store).kernel
-    Z = wanted.given if wanted.given is not None else select(kernel, store, wanted.count, tolerance)
-    found = Choice(kernel, mean, Z)
-    if learn:
-        found = _learn(found, store, start)
-        movable = wanted.count is not None and Z.numel() <= MOVABLE
-        if movable and float(slack_left(found.kernel, store, Z)[-1]) > CRAMPED:
-            # moving points is a refinement, which may end when its steps are used up
-            found = _learn(found, store, start, move=True)._replace(convergence=found.convergence)
+    space = SearchSpace.of(start, first.Z)
+    found = _learn(first, store, space)
+    movable = wanted.count is not None and first.Z.numel() <= MOVABLE
+    if movable and float(slack_left(found.kernel, store, found.Z, found.effects)[-1]) > CRAMPED:
+        # moving points is a refinement, which may end when its steps are used up
+        found = _learn(found, store, space, move=True)._replace(convergence=found.convergence)
     return found
 
 
-def _starts(start: Kernel, members: Sequence[Member]) -> list[Kernel]:
+def starts(start: Kernel, members: Sequence[Member]) -> list[Kernel]:
     """Where learning may begin: one module with few rows and an odd kernel must not decide it."""
     largest = largest_kernel(members, start.structure)
     return [start] if largest is None or largest == start else [start, largest]
-
-
-@torch.no_grad()
-def _best(choices: Sequence[Choice], store: SiteStore) -> Choice:
-    """Of several kernels, each with its points, the one that the evidence prefers."""
-    if len(choices) == 1:
-        return choices[0]
-
-    def value(c: Choice) -> float:
-        return optimiser.value_or_lowest(lambda: evidence(c.kernel, c.Z, store, price, c.mean))
-
-    return max(choices, key=value)
 
 
 def slack_tolerance(rows: float) -> float:
@@ -100,7 +99,7 @@ def price(slack: Tensor) -> Tensor:
     return FORGIVEN * torch.log1p(slack / FORGIVEN)
 
 
-def _learn(first: Choice, store: SiteStore, about: Kernel, *, move: bool = False) -> Choice:
+def _learn(first: Choice, store: SiteStore, space: SearchSpace, *, move: bool = False) -> Choice:
     """Maximise E − price(slack) over θ, and over Z_* where they may move, with the mean profiled out.
 
     A little slack is bought back like this, as by the bound E − slack: predictions are the bound's, and better at a
@@ -108,28 +107,22 @@ def _learn(first: Choice, store: SiteStore, about: Kernel, *, move: bool = False
     longer lengthscales.
     """
     M, D = first.Z.shape
-    free = torch.tensor(learned(first.kernel.structure))
-    theta, centre = first.kernel.theta[free], about.theta[free]
+    begin = space.start(first.kernel)
+    size = len(begin)
     unit = _units(first.kernel, first.Z)
-    steps = first.Z.new_zeros(M * D if move else 0)  # of the points, in lengthscales
-
-    def kernel_at(x: Tensor) -> Kernel:
-        whole = first.kernel.theta.clone()
-        whole[free] = x[: len(theta)]
-        return first.kernel.with_theta(whole)
+    still = first.Z.new_zeros(M * D if move else 0)  # steps of the points, in lengthscales
 
     def points_at(x: Tensor) -> Tensor:
-        return first.Z + unit * x[len(theta) :].reshape(M, D) if move else first.Z
+        return first.Z + unit * x[size:].reshape(M, D) if move else first.Z
 
     def objective(x: Tensor) -> Tensor:
-        prior = -0.5 * ((x[: len(theta)] - centre) / PRIOR_SD).square().sum()
-        return evidence(kernel_at(x), points_at(x), store, price, first.mean) + prior
+        value = evidence(space.kernel_at(x[:size]), points_at(x), store, price, first.mean, first.effects)
+        return value + space.log_prior(x[:size])
 
-    reach = torch.cat([torch.full_like(theta, REACH), torch.full_like(steps, FARTHEST)])
-    middle = torch.cat([centre, steps])
-    best = optimiser.maximise_one(objective, [torch.cat([theta, steps])], middle - reach, middle + reach)
-    kernel, Z = kernel_at(best.x), points_at(best.x)
+    far = torch.full_like(still, FARTHEST)
+    lower, upper = torch.cat([space.lower, -far]), torch.cat([space.upper, far])
+    best = optimiser.maximise_one(objective, [torch.cat([begin, still])], lower, upper)
+    kernel, Z = space.kernel_at(best.x[:size]), points_at(best.x)
     log.info("evidence %.3f after %d evaluations: %s", best.value, best.evaluations, kernel.describe())
-    message = "converged" if best.converged else "stopped before converging"
-    end = Convergence(best.converged, best.evaluations, message)
-    return Choice(kernel, profiled_mean(kernel, Z, store, first.mean), Z, end)
+    mean = profiled_mean(kernel, Z, store, first.mean, first.effects)
+    return Choice(kernel, mean, Z, first.effects, ended(best))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from ..core import sites
+from ..core.effects import Offset
 from ..core.sites import Site
 from ..kernels import Kernel
 from ..kernels.units import in_units
@@ -33,6 +34,13 @@ class Member(NamedTuple):
     densities: float | None = None  # of y, in its evidence; its rows unless given
     appended: int = 0  # points of the ensemble that were appended for it, behind those of members before it
     slack: float = 0.0  # nats that were lost when its rows were summarised at the ensemble's points
+    given_owner: str | None = None  # whose it is, where somebody has said so
+    offset: Offset | None = None  # of its owner; kept only where the site is not
+
+    @property
+    def owner(self) -> str:
+        """Whose it is: its name's, unless somebody has said so."""
+        return self.name if self.given_owner is None else self.given_owner
 
     @property
     def weighted_rows(self) -> float:
@@ -54,6 +62,7 @@ class Member(NamedTuple):
             likelihoods=tuple(p.in_units(scale, shift) for p in self.likelihoods),
             kernel=in_units(self.kernel, scale, input_shift),
             mean=scale * self.mean + shift,
+            offset=None if self.offset is None else Offset(scale * self.offset.mean, abs(scale) * self.offset.sd),
             target=self.target if (scale, shift) == (1.0, 0.0) else replace(self.target, unit=None),
         )
 

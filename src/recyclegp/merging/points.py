@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..core.effects import NO_EFFECTS, Effects
 from ..core.packing import meeting, project
 from ..core.posterior import Basis, basis, features
 from ..kernels import Kernel
 from .site_store import SiteStore, candidates
 
-MOST_AUTOMATIC = 512  # points that may be chosen without being asked for
+MOST_AUTOMATIC = 512  # points on which a kernel is learned, unless more are asked for
 RESIDUAL_FLOOR = 1e-8  # of the prior variance: Z_* may be denser than a module's points, as all share its jitter
 POOL = 8192  # candidates looked at together
 EARLY = 0.01  # of the tolerance: where pools stop, as those that lost cannot be asked again
@@ -20,24 +21,30 @@ EARLY = 0.01  # of the tolerance: where pools stop, as those that lost cannot be
 
 @dataclass(frozen=True)
 class PointsWanted:
-    """How Z_* is to be chosen: points that were given, at most so many, or (neither) as many as are needed."""
+    """How Z_* is to be chosen: points that were given, at most so many, or (neither) as many as are needed.
+
+    `all_of_them` asks for the exact form, which keeps the points of all modules.
+    """
 
     count: int | None = None
     given: Tensor | None = None
+    all_of_them: bool = False
 
     @property
     def automatic(self) -> bool:
-        return self.count is None and self.given is None
+        return self.count is None and self.given is None and not self.all_of_them
 
 
 @torch.no_grad()
-def select(kernel: Kernel, store: SiteStore, count: int | None, tolerance: float) -> Tensor:
+def select(
+    kernel: Kernel, store: SiteStore, count: int | None, tolerance: float, most_automatic: int | None = None
+) -> Tensor:
     """Z_* among the union of the modules' points, by what each adds to their joint description.
 
     Without a count, as many as leave no more slack than the tolerance. A tournament: as many candidates as a pool
     holds compete, the best meet the next ones, and the order in which the last pool chooses them is the order of Z_*.
     """
-    most = MOST_AUTOMATIC if count is None else count
+    most = count if count is not None else most_automatic or MOST_AUTOMATIC
     size = max(POOL, 2 * most)
     enough = 2 * tolerance / store.largest if count is None else 0.0
     if store.points > size:
@@ -93,12 +100,12 @@ def _sufficient(kernel: Kernel, store: SiteStore, Z: Tensor, tolerance: float) -
 
 
 @torch.no_grad()
-def slack_left(kernel: Kernel, store: SiteStore, Z: Tensor) -> Tensor:
+def slack_left(kernel: Kernel, store: SiteStore, Z: Tensor, effects: Effects = NO_EFFECTS) -> Tensor:
     """The slack that the first one, two, … of the points leave.
 
     Each column of H belongs to one point, and Σ_k‖H_k[:, i]‖² is twice what it explains after those before it.
     """
-    base = basis(kernel, Z)
+    base = basis(kernel, Z, effects=effects)
     slack, explained = Z.new_zeros(()), Z.new_zeros(len(Z))
     for packed in store.packs(len(Z)):
         p = project(base, packed)

@@ -1,21 +1,26 @@
-"""What many modules say about f, held at the points Z_*: one of the forms an ensemble may have.
+"""What many modules say about f, held at the points Z_*: the form for what is too much to be held at once.
 
-A form is a value: a prior, and the rows of everybody's sites about it. It knows nothing of names, owners or files.
+A form is a value: a prior, and the rows of everybody's sites about it. It knows nothing of names or files.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from .. import arrays
 from ..core import least_squares, sites
+from ..core.effects import NO_EFFECTS, Effects
 from ..core.least_squares import CentredRows, Solution
+from ..core.owner_posterior import Answers, NewOwner, OwnerPosterior
 from ..core.posterior import Basis, Posterior, basis
 from ..core.sites import Site
+from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.units import in_units
 from .extending import padded
@@ -30,11 +35,27 @@ class PointsForm:
     Z: Tensor  # (M, D)
     jitter: float
     bound_rows: CentredRows  # compressed, with their slack: the bound, and every prediction
+    effects: Effects = NO_EFFECTS  # integrated out of them
+    marginal: CentredRows | None = None  # compressed block-marginal rows; None where the sites are there to ask
+
+    def __getstate__(self) -> dict[str, object]:
+        """Pickled without what can be computed again."""
+        return {name: value for name, value in vars(self).items() if name in type(self).__annotations__}
+
+    def tensors(self) -> list[Tensor]:
+        """All its numbers, to be checked."""
+        return [self.kernel.theta, self.Z, *self.bound_rows, *(self.marginal or ())]
+
+    def own(self) -> PointsForm:
+        """With copies of its numbers that nobody else can change."""
+        marginal = None if self.marginal is None else CentredRows(*map(arrays.own, self.marginal))
+        rows = CentredRows(*map(arrays.own, self.bound_rows))
+        return replace(self, kernel=self.kernel.own(), Z=arrays.own(self.Z), bound_rows=rows, marginal=marginal)
 
     @cached_property
     def basis(self) -> Basis:
         with torch.inference_mode(False), torch.no_grad():
-            return basis(self.kernel, self.Z, self.jitter)
+            return basis(self.kernel, self.Z, self.jitter, effects=self.effects)
 
     @cached_property
     def solution(self) -> Solution:
@@ -43,36 +64,70 @@ class PointsForm:
 
     @property
     def posterior(self) -> Posterior:
+        """Of the shared f."""
         mean = torch.tensor(self.mean, dtype=torch.float64)
         return Posterior(self.basis, mean, self.solution.v, self.solution.C)
+
+    def of_owner(self, number: int, site: Site | None = None) -> Answers:
+        """Of one owner's function."""
+        if not self.effects.present:
+            return self.posterior
+        if site is None:
+            raise RecycleGPError(
+                "owner: an ensemble at points that keeps only names cannot tell owners apart; merge with keep='sites'"
+            )
+        return OwnerPosterior(self.posterior, site, self.effects)
+
+    def of_new_owner(self) -> Answers:
+        return NewOwner(self.posterior, self.kernel, self.effects)
 
     @property
     def slack(self) -> float:
         return float(self.bound_rows.slack)
 
-    def marginal_rows(self, store: SiteStore, start: CentredRows | None = None) -> CentredRows:
-        """Block-marginal rows of the sites in the store, under those of `start`: for the evidence."""
-        start = None if start is None else padded(start, len(self.Z))
+    @property
+    def bound(self) -> float:
+        return float(self.solution.bound)
+
+    def evidence(self, store: SiteStore) -> float:
+        """The block-marginal evidence."""
+        return float(self.marginal_solution(store).bound)
+
+    def marginal_solution(self, store: SiteStore) -> Solution:
+        with torch.inference_mode(False), torch.no_grad():
+            return least_squares.solve(self.marginal_rows(store))
+
+    def marginal_rows(self, store: SiteStore) -> CentredRows:
+        """Block-marginal rows of all sites: those that are known, or those of the sites in the store."""
+        return self._folded(store) if self.marginal is None else self.marginal
+
+    def _folded(self, store: SiteStore, start: CentredRows | None = None) -> CentredRows:
         return fold(self.basis, store, self.mean, start, marginal=True)
 
-    def with_sites(self, store: SiteStore) -> PointsForm:
-        """With more sites, at the same prior and points."""
+    def with_sites(self, store: SiteStore, numbers: Sequence[int] = (), first: int = 0) -> PointsForm:
+        """With more sites, of owners that are not here yet, at the same prior and points."""
         rows = fold(self.basis, store, self.mean, self.bound_rows, marginal=False)
-        return replace(self, bound_rows=rows)
+        marginal = None if self.marginal is None else self._folded(store, self.marginal)
+        return replace(self, bound_rows=rows, marginal=marginal)
 
-    def only(self, store: SiteStore) -> PointsForm:
+    def only(self, store: SiteStore, numbers: Sequence[int] = ()) -> PointsForm:
         """With these sites and no others, at the same prior and points."""
-        base = basis(self.kernel, self.Z, self.jitter)
+        base = basis(self.kernel, self.Z, self.jitter, effects=self.effects)
         rows = fold(base, store, self.mean, marginal=False)
-        return replace(self, jitter=float(base.jitter), bound_rows=rows)
+        return replace(self, jitter=float(base.jitter), bound_rows=rows, marginal=None)
+
+    def forgetting(self, store: SiteStore) -> PointsForm:
+        """With the rows that the evidence needs, so that it can do without the sites."""
+        return replace(self, marginal=self.marginal_rows(store))
 
     def extended_to(self, base: Basis) -> PointsForm:
         """On a basis that begins with its own points, at the same knowledge."""
-        return replace(self, Z=base.Z, bound_rows=padded(self.bound_rows, len(base.Z)))
+        marginal = None if self.marginal is None else padded(self.marginal, len(base.Z))
+        return replace(self, Z=base.Z, bound_rows=padded(self.bound_rows, len(base.Z)), marginal=marginal)
 
-    def at_points(self, chosen: list[int]) -> PointsForm:
+    def without_points(self, kept: list[int]) -> PointsForm:
         """With only some of its points; what it says there must be folded anew (`only`)."""
-        return replace(self, Z=self.Z[chosen])
+        return replace(self, Z=self.Z[kept])
 
     def in_units(self, scale: float, shift: float, input_shift: Tensor, densities: float) -> PointsForm:
         """The form of s·f(x − input_shift) + b."""
@@ -82,6 +137,8 @@ class PointsForm:
             Z=self.Z + input_shift,
             jitter=scale**2 * self.jitter,
             bound_rows=rows_in_units(self.bound_rows, scale, densities),
+            effects=self.effects.in_units(scale),
+            marginal=None if self.marginal is None else rows_in_units(self.marginal, scale, densities),
         )
 
     def site(self) -> Site:

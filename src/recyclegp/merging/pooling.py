@@ -52,7 +52,7 @@ def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
     if not alike or not lengths:
         return None
     weights = np.array([m.weighted_rows for m in alike])
-    table = torch.stack([m.kernel.theta[lengths] for m in alike]).numpy()
+    table = torch.stack([m.kernel.theta for m in alike])[:, lengths].numpy()
     order = np.argsort(table, axis=0, kind="stable")
     share = np.cumsum(weights[order], axis=0) / weights.sum()
     # the shortest, but for members that together have next to no rows
@@ -87,10 +87,15 @@ def median_mean(members: Sequence[Member]) -> float:
 
 def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     """One likelihood of each family, from its members' parameters, each counting with its rows."""
-    found: dict[str, list[tuple[Likelihood, float]]] = {}
+    rows: dict[int, float] = {}  # by identity: members share their likelihoods
+    objects: dict[int, Likelihood] = {}
     for m in active(members):
         for p in m.likelihoods:
-            found.setdefault(p.name, []).append((p, m.weighted_rows))
+            rows[id(p)] = rows.get(id(p), 0.0) + m.weighted_rows
+            objects[id(p)] = p
+    found: dict[str, list[tuple[Likelihood, float]]] = {}
+    for key, p in objects.items():
+        found.setdefault(p.name, []).append((p, rows[key]))
     pooled = []
     for name in (f for f in FAMILIES if f in found):  # in one order, whoever came first
         known = [(p.parameters, w) for p, w in found[name] if p.known]

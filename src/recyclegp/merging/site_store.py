@@ -52,6 +52,8 @@ class SiteStore:
         self._file: IO[bytes] | None = None
         self.largest = 0  # points of the largest site
         self.points = 0  # of all sites together
+        self.rows = 0  # of pseudo-observations
+        self.sites = 0
 
     def __enter__(self) -> SiteStore:
         return self
@@ -73,6 +75,8 @@ class SiteStore:
         group.members.append(member)
         group.weights.append(weight)
         self.points += size
+        self.rows += len(site.rho)
+        self.sites += 1
         self.largest = max(self.largest, size)
         numbers = size * (size + D)
         self._waiting += numbers
@@ -90,6 +94,12 @@ class SiteStore:
         for packed in self._packed:
             yield from split(self._read(packed) if isinstance(packed, _Stored) else packed, inducing)
 
+    def each(self) -> Iterator[tuple[int, Site]]:
+        """Every site, weighted, with the member it is of."""
+        for p in self.packs(1):
+            for i, (member, r) in enumerate(zip(p.members, p.counts, strict=True)):
+                yield member, Site(p.Z[i], p.Rt[i, :r], p.rho[i, :r], p.e[i])
+
     def thinned(self, points: int) -> SiteStore:
         """Every n-th site, so that there are about so many points in all."""
         step = max(1, -(-self.points // points))
@@ -100,6 +110,8 @@ class SiteStore:
             if some.members:
                 few._packed.append(some)
                 few.points += some.Z.shape[0] * some.Z.shape[1]
+                few.rows += sum(some.counts)
+                few.sites += len(some.members)
                 few.largest = max(few.largest, some.Z.shape[1])
         return few
 

@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 from .. import arrays
-from ..core.convergence import Convergence
+from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..errors import RecycleGPError, RecycleGPWarning
 from ..kernels import Kernel
 from ..merging.learning import FORGIVEN, slack_tolerance
 from ..merging.member import Member
-from ..merging.points import MOST_AUTOMATIC
 from ..merging.pooling import shorter_than_all
+from ..merging.size import Size
 from ..target import Target, contradiction
 from .module import Module
 from .naming import few
@@ -39,6 +39,8 @@ class Doubts:
 
     def _compare(self, target: Target, likelihoods: Iterable[str], label: str) -> None:
         """With what others of the same likelihood said; different kinds of data may be different quantities."""
+        if not target.known:
+            return
         for name in likelihoods:
             known, owner = self.targets.get(name, (Target(), ""))
             why = contradiction(known, target)
@@ -71,7 +73,7 @@ def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[M
             f"the search for the kernel {convergence.message} after {convergence.evaluations} evaluations; the "
             "ensemble may be better with another kernel=, or with inducing= points"
         )
-    factor = shorter_than_all(kernel, members)
+    factor = shorter_than_all(kernel, members) if convergence != NOTHING_TO_LEARN else None
     if factor is not None:
         _warn(
             f"the kernel that was learned, {kernel.describe()}, has a lengthscale {factor:.0f} times shorter than "
@@ -80,12 +82,12 @@ def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[M
         )
 
 
-def about_points(points: int, slack: float, members: Sequence[Member]) -> None:
+def about_points(size: Size, members: Sequence[Member]) -> None:
     """Have automatic points reached their limit before they could express everybody?"""
-    if points == MOST_AUTOMATIC and slack > 10 * slack_tolerance(sum(m.weighted_rows for m in members)):
+    if size.slack > 10 * slack_tolerance(sum(m.weighted_rows for m in members)):
         _warn(
-            f"{points} points leave {slack:.3g} nats of the modules' knowledge unexpressed; pass a larger inducing= "
-            "for a sharper ensemble"
+            f"{size.points} points leave {size.slack:.3g} nats of the modules' knowledge unexpressed; pass a larger "
+            f"inducing=, or inducing='all', for a sharper ensemble ({size})"
         )
 
 

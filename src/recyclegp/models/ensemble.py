@@ -14,32 +14,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays, likelihoods
-from ..core import least_squares
+from .. import arrays
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..core.least_squares import CentredRows, Solution
+from ..core.exact import ExactPosterior
+from ..core.owner_posterior import Answers
 from ..core.posterior import Basis, Posterior
 from ..errors import RecycleGPError, RecycleGPWarning
 from ..export import gpytorch_model
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
-from ..merging import pooling
-from ..merging.agreement import compared
-from ..merging.build import Merged, build
-from ..merging.extending import all_candidates, candidates_among, extend, slack_of_rows
-from ..merging.learning import FORGIVEN, slack_tolerance
+from ..merging import affordable, pooling
+from ..merging.build import Form, Merged, build
+from ..merging.exact_form import ExactForm
+from ..merging.growing import grow_exact, grow_points, near_rows, published, with_room_for_rows
 from ..merging.member import Member, active, extent, kept_points, stored
+from ..merging.owners import NEW, Owners, by_owner, owner_numbers
 from ..merging.points import PointsWanted
-from ..merging.points_form import PointsForm, rows_in_units
-from ..merging.site_store import Candidates, SiteStore, candidates
+from ..merging.points_form import PointsForm
+from ..merging.site_store import SiteStore, candidates
+from ..merging.size import Size, size_of
 from ..merging.updating import summarise
 from ..storage import container
 from ..storage.fields import Fields
 from ..target import NO_TARGET, Target
-from . import doubts, ensemble_files
-from .ensemble_files import AUTO
-from .module import Module, check_finite, check_units, with_noise
-from .naming import check_name, few, next_name
+from . import doubts, ensemble_files, reporting
+from .ensemble_files import ALL, AUTO
+from .module import Module, check_finite, check_units, likelihood_for
+from .naming import check_name, check_owner, few, next_name
 from .predictive import Predictive, outside_autograd
 from .reading import Frame, Source, check_weight, read_modules
 
@@ -48,53 +49,51 @@ from .reading import Frame, Source, check_weight, read_modules
 class Ensemble(Predictive):
     """Many modules as one GP, itself publishable. Made by `merge` and `load`."""
 
-    _form: PointsForm  # prior and posterior, as values
+    _form: Form  # prior and posterior, as values
     likelihoods: tuple[Likelihood, ...]
     columns: arrays.Columns
-    choice: int | str | None  # how Z_* was chosen: "auto", a number, or None for points that were given
+    choice: int | str | None  # how its points were chosen: "auto", "all", a number, or None for points that were given
     _members: tuple[Member, ...]
-    _marginal: CentredRows | None  # compressed block-marginal rows, or None where the sites are here to ask
     convergence: Convergence = NOTHING_TO_LEARN  # of the search for its kernel
     traces_of_removed: int = 0  # modules removed since, with whom kernel, points, mean and noise were chosen
     _extent: Tensor | None = None  # (2, D): where modules have points, where their sites are not kept
+    _owners: Owners = Owners.NONE  # how owners might differ: what relearning compares
 
     def __post_init__(self) -> None:
-        form = self._form
-        check_finite("ensemble", form.Z, form.kernel.theta, *form.bound_rows, *(self._marginal or ()))
-        own = replace(
-            form,
-            kernel=form.kernel.own(),
-            Z=arrays.own(form.Z),
-            bound_rows=CentredRows(*map(arrays.own, form.bound_rows)),
-        )
-        object.__setattr__(self, "_form", own)
-        if self._marginal is not None:
-            object.__setattr__(self, "_marginal", CentredRows(*map(arrays.own, self._marginal)))
+        check_finite("ensemble", *self._form.tensors())
+        object.__setattr__(self, "_form", self._form.own())
 
     @staticmethod
     def _from_merged(
-        merged: Merged, members: tuple[Member, ...], store: SiteStore, wanted: PointsWanted, columns: arrays.Columns
+        merged: Merged,
+        members: tuple[Member, ...],
+        store: SiteStore,
+        wanted: PointsWanted,
+        columns: arrays.Columns,
+        owners: Owners,
     ) -> Ensemble:
         """What merging found, with the members it came from, whose sites are in the store."""
         ensemble = Ensemble(
             _form=merged.form,
             likelihoods=pooling.pool_likelihoods(members),
             columns=columns,
-            choice=AUTO if wanted.automatic else wanted.count,
+            choice=ALL if wanted.all_of_them else AUTO if wanted.automatic else wanted.count,
             _members=members,
-            _marginal=None,
             convergence=merged.convergence,
+            _owners=owners,
         )
         doubts.about_learning(merged.form.kernel, merged.convergence, members)
         if wanted.automatic:
-            doubts.about_points(len(merged.form.Z), ensemble.slack, members)
+            doubts.about_points(size_of(merged.form, store.rows), members)
         return ensemble if ensemble._keeps_sites else ensemble._without_sites(store)
 
     def __repr__(self) -> str:
         shown = ", ".join(self.names[:3]) + (", …" if len(self.names) > 3 else "")
+        form = "exact, " if isinstance(self._form, ExactForm) else ""
+        loss = "" if isinstance(self._form, ExactForm) else f", slack {self.slack:.3g}"
         return (
-            f"Ensemble({len(self._members)} modules: {shown}; {self.rows} rows, {len(self._form.Z)} points in "
-            f"{self.dimension}-D, {self._form.kernel.describe()}, slack {self.slack:.3g})"
+            f"Ensemble({len(self._members)} modules: {shown}; {self.rows} rows, {form}{len(self._form.Z)} points in "
+            f"{self.dimension}-D, {self._form.kernel.describe()}{loss})"
         )
 
     # --- what it knows ---
@@ -122,17 +121,38 @@ class Ensemble(Predictive):
     @property
     def bound(self) -> float:
         """The ensemble bound L_E (of log∫Πt_k dp(f); not in general of log p(y))."""
-        return float(self._form.solution.bound)
+        return self._form.bound
 
     @property
     def evidence(self) -> float:
-        """The block-marginal evidence E ≥ L_E."""
-        return float(self._marginal_solution.bound)
+        """The block-marginal evidence E ≥ L_E; of an exact ensemble the evidence itself."""
+        return self._with_evidence.evidence(SiteStore())
 
     @property
     def slack(self) -> float:
-        """Nats of the modules' knowledge that the points Z_* cannot express."""
+        """Nats of the modules' knowledge that the points Z_* cannot express; none where it is exact."""
         return self._form.slack
+
+    @property
+    def size(self) -> Size:
+        """Which form it has, exact or at points, what that loses, and what an exact one costs."""
+        kept = [m.site for m in active(self._members) if m.site is not None]
+        return size_of(self._form, sum(len(site.rho) for site in kept) if self._keeps_sites else None)
+
+    @property
+    def owners(self) -> list[str]:
+        """Whose modules they are, in the order in which they came."""
+        return list(dict.fromkeys(m.owner for m in self._members))
+
+    @property
+    def offset_sd(self) -> float:
+        """σ_b: how far owners' constants are from the shared function, as a standard deviation."""
+        return self._form.effects.offset_sd
+
+    @property
+    def smooth_sd(self) -> float:
+        """σ_d: how large owners' smooth departures from the shared function are, beside that function itself."""
+        return self._form.effects.smooth_sd
 
     @property
     def target(self) -> Target:
@@ -149,33 +169,20 @@ class Ensemble(Predictive):
 
     @property
     def basis(self) -> Basis:
-        """Z_* and the factor of its kernel matrix: a copy."""
-        return self._basis.map(torch.Tensor.clone)
+        """Z_* and the factor of its kernel matrix: a copy. An exact ensemble has the points it would publish at."""
+        return self._points_form.basis.map(torch.Tensor.clone)
 
     def report(self) -> list[dict[str, Any]]:
-        """One row per module: rows, points, weight, and agreement with the rest.
+        """One row per module: rows, points, weight, agreement with the rest, and its owner's offset.
 
         `surprise` is the squared distance of the module's pseudo-observations from what all the
         others predict for them, per pseudo-observation: about 1 where they agree. `agreement` is the
         probability of a larger one, if the model is right. Both are judged under the ensemble's kernel or, where that
         is far rougher than any module's own, as a kernel that has absorbed a contradiction is, under their median.
+        `offset` and `offset_sd` say what is known of its owner's constant, where owners differ.
         """
-        with stored(self._members) as store:
-            members = compared(self._form, self._marginal_solution, self._members, store)
-        return [
-            {
-                "name": m.name,
-                "rows": m.rows,
-                "points": None if m.site is None else len(m.site.Z),
-                "weight": m.weight,
-                "likelihood": "+".join(p.name for p in m.likelihoods),
-                "surprise": m.surprise,
-                "agreement": m.agreement,
-                "converged": m.converged,
-                "slack": m.slack,
-            }
-            for m in members
-        ]
+        with self._sites(self._members) as store:
+            return reporting.report(self._with_evidence, self._members, store)
 
     # --- the form, for those inside ---
 
@@ -187,34 +194,35 @@ class Ensemble(Predictive):
     def _points(self) -> Tensor:
         return self._form.Z
 
-    @property
-    def _basis(self) -> Basis:
-        return self._form.basis
-
-    @property
-    def _bound_rows(self) -> CentredRows:
-        return self._form.bound_rows
-
     @cached_property
     @outside_autograd
-    def _posterior(self) -> Posterior:
+    def _posterior(self) -> Posterior | ExactPosterior:
         return self._form.posterior
 
     @cached_property
     @outside_autograd
-    def _marginal_rows(self) -> CentredRows:
-        """Nothing but the evidence and the report asks for them, so they may wait."""
-        if self._marginal is not None:
-            return self._marginal
-        with stored(self._members) as store:
-            rows = self._form.marginal_rows(store)
-        check_finite("ensemble", *rows)
-        return CentredRows(*map(arrays.own, rows))
+    def _points_form(self) -> PointsForm:
+        """The form at points; an exact one at those that express it."""
+        return self._form if isinstance(self._form, PointsForm) else published(self._form, None)
 
     @cached_property
     @outside_autograd
-    def _marginal_solution(self) -> Solution:
-        return least_squares.solve(self._marginal_rows)
+    def _with_evidence(self) -> Form:
+        """Nothing but the evidence and the report asks for it, so it may wait."""
+        with self._sites(self._members) as store:
+            form = self._form.forgetting(store)
+        check_finite("ensemble", *form.tensors())
+        return form
+
+    def _answers(self, owner: str | None, *, of_y: bool) -> Answers:
+        """y is somebody's: without an owner it is a new one's; f without an owner is the shared one."""
+        if owner is not None and owner != NEW and owner not in self.owners:
+            raise RecycleGPError(f"owner={owner!r}: nobody here is called so; there are {few(self.owners)}, and 'new'")
+        if not self._form.effects.present or (owner is None and not of_y):
+            return self._posterior
+        if owner is None or owner == NEW:
+            return self._form.of_new_owner()
+        return reporting.as_seen_by(self._form, self._members, owner)
 
     # --- operations: each returns a new ensemble ---
 
@@ -254,8 +262,10 @@ class Ensemble(Predictive):
         if not active(rest):
             raise RecycleGPError("remove: nothing would be left; an ensemble needs at least one module")
         self._need_sites("remove")
-        points = kept_points(self._members, gone, len(self._form.Z))  # those appended for a module go with it
-        left = replace(self, _form=self._form.at_points(points))._rebuild(rest, relearn)
+        form = self._form
+        if isinstance(form, PointsForm):  # points that were appended for a module go with it
+            form = form.without_points(kept_points(self._members, gone, len(form.Z)))
+        left = replace(self, _form=form)._rebuild(rest, relearn)
         return left if relearn else replace(left, traces_of_removed=self.traces_of_removed + len(gone))
 
     def reweight(self, weights: dict[str, float], *, relearn: bool = False) -> Ensemble:
@@ -285,6 +295,7 @@ class Ensemble(Predictive):
         likelihood: str | None = None,
         noise: float | None = None,
         name: str | None = None,
+        owner: str | None = None,
         relearn: bool = False,
     ) -> Ensemble:
         """With new data of any likelihood: the maximiser of the combined bound.
@@ -295,6 +306,7 @@ class Ensemble(Predictive):
             likelihood: of the new rows; may be left out where the ensemble has one.
             noise: noise variance of the new rows; the ensemble's own unless given.
             name: what to call them; update-1, … unless given.
+            owner: whose rows they are; somebody new, called like them, unless given.
             relearn: choose kernel, points, mean and noise anew afterwards.
 
         Returns:
@@ -308,12 +320,13 @@ class Ensemble(Predictive):
         points = arrays.aligned(X, self.dimension, self.columns, device=self._form.Z.device)
         if not len(points):
             raise RecycleGPError("update: X has no rows; pass at least one")
-        chosen = self._likelihood_for(likelihood, noise)
+        chosen = likelihood_for(self.likelihoods, likelihood, noise)
         y = chosen.check(arrays.targets(y, len(points), device=self._form.Z.device))
         form, appended = self._form, list[int]()
-        if self.choice == AUTO and slack_of_rows(self._basis, points, y, chosen, self.mean) > FORGIVEN:
-            form, appended = self._extended(candidates_among(points, y, chosen, form.kernel, form.mean), len(y))
-        site, slack, settled = summarise(form, points, y, chosen)
+        if isinstance(form, PointsForm) and self.choice == AUTO:
+            form, appended = with_room_for_rows(form, points, y, chosen, self.rows + len(y))
+        beside = near_rows(form, points, y, chosen) if isinstance(form, ExactForm) else form
+        site, slack, settled = summarise(beside, points, y, chosen)
         if not settled:
             warnings.warn(f"update {label!r}: the posterior had not settled", RecycleGPWarning, stacklevel=2)
         new = Member(
@@ -327,6 +340,7 @@ class Ensemble(Predictive):
             appended=len(appended),
             converged=settled,
             slack=slack,
+            given_owner=check_owner(owner),
         )
         with stored((new,)) as store:
             return self._with((new,), store, relearn, form)
@@ -334,26 +348,39 @@ class Ensemble(Predictive):
     def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Ensemble:
         """The ensemble of the function s·f(x − shift) + b; arguments as for modules."""
         shift, scale, offset = check_units(input_shift, output_scale, output_shift, self.dimension)
-        marginal = None if self._marginal is None else rows_in_units(self._marginal, scale, self._densities)
         return replace(
             self,
             _form=self._form.in_units(scale, offset, shift, self._densities),
             likelihoods=tuple(p.in_units(scale, offset) for p in self.likelihoods),
             _members=tuple(m.in_units(scale, offset, shift) for m in self._members),
-            _marginal=marginal,
             _extent=None if self._extent is None else self._extent + shift,
         )
 
-    def to_module(self, name: str) -> Module:
-        """The whole ensemble as one module at Z_*, to be recycled again."""
+    def to_module(self, name: str, inducing: Any = "auto") -> Module:
+        """What the whole ensemble knows of the shared f as one module, to be recycled again.
+
+        Args:
+            name: of the module.
+            inducing: "auto" (its points Z_*; where it is exact, as many of the modules' points as express it), a
+                number of points, or the points themselves: the exact marginal there.
+
+        Returns:
+            The module.
+        """
         settled = self.convergence.converged and all(m.converged for m in self._members)
         said = "" if settled else "; its search or some of them had not converged"
-        return Module(
+        points = None
+        if not (isinstance(inducing, str) and inducing == "auto"):
+            points = arrays.count_or_points(inducing, "inducing", self.dimension, self.columns, "cpu")
+        form = self._points_form
+        if points is not None and isinstance(self._form, ExactForm):
+            form = published(self._form, points)
+        module = Module(
             name=name,
-            _site=self._form.site(),
-            _kernel=self._form.kernel,
+            _site=form.site(),
+            _kernel=form.kernel,
             mean=self.mean,
-            jitter=self.jitter,
+            jitter=form.jitter,
             likelihoods=self.likelihoods,
             rows=self.rows,
             columns=self.columns,
@@ -362,6 +389,7 @@ class Ensemble(Predictive):
             target=self.target,
             densities=None if self._densities == self.rows else self._densities,
         )
+        return module if points is None or form is not self._form else module.publish(points)
 
     def to_gpytorch(
         self, likelihood: str | None = None
@@ -377,7 +405,7 @@ class Ensemble(Predictive):
         Returns:
             The model and the likelihood.
         """
-        return gpytorch_model.to_gpytorch(self._posterior, self._likelihood(likelihood))
+        return gpytorch_model.to_gpytorch(self._points_form.posterior, self._likelihood(likelihood))
 
     def to_botorch(self) -> Any:
         """A BoTorch `Model` of f whose posterior has batches and gradients: for acquisition functions."""
@@ -395,15 +423,15 @@ class Ensemble(Predictive):
     def save(self, path: str | PathLike[str]) -> None:
         """Write to a safetensors file, all or nothing."""
         facts = ensemble_files.Facts(
-            form=self._form,
+            form=self._with_evidence,
             likelihoods=self.likelihoods,
             columns=self.columns,
             choice=self.choice,
             members=self._members,
-            marginal=self._marginal_rows,
             convergence=self.convergence,
             traces_of_removed=self.traces_of_removed,
             extent=self._extent,
+            owners=self._owners,
         )
         container.write(path, ensemble_files.to_document(facts))
 
@@ -413,47 +441,48 @@ class Ensemble(Predictive):
 
     # --- behind them ---
 
-    def _with(
-        self, new: tuple[Member, ...], store: SiteStore, relearn: bool, form: PointsForm | None = None
-    ) -> Ensemble:
+    def _with(self, new: tuple[Member, ...], store: SiteStore, relearn: bool, form: Form | None = None) -> Ensemble:
         """New members' rows, from their store, under what is already there; `form` has points for them already."""
+        members = (*self._members, *new)
+        first, numbers = len(self._members), owner_numbers(members)
         if relearn:
             self._need_sites("relearn=True")
-            return self._rebuild((*self._members, *new), relearn=True)
-        more_form = (form or self._form).with_sites(store)
-        if form is None and self.choice == AUTO and more_form.slack - self._form.slack > FORGIVEN:
-            form, appended = self._extended(all_candidates(store), sum(m.rows for m in new))
-            new = tuple(m._replace(appended=appended.count(i)) for i, m in enumerate(new))
-            more_form = form.with_sites(store)
-        members = (*self._members, *new)
-        known: CentredRows | None = vars(self).get("_marginal_rows", self._marginal)  # asked for, or given
-        more = replace(
-            self,
-            _form=more_form,
-            _members=members,
-            _marginal=None if known is None else more_form.marginal_rows(store, known),
-            likelihoods=pooling.with_unknown_filled(self.likelihoods, pooling.pool_likelihoods(members)),
-        )
+            return self._rebuild(members, relearn=True)
+        known: Form = vars(self).get("_with_evidence", self._form)
+        base = known if form is None or form is self._form else form
+        rows = sum(m.weighted_rows for m in members)
+        grown: Form
+        if isinstance(base, ExactForm):
+            most = None if self.choice == ALL else affordable.held()
+            grown = grow_exact(base, store, numbers, first, most, rows)
+        elif base.effects.present and not set(numbers[:first]).isdisjoint(numbers[first:]):
+            # an owner's modules are one site where owners differ, so that its old ones must be read again
+            self._need_sites("another module of an owner who has one here")
+            with self._sites(members) as everything:
+                grown = base.only(everything)
+        else:
+            may_append = form is None and self.choice == AUTO
+            grown, appended = grow_points(base, store, numbers[first:], rows if may_append else None)
+            new = tuple(m._replace(appended=m.appended + appended.count(i)) for i, m in enumerate(new))
+            members = (*self._members, *new)
+        pooled = pooling.with_unknown_filled(self.likelihoods, pooling.pool_likelihoods(members))
+        more = replace(self, _form=grown, _members=members, likelihoods=pooled)
         if self.choice is not None:  # who gave the points themselves knows what they can express
-            lost = more.slack - self.slack + sum(m.slack for m in new)
-            doubts.about_new_slack(len(more._form.Z), lost)
-        return more if self._keeps_sites else more._without_sites(store, first=len(self._members))
-
-    def _extended(self, new: Candidates, rows: int) -> tuple[PointsForm, list[int]]:
-        """The form with points for what is new, and for which of the new members each was appended."""
-        larger, members = extend(self._basis, new, slack_tolerance(self.rows + rows))
-        return self._form.extended_to(larger), members
+            points = len(grown.Z) if isinstance(grown, PointsForm) else sum(len(m.site.Z) for m in new if m.site)
+            doubts.about_new_slack(points, more.slack - self.slack + sum(m.slack for m in new))
+        return more if self._keeps_sites else more._without_sites(store, first)
 
     def _without_sites(self, store: SiteStore, first: int = 0) -> Ensemble:
         """Names only; how well those in the store agree with the rest is written down while it is known."""
-        marginal = self._form.marginal_rows(store) if self._marginal is None else self._marginal
-        solution = replace(self, _marginal=marginal)._marginal_solution
-        members = compared(self._form, solution, self._members, store, first)
+        if isinstance(self._form, PointsForm) and self._form.effects.present:
+            store = by_owner(store, owner_numbers(self._members)[first:])
+        form = self._form.forgetting(store)
+        members = reporting.remembered(form, self._members, store, first)
         new = torch.cat([c.Z for c in candidates(store)] + ([] if self._extent is None else [self._extent]))
         return replace(
             self,
+            _form=form,
             _members=members[:first] + tuple(m._replace(site=None) for m in members[first:]),
-            _marginal=marginal,
             _extent=torch.stack([new.amin(0), new.amax(0)]),
         )
 
@@ -461,20 +490,28 @@ class Ensemble(Predictive):
         if relearn:
             return self._relearned(members)
         left = {p.name for m in active(members) for p in m.likelihoods}
-        with stored(members) as store:
-            form = self._form.only(store)
+        with self._sites(members) as store:
+            form = self._form.only(store, owner_numbers(members))
         likelihoods = tuple(p for p in self.likelihoods if p.name in left)
-        return replace(self, _form=form, likelihoods=likelihoods, _members=members, _marginal=None)
+        return replace(self, _form=form, likelihoods=likelihoods, _members=members)
 
     def _relearned(self, members: tuple[Member, ...]) -> Ensemble:
-        """Kernel, mean, points and noise chosen anew for other members, in the way they were chosen first."""
+        """Kernel, mean, effects, points and noise chosen anew for other members, in the way they were chosen first."""
         start = pooling.median_kernel(members, self._form.kernel.structure) or self._form.kernel
-        wanted = PointsWanted() if self.choice == AUTO else PointsWanted(given=self._form.Z)
-        if isinstance(self.choice, int):
-            wanted = PointsWanted(count=self.choice)
+        wanted = PointsWanted(given=self._form.Z)
+        if self.choice is not None:
+            wanted = PointsWanted(
+                count=self.choice if isinstance(self.choice, int) else None, all_of_them=self.choice == ALL
+            )
         with stored(members) as store:
-            merged = build(start, members, store, wanted, learn=True)
-            return Ensemble._from_merged(merged, members, store, wanted, self.columns)
+            merged = build(start, members, store, wanted, learn=True, owners=self._owners)
+            return Ensemble._from_merged(merged, members, store, wanted, self.columns, self._owners)
+
+    def _sites(self, members: tuple[Member, ...]) -> SiteStore:
+        """The sites that members have kept; at points where owners differ, one for each owner."""
+        store = stored(members)
+        apart = isinstance(self._form, ExactForm) or not self._form.effects.present or not store.points
+        return store if apart else by_owner(store, owner_numbers(members))
 
     @property
     def _densities(self) -> float:
@@ -498,16 +535,3 @@ class Ensemble(Predictive):
                 f"{what} needs the modules' sites, and this ensemble keeps only names; merge the module files "
                 "again without the ones to leave out, or merge with keep='sites'"
             )
-
-    def _likelihood_for(self, name: str | None, noise: float | None) -> Likelihood:
-        """What new data are of: one of the ensemble's own, or another whose parameters are known."""
-        known = {p.name: p for p in self.likelihoods}
-        if noise is not None:
-            wanted = likelihoods.only(self.likelihoods) if name is None else likelihoods.named(name)
-            return with_noise(known.get(wanted.name, wanted), noise)
-        if name is None or likelihoods.named(name).name in known:
-            return likelihoods.choose(self.likelihoods, name)
-        new = likelihoods.named(name)
-        if not new.known:
-            raise RecycleGPError(f"update: the noise of {name} data is not known here; pass noise=")
-        return new

@@ -12,13 +12,19 @@ from torch import Tensor
 
 from .. import arrays
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
+from ..core.effects import Effects, Offset
 from ..core.least_squares import CentredRows
 from ..core.sites import Site
+from ..core.stacked import stack
 from ..errors import RecycleGPError
 from ..kernels.file_form import from_json, to_json
 from ..likelihoods import Likelihood
-from ..merging.member import Member
+from ..merging.build import Form
+from ..merging.exact_form import ExactForm
+from ..merging.member import Member, stored
+from ..merging.owners import Owners, owner_numbers
 from ..merging.points_form import PointsForm
+from ..merging.site_store import SiteStore
 from ..storage.container import Document
 from ..storage.fields import (
     UNITS,
@@ -31,23 +37,25 @@ from ..storage.fields import (
     target_from_json,
     target_to_json,
 )
-from .naming import check_name
+from .naming import check_name, check_owner
 
 AUTO = "auto"  # points were chosen automatically
+ALL = "all"  # the exact form was asked for
+EXACT, POINTS = "exact", "points"  # the forms
 
 
 class Facts(NamedTuple):
     """All that an ensemble is, in the order of its fields."""
 
-    form: PointsForm
+    form: Form  # with the rows that its evidence needs
     likelihoods: tuple[Likelihood, ...]
     columns: arrays.Columns
     choice: int | str | None
     members: tuple[Member, ...]
-    marginal: CentredRows
     convergence: Convergence
     traces_of_removed: int
     extent: Tensor | None
+    owners: Owners
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -61,6 +69,9 @@ def to_document(e: Facts) -> Document:
         "kernel": to_json(form.kernel, dimension),
         "mean": form.mean,
         "jitter": form.jitter,
+        "form": EXACT if isinstance(form, ExactForm) else POINTS,
+        "owners": e.owners.value,
+        "effects": {"offset": float(form.effects.offset), "smooth": float(form.effects.smooth)},
         "likelihoods": likelihoods_to_json(e.likelihoods),
         "columns": None if e.columns is None else list(e.columns),
         "choice": e.choice,
@@ -71,9 +82,17 @@ def to_document(e: Facts) -> Document:
         header["convergence"] = asdict(e.convergence)
     if e.traces_of_removed:
         header["traces_of_removed"] = e.traces_of_removed
-    tensors = {"Z": form.Z, **_site_tensors(e.members, dimension)}
-    for part, rows in (("bound", form.bound_rows), ("evidence", e.marginal)):
-        tensors |= {f"{part}.{key}": value for key, value in rows._asdict().items()}
+    tensors = _site_tensors([m.site for m in e.members if m.site is not None], dimension, "sites")
+    if isinstance(form, PointsForm):
+        assert form.marginal is not None  # the evidence needs no sites
+        tensors["Z"] = form.Z
+        for part, rows in (("bound", form.bound_rows), ("evidence", form.marginal)):
+            tensors |= {f"{part}.{key}": value for key, value in rows._asdict().items()}
+    elif any(m.site is None for m in e.members):
+        # without names an exact form still needs what the modules said
+        owned = form.sites()
+        header["anonymous"] = [[*reversed(o.site.Rt.shape), o.owner] for o in owned]
+        tensors |= _site_tensors([o.site for o in owned], dimension, "anonymous")
     if e.extent is not None:
         tensors["extent"] = e.extent
     return Document(header, tensors)
@@ -100,18 +119,21 @@ def _member_header(m: Member, dimension: int) -> dict[str, Any]:
         header["slack"] = m.slack
     if m.appended:
         header["appended"] = m.appended
+    if m.given_owner is not None:
+        header["owner"] = m.given_owner
+    if m.offset is not None:
+        header["offset"] = [m.offset.mean, m.offset.sd]
     return header
 
 
-def _site_tensors(members: Sequence[Member], dimension: int) -> dict[str, Tensor]:
+def _site_tensors(kept: Sequence[Site], dimension: int, part: str) -> dict[str, Tensor]:
     """Thousands of small tensors would be thousands of headers."""
-    kept = [m.site for m in members if m.site is not None]
     none = torch.zeros(0, dtype=torch.float64)
     return {
-        "sites.Z": torch.cat([s.Z for s in kept]) if kept else none.reshape(0, dimension),
-        "sites.Rt": torch.cat([s.Rt.flatten() for s in kept]) if kept else none,
-        "sites.rho": torch.cat([s.rho for s in kept]) if kept else none,
-        "sites.e": torch.stack([s.e for s in kept]) if kept else none,
+        f"{part}.Z": torch.cat([s.Z for s in kept]) if kept else none.reshape(0, dimension),
+        f"{part}.Rt": torch.cat([s.Rt.flatten() for s in kept]) if kept else none,
+        f"{part}.rho": torch.cat([s.rho for s in kept]) if kept else none,
+        f"{part}.e": torch.stack([s.e for s in kept]) if kept else none,
     }
 
 
@@ -119,26 +141,63 @@ def _site_tensors(members: Sequence[Member], dimension: int) -> dict[str, Tensor
 
 
 def from_fields(f: Fields) -> Facts:
-    Z = f.tensor("Z", None, None)
-    M, D = Z.shape
-    if M == 0 or D == 0:
-        raise RecycleGPError("an ensemble needs at least one point")
-    form = PointsForm(f.kernel(D), f.number("mean"), Z, f.number("jitter", least=0.0), _rows(f, "bound", M))
-    ended = f.header.get("convergence")
+    kind = f.header.get("form", POINTS)
+    if kind not in (EXACT, POINTS):
+        raise RecycleGPError(f"the form is {str(kind)[:50]}, neither {EXACT!r} nor {POINTS!r}")
+    D = f.tensor("sites.Z" if kind == EXACT else "Z", None, None).shape[1]
     members = _members(f, D)
-    if sum(m.appended for m in members) >= M:
-        raise RecycleGPError("more points were appended than there are")
+    form = _exact_form(f, members, D) if kind == EXACT else _points_form(f, members, D)
+    ended = f.header.get("convergence")
     return Facts(
         form=form,
         likelihoods=f.likelihoods(),
         columns=f.columns(D),
         choice=_choice(f.header["choice"]),
         members=members,
-        marginal=_rows(f, "evidence", M),
         convergence=NOTHING_TO_LEARN if ended is None else convergence_from_json(ended),
         traces_of_removed=count(f.header.get("traces_of_removed", 0), "traces_of_removed"),
         extent=f.tensor("extent", 2, D) if "extent" in f.tensors else None,
+        owners=Owners(f.header.get("owners", Owners.NONE.value)),
     )
+
+
+def _points_form(f: Fields, members: Sequence[Member], D: int) -> PointsForm:
+    Z = f.tensor("Z", None, D)
+    if len(Z) == 0 or D == 0:
+        raise RecycleGPError("an ensemble needs at least one point")
+    if sum(m.appended for m in members) >= len(Z):
+        raise RecycleGPError("more points were appended than there are")
+    return PointsForm(
+        kernel=f.kernel(D),
+        mean=f.number("mean"),
+        Z=Z,
+        jitter=f.number("jitter", least=0.0),
+        bound_rows=_rows(f, "bound", len(Z)),
+        effects=_effects(f),
+        marginal=_rows(f, "evidence", len(Z)),
+    )
+
+
+def _exact_form(f: Fields, members: Sequence[Member], D: int) -> ExactForm:
+    """Its factor is computed again: it is as large as all sites together, squared."""
+    numbers = owner_numbers(members)
+    if all(m.site is not None for m in members):
+        store = stored(members)
+    else:
+        entries = f.header["anonymous"]
+        numbers = [count(owner, "an owner") for *_, owner in entries]
+        if not set(numbers) <= set(owner_numbers(members)):
+            raise RecycleGPError("a site is of an owner who is not here")
+        store = SiteStore()
+        for i, site in enumerate(_sites(f, _shapes([[M, r] for M, r, _ in entries]), D, "anonymous")):
+            store.put(site, 1.0, i)
+    with store:
+        return ExactForm(f.kernel(D), f.number("mean"), stack(store.packs(1), numbers), _effects(f))
+
+
+def _effects(f: Fields) -> Effects:
+    found = f.header.get("effects", {"offset": 0.0, "smooth": 0.0})
+    return Effects(number(found["offset"], "offset", 0.0), number(found["smooth"], "smooth", 0.0))
 
 
 def _rows(f: Fields, part: str, M: int) -> CentredRows:
@@ -147,10 +206,10 @@ def _rows(f: Fields, part: str, M: int) -> CentredRows:
 
 
 def _choice(choice: Any) -> int | str | None:
-    if choice is None or choice == AUTO or (type(choice) is int and choice > 0):
+    if choice is None or choice in (AUTO, ALL) or (type(choice) is int and choice > 0):
         found: int | str | None = choice
         return found
-    raise RecycleGPError(f"choice is {str(choice)[:50]}, neither a number of points nor 'auto'")
+    raise RecycleGPError(f"choice is {str(choice)[:50]}, neither a number of points nor 'auto' or 'all'")
 
 
 def _members(f: Fields, D: int) -> tuple[Member, ...]:
@@ -159,11 +218,7 @@ def _members(f: Fields, D: int) -> tuple[Member, ...]:
         check_name(e["name"])
     if not entries or len({e["name"] for e in entries}) < len(entries):
         raise RecycleGPError("the ensemble's modules are none, or two have the same name")
-    sizes = [e["site"] for e in entries if e["site"] is not None]
-    shapes = [(count(M, "points of a site"), count(r, "rows of a site")) for M, r in sizes]
-    if any(M == 0 or r > M for M, r in shapes):
-        raise RecycleGPError("a module's site has no points, or more rows than points")
-    kept = iter(_sites(f, shapes, D))
+    kept = iter(_sites(f, _shapes([e["site"] for e in entries if e["site"] is not None]), D, "sites"))
     return tuple(
         Member(
             name=e["name"],
@@ -180,17 +235,26 @@ def _members(f: Fields, D: int) -> tuple[Member, ...]:
             densities=None if e.get("densities") is None else number(e["densities"], "densities", 0.0),
             slack=number(e.get("slack", 0.0), "slack", 0.0),
             appended=count(e.get("appended", 0), "appended"),
+            given_owner=check_owner(e.get("owner")),
+            offset=None if e.get("offset") is None else Offset(*(number(v, "an offset") for v in e["offset"])),
         )
         for e in entries
     )
 
 
-def _sites(f: Fields, shapes: Sequence[tuple[int, int]], D: int) -> list[Site]:
+def _shapes(sizes: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
+    shapes = [(count(M, "points of a site"), count(r, "rows of a site")) for M, r in sizes]
+    if any(M == 0 or r > M for M, r in shapes):
+        raise RecycleGPError("a module's site has no points, or more rows than points")
+    return shapes
+
+
+def _sites(f: Fields, shapes: Sequence[tuple[int, int]], D: int, part: str) -> list[Site]:
     """Sites of (points, rows), which lie behind one another in the file."""
-    Zs = f.tensor("sites.Z", sum(M for M, _ in shapes), D).split([M for M, _ in shapes])
-    Rts = f.tensor("sites.Rt", sum(M * r for M, r in shapes)).split([M * r for M, r in shapes])
-    rhos = f.tensor("sites.rho", sum(r for _, r in shapes)).split([r for _, r in shapes])
-    es = f.tensor("sites.e", len(shapes))
+    Zs = f.tensor(f"{part}.Z", sum(M for M, _ in shapes), D).split([M for M, _ in shapes])
+    Rts = f.tensor(f"{part}.Rt", sum(M * r for M, r in shapes)).split([M * r for M, r in shapes])
+    rhos = f.tensor(f"{part}.rho", sum(r for _, r in shapes)).split([r for _, r in shapes])
+    es = f.tensor(f"{part}.e", len(shapes))
     return [
         Site(Z.clone(), Rt.reshape(r, M).clone(), rho.clone(), e.clone())
         for (M, r), Z, Rt, rho, e in zip(shapes, Zs, Rts, rhos, es, strict=True)

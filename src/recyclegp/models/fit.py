@@ -18,7 +18,7 @@ from ..local import batch_fit
 from ..local.batch_fit import Fitted, step_cost
 from ..local.request import FitOptions, FitRequest, check
 from .module import Module
-from .naming import name_or_new
+from .naming import check_owner, name_or_new
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ def fit(
     target: str | None = None,
     unit: str | None = None,
     labels: Sequence[str | None] | None = None,
+    owner: str | None = None,
 ) -> Module:
     """Fit one local model and return what may be shared of it: no data rows.
 
@@ -78,16 +79,19 @@ def fit(
         target: what y is called; by default the name of a pandas Series.
         unit: what y is measured in.
         labels: what classes 0 and 1 are called. Modules that contradict each other in these are not merged.
+        owner: whose rows they are, where somebody sends several modules; the module's name unless given.
 
     Returns:
         The module.
     """
+    check_owner(owner)
     options = FitOptions(
         likelihood, kernel, method, inducing, publish, learn, noise, seed, device, columns, target, unit, labels
     )
     request = check(X, y, name_or_new(name), options)
     with threads.suited_to(step_cost(request)):
-        return _one(request)
+        module = _one(request)
+    return module if owner is None else module.owned_by(owner)
 
 
 def _one(request: FitRequest) -> Module:
@@ -135,6 +139,7 @@ def fit_many(
     target: str | None = None,
     unit: str | None = None,
     labels: Sequence[str | None] | None = None,
+    owners: Sequence[str] | None = None,
     on_failure: str = "raise",
     progress: bool | None = None,
 ) -> list[Module]:
@@ -156,6 +161,7 @@ def fit_many(
         target: as for `fit`, the same for all.
         unit: as for `fit`, the same for all.
         labels: as for `fit`, the same for all.
+        owners: whose rows they are, one for each; needs `names`.
         on_failure: a model that fails beside others is tried again alone. If it fails again: "raise", naming it, once
             all are done (the error's `modules` are those that succeeded), or "skip", which leaves it out with a
             warning.
@@ -166,6 +172,7 @@ def fit_many(
     """
     if on_failure not in ("raise", "skip"):
         raise RecycleGPError(f"on_failure={on_failure!r}; use 'raise' or 'skip'")
+    whose = _owners(names, owners)
     total = len(data) if isinstance(data, Sized) else None
     if names is not None and total is not None and len(names) != total:
         raise RecycleGPError(f"names has {len(names)} entries for {total} data sets; give one each")
@@ -193,7 +200,18 @@ def fit_many(
                 failures,
             )
         warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
-    return modules
+    return [m.owned_by(whose[m.name]) if m.name in whose else m for m in modules]
+
+
+def _owners(names: Sequence[str] | None, owners: Sequence[str] | None) -> dict[str, str]:
+    """Name of the module → name of its owner."""
+    if owners is None:
+        return {}
+    if names is None or len(names) != len(owners):
+        raise RecycleGPError("owners needs names: give one of each for every data set")
+    for owner in owners:
+        check_owner(owner)
+    return dict(zip(names, owners, strict=True))
 
 
 def _check_unique(names: Sequence[str] | None) -> None:

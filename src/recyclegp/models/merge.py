@@ -15,6 +15,7 @@ from ..kernels.gpytorch_objects import from_gpytorch
 from ..merging import pooling
 from ..merging.build import build, step_cost
 from ..merging.member import Member
+from ..merging.owners import Owners
 from ..merging.points import PointsWanted
 from ..merging.site_store import SiteStore
 from .ensemble import Ensemble
@@ -30,6 +31,7 @@ class MergeOptions:
     kernel: Any = None  # a name, a GPyTorch kernel, or None for the modules' own
     learn: bool = True
     keep: str = "sites"
+    owners: Owners = Owners.AUTO
 
     def check(self, first: Module) -> None:
         """What is wrong with them is said before a long stream of modules is read."""
@@ -42,6 +44,8 @@ class MergeOptions:
     def points(self, dimension: int, columns: arrays.Columns) -> PointsWanted:
         if isinstance(self.inducing, str) and self.inducing == "auto":
             return PointsWanted()
+        if isinstance(self.inducing, str) and self.inducing == "all":
+            return PointsWanted(all_of_them=True)
         found = arrays.count_or_points(self.inducing, "inducing", dimension, columns, "cpu")
         return PointsWanted(count=found) if isinstance(found, int) else PointsWanted(given=found)
 
@@ -62,19 +66,25 @@ def merge(
     learn: bool = True,
     weights: Mapping[str, float] | Sequence[float] | None = None,
     keep: str = "sites",
+    owners: str | None = "auto",
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
 
     Args:
         modules: a Module, a file, a directory of *.safetensors files, or any iterable of modules and files. They come
             in one at a time: with keep="names" memory does not grow with their sites.
-        inducing: "auto" (until what the points cannot express is negligible, at most 512), a number (of the modules'
-            own points; where they are too few to express them, moved), or the points Z_* themselves.
+        inducing: "auto" (the cheapest form that loses nothing: as many of the modules' points as express what they
+            know, else all of them at once, which is exact, else as many as are affordable), "all" (exact, whatever
+            it costs), a number (of the modules' own points; where they are too few to express them, moved), or the
+            points Z_* themselves.
         kernel: the global kernel, or its structure by name; by default the structure with most rows, at the median of
             the modules' parameters, each counting with its rows.
         learn: True then maximises the block-marginal evidence over kernel and mean, less a price on slack.
         weights: name → w ≥ 0, or one per module; 0 leaves a module out, 2 counts it twice.
         keep: "sites" (needed to remove modules later) or "names".
+        owners: how owners' functions may differ from the shared one: None (not at all, as in the paper), "offset" (each
+            by a constant of its own), "smooth" (also by a smooth function of its own), both learned by the evidence;
+            or "auto", the simplest of the three unless the evidence clearly asks for more (with learn=False: None).
 
     Returns:
         The ensemble. It warns where its points cannot express what the modules know.
@@ -83,11 +93,19 @@ def merge(
         raise TypeError(f"learn must be True or False, not {learn!r}")
     if keep not in ("sites", "names"):
         raise RecycleGPError(f"keep={keep!r}; use 'sites' or 'names'")
-    options = MergeOptions(inducing, kernel, learn, keep)
+    options = MergeOptions(inducing, kernel, learn, keep, owners_wanted(owners))
     with SiteStore() as store:
         read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
         wanted = options.points(read.frame.dimension, read.frame.columns)
         start = options.start(read.members, store, read.frame.dimension)
         with threads.suited_to(step_cost(store, wanted)):
-            merged = build(start, read.members, store, wanted, learn=learn)
-        return Ensemble._from_merged(merged, read.members, store, wanted, read.frame.columns)
+            merged = build(start, read.members, store, wanted, learn=learn, owners=options.owners)
+        return Ensemble._from_merged(merged, read.members, store, wanted, read.frame.columns, options.owners)
+
+
+def owners_wanted(owners: Any) -> Owners:
+    """The argument `owners`, as a value."""
+    found = {None: Owners.NONE, "offset": Owners.OFFSET, "smooth": Owners.SMOOTH, "auto": Owners.AUTO}
+    if (owners is not None and not isinstance(owners, str)) or owners not in found:
+        raise RecycleGPError(f"owners={owners!r}; use 'auto', 'offset', 'smooth' or None")
+    return found[owners]

@@ -18,6 +18,7 @@ from .. import arrays, likelihoods
 from ..core import least_squares, linalg, sites
 from ..core.convergence import Convergence
 from ..core.least_squares import Solution
+from ..core.owner_posterior import Answers
 from ..core.posterior import Basis, Posterior, basis
 from ..core.publishing import publish
 from ..core.sites import Converted, Site
@@ -39,7 +40,7 @@ from ..storage.fields import (
     target_to_json,
 )
 from ..target import NO_TARGET, Target
-from .naming import check_name, name_or_new
+from .naming import check_name, check_owner, name_or_new
 from .predictive import Predictive, outside_autograd
 
 MOMENTS_JITTER = 1e-8  # of the prior variance, where the source's jitter is not given
@@ -61,9 +62,11 @@ class Module(Predictive):
     method: str
     target: Target = NO_TARGET  # what y means, where its owner has said so
     densities: float | None = None  # of y, in its evidence: its rows, unless it is made of weighted modules
+    given_owner: str | None = None  # whose it is, where its owner has said so
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        check_owner(self.given_owner)
         check_finite(f"module {self.name!r}", *self._site, self._kernel.theta)
         object.__setattr__(self, "_site", Site(*map(arrays.own, self._site)))
         object.__setattr__(self, "_kernel", self._kernel.own())
@@ -74,6 +77,11 @@ class Module(Predictive):
             f"Module({self.name!r}, {self.rows} rows, {len(self._site.Z)} points in {self.dimension}-D, "
             f"{self.likelihood}, {self._kernel.describe()}{state})"
         )
+
+    @property
+    def owner(self) -> str:
+        """Whose it is: its name's, unless its owner has said so."""
+        return self.name if self.given_owner is None else self.given_owner
 
     @property
     def site(self) -> Site:
@@ -109,6 +117,11 @@ class Module(Predictive):
         mean = torch.tensor(self.mean, dtype=torch.float64)
         return Posterior(self._basis, mean, self._solution.v, self._solution.C)
 
+    def _answers(self, owner: str | None, *, of_y: bool) -> Answers:
+        if owner not in (None, self.owner):
+            raise RecycleGPError(f"owner={owner!r}: the module is of {self.owner!r} alone; leave owner out")
+        return self._posterior
+
     @cached_property
     @outside_autograd
     def _basis(self) -> Basis:
@@ -142,6 +155,10 @@ class Module(Predictive):
     def rename(self, name: str) -> Module:
         """The same under another name."""
         return replace(self, name=name)
+
+    def owned_by(self, owner: str) -> Module:
+        """The same as a module of this owner, who may have others."""
+        return replace(self, given_owner=owner)
 
     def with_columns(self, columns: Sequence[str]) -> Module:
         """The same with names for its input columns, in their order: for a module that has none."""
@@ -202,6 +219,7 @@ class Module(Predictive):
             "units": UNITS,
             "convergence": asdict(self.convergence),
             "method": self.method,
+            "owner": self.given_owner,
             **target_to_json(self.target),
         }
         if self.densities is not None:
@@ -228,6 +246,7 @@ class Module(Predictive):
             method=f.text("method"),
             target=target_from_json(f.header),
             densities=f.number("densities", least=0.0) if f.header.get("densities") is not None else None,
+            given_owner=f.text("owner") if f.header.get("owner") is not None else None,
         )
 
     # --- from elsewhere ---
@@ -356,6 +375,20 @@ def with_noise(likelihood: Likelihood, noise: Any) -> Likelihood:
         raise RecycleGPError(f"noise={noise}: likelihood {likelihood.name!r} has no noise; leave it out")
     rest = likelihood.parameters[1:] if likelihood.known else (DEFAULT_DF,) * (len(likelihood.parameter_names) - 1)
     return likelihood.with_values(arrays.number(noise, "noise", positive=True), *rest)
+
+
+def likelihood_for(known: Sequence[Likelihood], name: str | None, noise: float | None) -> Likelihood:
+    """What new data are of: one of those that are known, or another whose parameters are."""
+    found = {p.name: p for p in known}
+    if noise is not None:
+        wanted = likelihoods.only(tuple(known)) if name is None else likelihoods.named(name)
+        return with_noise(found.get(wanted.name, wanted), noise)
+    if name is None or likelihoods.named(name).name in found:
+        return likelihoods.choose(tuple(known), name)
+    new = likelihoods.named(name)
+    if not new.known:
+        raise RecycleGPError(f"update: the noise of {name} data is not known here; pass noise=")
+    return new
 
 
 def check_finite(what: str, *tensors: torch.Tensor) -> None:

@@ -10,6 +10,7 @@ from ..errors import RecycleGPError
 
 LONGEST = 200  # characters
 SHOWN = 5  # names in a message
+RESERVED = "new"  # as the owner in a question
 
 
 def name_or_new(name: str | None) -> str:
@@ -24,6 +25,20 @@ def check_name(name: Any) -> None:
         raise TypeError(f"name must be a string, not {type(name).__name__}")
     if not name or len(name) > LONGEST or not name.isprintable():
         raise RecycleGPError(f"name={name[:50]!r}; use 1 to {LONGEST} printable characters")
+
+
+def check_owner(owner: str | None) -> str | None:
+    """The name of an owner, if it is one; None is for whoever the module is named after."""
+    if owner is None:
+        return None
+    if not isinstance(owner, str):
+        raise TypeError(f"owner must be a string, not {type(owner).__name__}")
+    if not owner or len(owner) > LONGEST or not owner.isprintable() or owner == RESERVED:
+        raise RecycleGPError(
+            f"owner={owner[:50]!r}; use 1 to {LONGEST} printable characters, but not {RESERVED!r}, which is somebody "
+            "nobody has met"
+        )
+    return owner
 
 
 def next_name(stem: str, names: Sequence[str]) -> str:

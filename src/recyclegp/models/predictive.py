@@ -14,6 +14,8 @@ from torch import Tensor
 
 from .. import arrays, likelihoods
 from ..core import linalg
+from ..core.exact import ExactPosterior
+from ..core.owner_posterior import Answers
 from ..core.posterior import Posterior, Predicted
 from ..errors import RecycleGPError
 from ..kernels import Kernel
@@ -45,8 +47,12 @@ class Predictive(ABC):
 
     @property
     @abstractmethod
-    def _posterior(self) -> Posterior:
-        """q(f) as prior, basis and whitened solution."""
+    def _posterior(self) -> Posterior | ExactPosterior:
+        """q(f) of the shared f."""
+
+    @abstractmethod
+    def _answers(self, owner: str | None, *, of_y: bool) -> Answers:
+        """Whose function a question is about, checked."""
 
     @property
     @abstractmethod
@@ -58,8 +64,8 @@ class Predictive(ABC):
         return {name: value for name, value in vars(self).items() if name in type(self).__annotations__}
 
     @property
-    def posterior(self) -> Posterior:
-        """q(f) as prior, basis and whitened solution: a copy."""
+    def posterior(self) -> Posterior | ExactPosterior:
+        """q(f) as prior and solution: a copy."""
         return self._posterior.copy()
 
     @property
@@ -88,38 +94,41 @@ class Predictive(ABC):
         known = [p.parameters[0] for p in self.likelihoods if p.has_units and p.known]
         return known[0] if known else None
 
-    def predict(self, X: Any) -> tuple[Any, Any]:
+    def predict(self, X: Any, owner: str | None = None) -> tuple[Any, Any]:
         """Mean and variance of the latent f at each row of X.
 
         Args:
             X: (n, D) inputs: array, tensor or DataFrame.
+            owner: whose function, by name, or "new" for somebody nobody has met; the shared one unless given.
 
         Returns:
             Both with n numbers, in the kind of array that X is.
         """
-        mean, variance = self._latent(self._inputs(X))
+        mean, variance = self._latent(self._inputs(X), self._answers(owner, of_y=False))
         return arrays.like(X, mean), arrays.like(X, variance)
 
-    def predict_y(self, X: Any, likelihood: str | None = None) -> tuple[Any, Any]:
+    def predict_y(self, X: Any, likelihood: str | None = None, owner: str | None = None) -> tuple[Any, Any]:
         """Mean and variance of a new observation y at each row of X.
 
         Args:
             X: (n, D) inputs.
             likelihood: which one, by name; may be left out where the model has one.
+            owner: whose observation; a new owner's unless given.
 
         Returns:
             Both with n numbers, in the kind of array that X is.
         """
         chosen = self._likelihood(likelihood)
-        mean, variance = chosen.moments(*self._latent(self._inputs(X)))
+        mean, variance = chosen.moments(*self._latent(self._inputs(X), self._answers(owner, of_y=True)))
         return arrays.like(X, mean), arrays.like(X, variance)
 
-    def predict_proba(self, X: Any, likelihood: str | None = None) -> Any:
+    def predict_proba(self, X: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
         """Probabilities of classes 0 and 1 at each row of X.
 
         Args:
             X: (n, D) inputs.
             likelihood: which one, by name; may be left out where the model has one.
+            owner: whose observation; a new owner's unless given.
 
         Returns:
             (n, 2) numbers.
@@ -129,16 +138,17 @@ class Predictive(ABC):
             raise RecycleGPError(
                 f"predict_proba needs a bernoulli likelihood, this model has {chosen.name!r}; use predict_y"
             )
-        p = chosen.moments(*self._latent(self._inputs(X))).mean
+        p = chosen.moments(*self._latent(self._inputs(X), self._answers(owner, of_y=True))).mean
         return arrays.like(X, torch.stack([1 - p, p], dim=-1))
 
-    def log_density(self, X: Any, y: Any, likelihood: str | None = None) -> Any:
+    def log_density(self, X: Any, y: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
         """log p(y_t) of each observation, on y.
 
         Args:
             X: (n, D) inputs.
             y: n targets.
             likelihood: which one, by name; may be left out where the model has one.
+            owner: whose observations; a new owner's unless given.
 
         Returns:
             n numbers.
@@ -146,15 +156,16 @@ class Predictive(ABC):
         chosen = self._likelihood(likelihood)
         points = self._inputs(X)
         y = chosen.check(arrays.targets(y, len(points), device=points.device))
-        return arrays.like(X, chosen.log_density(y, *self._latent(points)))
+        return arrays.like(X, chosen.log_density(y, *self._latent(points, self._answers(owner, of_y=True))))
 
-    def sample(self, X: Any, n: int = 1, seed: int = 0) -> Any:
+    def sample(self, X: Any, n: int = 1, seed: int = 0, owner: str | None = None) -> Any:
         """Joint draws of f at the rows of X.
 
         Args:
             X: inputs.
             n: number of draws.
             seed: of the draws.
+            owner: whose function, by name, or "new"; the shared one unless given.
 
         Returns:
             (n, len(X)) numbers, one draw in each row.
@@ -164,7 +175,7 @@ class Predictive(ABC):
             raise RecycleGPError(f"n={n!r}; pass a positive number of draws")
         noise = np.random.default_rng(arrays.seed(seed)).standard_normal((n, len(points)))
         draws = torch.as_tensor(noise, device=points.device)
-        mean, covariance = self._on(points.device).joint(points)
+        mean, covariance = self._answers(owner, of_y=False).to(points.device).joint(points)
         if len(points):
             draws = draws @ linalg.cholesky(covariance).L.mT
         return arrays.like(X, mean + draws)
@@ -172,11 +183,8 @@ class Predictive(ABC):
     def _inputs(self, X: Any) -> Tensor:
         return arrays.aligned(X, self.dimension, self.columns)
 
-    def _latent(self, points: Tensor) -> Predicted:
-        return self._on(points.device).predict(points)
-
-    def _on(self, device: torch.device) -> Posterior:
-        return self._posterior.to(device)
+    def _latent(self, points: Tensor, answers: Answers) -> Predicted:
+        return answers.to(points.device).predict(points)
 
     def _likelihood(self, name: str | None) -> Likelihood:
         return likelihoods.choose(self.likelihoods, name)

@@ -204,11 +204,20 @@ class _Shared:
 
     def __init__(self) -> None:
         self.known: dict[Any, Any] = {}
+        self.firsts: set[int] = set()  # the identities of those: comparing by value is dear, and often not needed
+
+    def one(self, value: T) -> T:
+        """The first of all values equal to this one."""
+        if id(value) in self.firsts:
+            return value
+        first: T = self.known.setdefault(value, value)
+        self.firsts.add(id(first))
+        return first
 
     def member(self, m: Module, weight: float, keep: bool) -> Member:
-        likelihoods = self.known.setdefault(m.likelihoods, m.likelihoods)
-        structure = self.known.setdefault(m._kernel.structure, m._kernel.structure)
-        kernel: Kernel = self.known.setdefault(m._kernel, Kernel(structure, m._kernel.theta))
+        likelihoods = self.one(m.likelihoods)
+        structure = self.one(m._kernel.structure)
+        kernel = m._kernel if structure is m._kernel.structure else Kernel(structure, m._kernel.theta)
         return Member(
             name=m.name,
             site=m._site if keep else None,
@@ -217,7 +226,8 @@ class _Shared:
             likelihoods=likelihoods,
             kernel=kernel,
             mean=m.mean,
-            target=self.known.setdefault(m.target, m.target),
+            target=self.one(m.target),
             converged=m.convergence.converged,
             densities=m.densities,
+            given_owner=m.given_owner,
         )

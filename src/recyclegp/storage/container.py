@@ -19,7 +19,8 @@ from ..errors import RecycleGPError
 from ..version import __version__
 from .atomic import write_atomically
 
-SCHEMA = 1
+SCHEMA = 2
+READABLE = (1, 2)  # a file of an earlier schema lacks fields that have a default
 KEY = "recyclegp"  # of the header, among the metadata of a safetensors file
 LARGEST_FILE = 2**33  # bytes; more is not a summary of data
 
@@ -58,10 +59,10 @@ def read(path: str | PathLike[str]) -> Document:
             header = json.loads(text, parse_constant=_refuse)
             if not isinstance(header, dict):
                 raise ValueError("the header is not an object")
-            if type(header.get("schema")) is not int or header["schema"] != SCHEMA:
+            if type(header.get("schema")) is not int or header["schema"] not in READABLE:
                 raise RecycleGPError(
                     f"{path}: schema {header.get('schema')!r}; this version of recyclegp ({__version__}) reads "
-                    f"schema {SCHEMA}. Upgrade recyclegp, or ask for the file in schema {SCHEMA}"
+                    f"schemas up to {SCHEMA}. Upgrade recyclegp, or ask for the file in schema {SCHEMA}"
                 )
             return Document(header, {k: stream.get_tensor(k) for k in stream.keys()})  # noqa: SIM118 (no dict)
     except (SafetensorError, ValueError, RecursionError) as broken:

@@ -1,0 +1,192 @@
+"""What many modules say about f, all of it at once: the form that loses nothing.
+
+A = I + RᵀKR + blockdiag_k(R_kᵀD_kR_k) = LLᵀ        α = A⁻¹(ρ − mRᵀ1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core import linalg
+from ..core.effects import NO_EFFECTS, Effects, stacked_covariance
+from ..core.exact import ExactPosterior
+from ..core.least_squares import CentredRows, compress
+from ..core.owner_posterior import Answers, NewOwner
+from ..core.posterior import basis
+from ..core.sites import Site
+from ..core.stacked import Block, Stacked, stack
+from ..kernels import Kernel
+from ..kernels.units import in_units
+from .points_form import PointsForm
+from .site_store import SiteStore
+
+
+@dataclass(frozen=True, eq=False)
+class ExactForm:
+    kernel: Kernel
+    mean: float
+    stacked: Stacked
+    effects: Effects = NO_EFFECTS
+    factor: Tensor | None = field(default=None, repr=False)  # L, where it is known already
+
+    slack: float = field(default=0.0, init=False)
+    jitter: float = field(default=0.0, init=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Pickled without what can be computed again."""
+        kept = {name: value for name, value in vars(self).items() if name in type(self).__annotations__}
+        return kept | {"factor": None}
+
+    def tensors(self) -> list[Tensor]:
+        """All its numbers, to be checked."""
+        s = self.stacked
+        return [self.kernel.theta, s.Z, s.rho, s.ones, s.e, *(b.Rt for b in s.blocks)]
+
+    def own(self) -> ExactForm:
+        """With copies of its numbers that nobody else can change."""
+        factor = vars(self).get("L", self.factor)
+        return replace(self, kernel=self.kernel.own(), factor=factor)  # its sites are copies: they come from a store
+
+    @property
+    def Z(self) -> Tensor:  # noqa: N802 (the symbol)
+        return self.stacked.Z
+
+    @cached_property
+    def L(self) -> Tensor:  # noqa: N802 (the symbol)
+        if self.factor is not None:
+            return self.factor
+        with torch.inference_mode(False), torch.no_grad():
+            gram = self.stacked.gram(self.kernel)
+            return linalg.cholesky(stacked_covariance(gram, self.stacked.ones, self.stacked.owner, self.effects)).L
+
+    @cached_property
+    def alpha(self) -> Tensor:
+        with torch.inference_mode(False), torch.no_grad():
+            return torch.cholesky_solve(self._residual[:, None], self.L)[:, 0]
+
+    @property
+    def _residual(self) -> Tensor:
+        return self.stacked.rho - self.mean * self.stacked.ones
+
+    @property
+    def posterior(self) -> ExactPosterior:
+        """Of the shared f."""
+        mean = torch.tensor(self.mean, dtype=torch.float64)
+        return ExactPosterior(self.kernel, mean, self.stacked, self.L, self.alpha)
+
+    def of_owner(self, number: int, site: Site | None = None) -> ExactPosterior:
+        """Of one owner's function, whose site is here already."""
+        return self.posterior._replace(owner=number, effects=self.effects)
+
+    def of_new_owner(self) -> Answers:
+        return NewOwner(self.posterior, self.kernel, self.effects)
+
+    @property
+    def bound(self) -> float:
+        """E = Σe_k − ½ρ̃ᵀα − ½logdet A: nothing is lost, so bound and evidence are one."""
+        return float(self.stacked.e - 0.5 * self._residual @ self.alpha - linalg.logdet(self.L))
+
+    def evidence(self, store: SiteStore | None = None) -> float:
+        return self.bound
+
+    # --- other sites, other units, other points ---
+
+    @torch.no_grad()
+    def with_sites(self, store: SiteStore, numbers: Sequence[int], first: int) -> ExactForm:
+        """With more sites, whose owners have these numbers: rows appended to the factor, not a new one.
+
+        L' = [L 0; BᵀL⁻ᵀ C]        CCᵀ = A_new − BᵀA⁻¹B
+        """
+        more = stack(store.packs(1), numbers, first)
+        whole = self.stacked.append(more)
+        n = len(self.stacked.rho)
+        K = self.kernel.matrix(self.stacked.Z, more.Z)
+        B = more.observe(self.stacked.observe(K).mT).mT  # (n, new)
+        corner = stacked_covariance(more.gram(self.kernel), more.ones, more.owner, self.effects)
+        if self.effects.present:
+            same = (self.stacked.owner[:, None] == more.owner[None, :]).to(B.dtype)
+            offsets = self.effects.offset * torch.outer(self.stacked.ones, more.ones)
+            B = B + same * (self.effects.smooth * B + offsets)
+        X = linalg.solve_lower(self.L, B)
+        C = linalg.cholesky(corner - X.mT @ X).L
+        L = self.L.new_zeros(len(whole.rho), len(whole.rho))
+        L[:n, :n], L[n:, :n], L[n:, n:] = self.L, X.mT, C
+        return replace(self, stacked=whole, factor=L)
+
+    def only(self, store: SiteStore, numbers: Sequence[int]) -> ExactForm:
+        """With these sites and no others, at the same prior."""
+        return replace(self, stacked=stack(store.packs(1), numbers), factor=None)
+
+    def forgetting(self, store: SiteStore) -> ExactForm:
+        """Its pseudo-observations stay, without names: without them it would not be exact."""
+        return self
+
+    def at_prior(self, kernel: Kernel, mean: float) -> ExactForm:
+        """The same sites under another prior."""
+        return replace(self, kernel=kernel, mean=mean, factor=None)
+
+    def in_units(self, scale: float, shift: float, input_shift: Tensor, densities: float) -> ExactForm:
+        """The form of s·f(x − input_shift) + b: A, and so its factor, do not notice."""
+        s = self.stacked
+        ones = s.ones / scale
+        constant = densities * torch.tensor(abs(scale), dtype=s.e.dtype).log()
+        moved = s._replace(
+            Z=s.Z + input_shift,
+            blocks=tuple(b._replace(Rt=b.Rt / scale) for b in s.blocks),
+            rho=s.rho + shift * ones,
+            ones=ones,
+            e=s.e - constant,
+        )
+        return ExactForm(
+            kernel=in_units(self.kernel, scale, input_shift),
+            mean=scale * self.mean + shift,
+            stacked=moved,
+            effects=self.effects.in_units(scale),
+            factor=vars(self).get("L", self.factor),
+        )
+
+    @torch.no_grad()
+    def at_points(self, Z: Tensor) -> PointsForm:
+        """What it knows about the shared f at these points, by exact marginalisation.
+
+        ρ̃ = Hv + noise with covariance BBᵀ = A − HHᵀ, so B⁻¹H and B⁻¹ρ̃ are rows about v.
+        """
+        base = basis(self.kernel, Z)
+        c = self.stacked.observe(self.kernel.matrix(self.stacked.Z, Z))
+        H = linalg.solve_lower(base.L, c.mT).mT
+        B = linalg.cholesky(self.L @ self.L.mT - H @ H.mT).L
+        columns = linalg.solve_lower(B, torch.cat([H, self._residual[:, None]], dim=1))
+        e = self.stacked.e - linalg.logdet(B)
+        rows = compress(CentredRows(columns[:, :-1], columns[:, -1], e, torch.zeros_like(e)))
+        return PointsForm(self.kernel, self.mean, base.Z, float(base.jitter), rows, marginal=rows)
+
+    def sites(self) -> list[OwnedSite]:
+        """What it is made of, without names; the constants together in the first."""
+        found = [owned for b in self.stacked.blocks for owned in _sites(b, self.stacked)]
+        found[0] = OwnedSite(found[0].site._replace(e=self.stacked.e), found[0].owner)
+        return found
+
+    def stored(self) -> SiteStore:
+        """Its sites in a store, by their order."""
+        store = SiteStore()
+        for i, owned in enumerate(self.sites()):
+            store.put(owned.site, 1.0, i)
+        return store
+
+
+class OwnedSite(NamedTuple):
+    site: Site
+    owner: int
+
+
+def _sites(b: Block, s: Stacked) -> list[OwnedSite]:
+    K, r, M = b.Rt.shape
+    Z, rho = s.Z[b.points].reshape(K, M, -1), s.rho[b.rows].reshape(K, r)
+    owners = s.point_owner[b.points].reshape(K, M)[:, 0].tolist()
+    return [OwnedSite(Site(Z[i], b.Rt[i], rho[i], s.e.new_zeros(())), owners[i]) for i in range(K)]

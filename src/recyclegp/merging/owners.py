@@ -1,0 +1,80 @@
+"""Whose modules are whose, and how much owners may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+import torch
+
+from ..core import sites
+from ..core.sites import Site
+from .member import Member
+from .site_store import SiteStore
+
+NEW = "new"  # an owner nobody has met
+LEAST_GAIN, GAIN_PER_OWNER = 3.0, 0.5  # nats
+
+
+class Owners(Enum):
+    """How owners' functions may differ from the shared one."""
+
+    NONE = "none"  # they do not: one function for all
+    OFFSET = "offset"  # each by a constant of its own
+    SMOOTH = "smooth"  # each by a constant and a smooth function of its own
+    AUTO = "auto"  # as much as the evidence asks for
+
+    @property
+    def candidates(self) -> tuple[Owners, ...]:
+        """The models to be compared, from the simplest on."""
+        return (Owners.NONE, Owners.OFFSET, Owners.SMOOTH) if self is Owners.AUTO else (self,)
+
+    def is_worth(self, gain: float, owners: int) -> bool:
+        """Is a model with such effects so much better, in nats, that so many owners should be told apart?
+
+        Owners in adjoining regions, and small ones who took their noise for signal, look a little different from each
+        other also where they are not; a gain must exceed what they can pretend.
+        """
+        return self is Owners.NONE or gain > LEAST_GAIN + GAIN_PER_OWNER * owners
+
+
+def owner_numbers(members: Sequence[Member]) -> list[int]:
+    """For each member the number of its owner, counted as they first appear."""
+    known: dict[str, int] = {}
+    return [known.setdefault(m.owner, len(known)) for m in members]
+
+
+def joined(parts: Sequence[Site]) -> Site:
+    """Several sites of one owner as one site at all their points."""
+    if len(parts) == 1:
+        return parts[0]
+    return Site(
+        torch.cat([s.Z for s in parts]),
+        torch.block_diag(*(s.Rt for s in parts)),
+        torch.cat([s.rho for s in parts]),
+        torch.stack([s.e for s in parts]).sum(),
+    )
+
+
+def owner_site(members: Sequence[Member], owner: str) -> Site | None:
+    """All that an owner's modules say, weighted, as one site; None where they have not been kept."""
+    own = [m for m in members if m.owner == owner and m.weight > 0]
+    kept = [sites.weighted(m.site, m.site.e.new_tensor(m.weight)) for m in own if m.site is not None]
+    return joined(kept) if kept and len(kept) == len(own) else None
+
+
+def by_owner(store: SiteStore, numbers: Sequence[int]) -> SiteStore:
+    """One site for each owner, under the position of the owner's first member; the store itself if that is so.
+
+    `numbers` are those of the owners, for each position in the store.
+    """
+    if len(set(numbers)) == len(numbers):
+        return store
+    found: dict[int, list[tuple[int, Site]]] = {}
+    for member, site in store.each():
+        found.setdefault(numbers[member], []).append((member, site))
+    whole = SiteStore()
+    for own in found.values():
+        own.sort(key=lambda pair: pair[0])
+        whole.put(joined([site for _, site in own]), 1.0, own[0][0])
+    return whole

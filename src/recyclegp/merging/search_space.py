@@ -1,0 +1,103 @@
+"""What a merge may learn, as one vector: the kernel's parameters, and how much owners differ; with priors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..core.effects import NO_EFFECTS, Effects
+from ..kernels import Kernel, learned
+from .owners import Owners
+
+PRIOR_SD = 2.0  # how far, in log units, learned kernel parameters stay near their pooled values
+REACH = 12.0  # bounds, in log units about them
+# The effects are small beside f before anything is known, within a factor of a few: log N(share; log centre, sd²).
+OFFSET_SHARE, SMOOTH_SHARE = 0.1, 0.05  # of the variance of f
+SHARE_SD = 1.5
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """x = (free kernel parameters, log σ_b²/v̄, log σ_d²), the last two where owners may differ."""
+
+    about: Kernel  # where the prior is centred
+    size: float  # v̄: the variance of f under it, on average
+    owners: Owners = Owners.NONE
+    fixed: Kernel | None = None  # the kernel, where it is not to be learned
+
+    @staticmethod
+    def of(about: Kernel, Z: Tensor, owners: Owners = Owners.NONE) -> SearchSpace:
+        return SearchSpace(about, float(about.diagonal(Z).mean()), owners)
+
+    def with_owners(self, owners: Owners) -> SearchSpace:
+        return replace(self, owners=owners)
+
+    def at(self, kernel: Kernel) -> SearchSpace:
+        """With this kernel, which is not to be learned."""
+        return replace(self, fixed=kernel)
+
+    def start(self, kernel: Kernel, effects: Effects = NO_EFFECTS) -> Tensor:
+        """x at a kernel and at effects; where there are none yet, at the centre of their prior."""
+        logs = [
+            math.log(float(value) / scale) if float(value) > 0 else math.log(share)
+            for value, scale, share in (
+                (effects.offset, self.size, OFFSET_SHARE),
+                (effects.smooth, 1.0, SMOOTH_SHARE),
+            )
+        ]
+        return torch.cat([kernel.theta[self._free], kernel.theta.new_tensor(logs[: self._effects])])
+
+    def kernel_at(self, x: Tensor) -> Kernel:
+        whole = self._template.theta.clone()
+        whole[self._free] = x[: self._parameters]
+        return self._template.with_theta(whole)
+
+    def effects_at(self, x: Tensor) -> Effects:
+        if not self._effects:
+            return NO_EFFECTS
+        values = x[self._parameters :].exp()
+        return Effects(self.size * values[0], values[1] if self._effects == 2 else 0.0)
+
+    def log_prior(self, x: Tensor) -> Tensor:
+        centre, sd = self._centre_and_sd
+        return -0.5 * ((x - centre) / sd).square().sum()
+
+    @property
+    def lower(self) -> Tensor:
+        return self._centre_and_sd[0] - REACH
+
+    @property
+    def upper(self) -> Tensor:
+        return self._centre_and_sd[0] + REACH
+
+    @property
+    def _template(self) -> Kernel:
+        return self.about if self.fixed is None else self.fixed
+
+    @property
+    def _free(self) -> Tensor:
+        free = torch.tensor(learned(self.about.structure))
+        return free if self.fixed is None else torch.zeros_like(free)
+
+    @property
+    def _parameters(self) -> int:
+        return int(self._free.sum())
+
+    @property
+    def _effects(self) -> int:
+        return {Owners.NONE: 0, Owners.OFFSET: 1, Owners.SMOOTH: 2}[self.owners]
+
+    @property
+    def _centre_and_sd(self) -> tuple[Tensor, Tensor]:
+        theta = self.about.theta[self._free]
+        shares = theta.new_tensor([math.log(OFFSET_SHARE), math.log(SMOOTH_SHARE)][: self._effects])
+        sds = torch.cat([torch.full_like(theta, PRIOR_SD), torch.full_like(shares, SHARE_SD)])
+        return torch.cat([theta, shares]), sds
+
+
+def detached(effects: Effects) -> Effects:
+    """As numbers, once they are learned."""
+    return Effects(float(effects.offset), float(effects.smooth))

@@ -1,0 +1,46 @@
+"""How large a form is, and what it would cost to lose nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import affordable
+from .exact_form import ExactForm
+from .points_form import PointsForm
+
+
+@dataclass(frozen=True)
+class Size:
+    """Which form an ensemble has, what it loses, and what the exact form costs."""
+
+    form: str  # "exact", or "points"
+    points: int
+    pseudo_observations: int | None  # of all modules together, where it is still known
+    slack: float  # nats of the modules' knowledge that the points cannot express; none where it is exact
+
+    @property
+    def exact_bytes(self) -> float | None:
+        """Memory that the exact form takes, or would take."""
+        return None if self.pseudo_observations is None else affordable.factor_bytes(self.pseudo_observations)
+
+    @property
+    def exact_multiplications(self) -> float | None:
+        """Work of the exact form at a known kernel; learning one takes some tens of times three times as much."""
+        return None if self.pseudo_observations is None else affordable.factor_multiplications(self.pseudo_observations)
+
+    def __str__(self) -> str:
+        if self.form == "exact":
+            return f"exact: all {self.pseudo_observations} pseudo-observations at {self.points} points, nothing lost"
+        said = f"{self.points} points, slack {self.slack:.3g} nats"
+        if self.pseudo_observations is None or self.exact_bytes is None or self.exact_multiplications is None:
+            return said
+        return (
+            f"{said}; exact would hold {self.pseudo_observations} pseudo-observations: "
+            f"{self.exact_bytes / 1e9:.2g} GB and {self.exact_multiplications:.1g} multiplications"
+        )
+
+
+def size_of(form: PointsForm | ExactForm, pseudo_observations: int | None) -> Size:
+    if isinstance(form, ExactForm):
+        return Size("exact", len(form.Z), len(form.stacked.rho), 0.0)
+    return Size("points", len(form.Z), pseudo_observations, form.slack)
