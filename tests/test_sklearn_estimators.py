@@ -196,6 +196,45 @@ def test_merge_returns_a_new_estimator_and_takes_modules(tmp_path):
         RecyclableGPRegressor().merge(a)
 
 
+def test_owners_may_differ_where_that_is_asked_for():
+    """Three owners of one function, each with a constant; a known owner's function is asked for by name."""
+    shifts = {"a": -2.0, "b": 0.5, "c": 1.5}
+    made = [
+        RecyclableGPRegressor(rough(), noise=NOISE, learn=False, publish=12, name=name, owners="offset").fit(
+            X[i::3], Y[i::3] + shift
+        )
+        for i, (name, shift) in enumerate(shifts.items())
+    ]
+    together = made[0].merge(made[1:])
+    e = together.ensemble_
+    assert (together.owners, e.owners) == ("offset", ["a", "b", "c"])
+    assert e.offset_sd > 0.3
+    for owner in (None, "new", "a", "c"):
+        mean, variance = e.predict(XT, owner)
+        close(together.predict(XT, owner=owner), mean, 1e-12)
+        close(together.predict(XT, return_std=True, owner=owner)[1], np.sqrt(variance), 1e-12)
+        close(np.diag(together.predict(XT, return_cov=True, owner=owner)[1]), variance, 1e-9)
+        close(together.sample_y(XT, 3, 7, owner=owner), e.sample(XT, 3, seed=7, owner=owner).T, 1e-12)
+    assert np.mean(together.predict(XT, owner="c") - together.predict(XT, owner="a")) > 2
+    with pytest.raises(rgp.RecycleGPError, match="owner='d': nobody here is called so"):
+        together.predict(XT, owner="d")
+    same = clone(together).set_params(owners=None, name="s")
+    assert same.fit(X[:20], Y[:20]).merge(made[1]).ensemble_.offset_sd == 0
+    with pytest.raises(rgp.RecycleGPError, match="owners='both'; use 'auto'"):
+        clone(together).set_params(owners="both").fit(X, Y)
+
+
+def test_calls_of_partial_fit_are_owners_and_partitions_are_not():
+    options = {"noise": NOISE, "learn": False, "publish": 8, "owners": "offset", "n_partitions": 2, "name": "day"}
+    stream = RecyclableGPRegressor(rough(), **options).partial_fit(X[:24], Y[:24])
+    assert stream.ensemble_.owners == ["day"]
+    assert stream.ensemble_.offset_sd == 0
+    stream.partial_fit(X[24:], Y[24:] + 3)
+    assert [m.name for m in stream.modules_] == ["day", "day-2", "day-3", "day-4"]
+    assert stream.ensemble_.owners == ["day", "day-3"]
+    assert stream.ensemble_.offset_sd > 0.5
+
+
 # --- classification ---------------------------------------------------------------------------
 
 
@@ -238,6 +277,23 @@ def test_classifier_in_parts():
         stream.partial_fit(Xs[low], ["left"] * 16)
     with pytest.raises(rgp.RecycleGPError, match=r"merge: labels \[0, 1\] against \['down', 'up'\]"):
         both.merge(RecyclableGPClassifier(learn=False).fit(XC, (YC == "up").astype(int)))
+
+
+def test_labels_of_an_owner():
+    """Owners who draw the line elsewhere; without a name the answer is about somebody new."""
+    made = [
+        RecyclableGPClassifier(learn=False, publish=16, name=name, owners="offset").fit(
+            XC, np.where(XC[:, 1] > limit, "up", "down")
+        )
+        for name, limit in (("strict", 3.2), ("mild", 0.8))
+    ]
+    both = made[0].merge(made[1])
+    assert both.ensemble_.offset_sd > 0
+    for owner in (None, "strict", "mild"):
+        expected = both.ensemble_.predict_proba(XT, owner=owner or "new")
+        close(both.predict_proba(XT, owner=owner), expected, 1e-12)
+        np.testing.assert_array_equal(both.predict(XT, owner=owner) == "up", expected[:, 1] > 0.5)
+    assert (both.predict(XT, owner="mild") == "up").sum() > (both.predict(XT, owner="strict") == "up").sum()
 
 
 def test_more_than_two_classes_are_refused_and_have_a_remedy():

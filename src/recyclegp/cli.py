@@ -20,7 +20,9 @@ from .errors import RecycleGPError, RecycleGPWarning
 UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
 
 
-OPTIONS = "likelihood|kernel|method|inducing|publish|noise|keep|weights"  # those that are arguments of the library
+OPTIONS = (
+    "likelihood|kernel|method|inducing|publish|noise|keep|weights|owner"  # those that are arguments of the library
+)
 
 
 class Commands(TyperGroup):

@@ -16,6 +16,8 @@ import torch
 from . import arrays, likelihoods
 from .errors import RecycleGPError
 from .likelihoods import Likelihood
+from .merging.owners import NEW
+from .models.ensemble import Ensemble
 
 LEVEL = 0.95  # of the interval whose coverage is counted
 
@@ -96,7 +98,9 @@ def error_rate(proba: Any, y: Any) -> float:
     return float(np.mean(np.where(p == 0.5, 0.5, wrong)))
 
 
-def score(model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None = None) -> Score:
+def score(
+    model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None = None, owner: str | None = None
+) -> Score:
     """All metrics of one model on test data.
 
     Args:
@@ -105,13 +109,16 @@ def score(model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None
         y: n test targets.
         f: the true latent function at X, where it is known.
         likelihood: which one, by name; may be left out where the model has one.
+        owner: whose rows they are, where the model is an ensemble whose owners differ; a new owner's unless given.
 
     Returns:
         The score.
     """
     chosen = likelihoods.choose(model.likelihoods, likelihood)
     with torch.no_grad():
-        mean, variance = (arrays.as_tensor(t, "prediction", "cpu") for t in model.predict(X))
+        # y is somebody's: without an owner, a new one's
+        found = model.predict(X, owner=owner or NEW) if isinstance(model, Ensemble) else model.predict(X)
+        mean, variance = (arrays.as_tensor(t, "prediction", "cpu") for t in found)
         y = chosen.check(arrays.targets(y, len(mean), device="cpu"))
         densities = chosen.log_density(y, mean, variance)
         predicted = chosen.moments(mean, variance).mean

@@ -3,7 +3,7 @@
 import pytest
 
 import recyclegp as rgp
-from cases_cli import NORTH, SOUTH, module
+from cases_cli import NORTH, SOUTH, differing, module
 
 
 @pytest.fixture(scope="session")
@@ -14,6 +14,14 @@ def owners(tmp_path_factory):
     module(NORTH, "north").save(folder / "parts" / "north.safetensors")
     module(SOUTH[["depth", "day", "y"]], "south").save(folder / "parts" / "south.safetensors")
     rgp.merge(folder / "parts").save(folder / "city.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wards(tmp_path_factory):
+    """A folder with modules of owners who differ by constants, in parts/, and their ensemble."""
+    folder = tmp_path_factory.mktemp("wards")
+    rgp.merge(differing(folder / "parts")).save(folder / "city.safetensors")
     return folder
 
 

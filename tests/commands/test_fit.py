@@ -58,6 +58,17 @@ def test_options_reach_the_fit(data, tmp_path):
     assert facts["noise"] == pytest.approx(0.02, rel=1e-12)
 
 
+def test_owner_reaches_the_module(data, tmp_path):
+    path = tmp_path / "a.safetensors"
+    facts = answer("fit", data, "-t", "y", *SMALL, "--owner", "ward 7", "-o", path)
+    assert (facts["name"], facts["owner"]) == ("a", "ward 7")
+    assert rgp.load(path).owner == "ward 7"
+    assert "owner               ward 7\n" in ok("inspect", path).stdout
+    answer("fit", data, "-t", "y", *SMALL, "-o", path)
+    assert answer("inspect", path)["owner"] == "a"
+    assert "owner " not in ok("inspect", path).stdout
+
+
 def test_in_words_and_quietly(data, tmp_path):
     said = ok("fit", data, "-t", "y", *SMALL, "-o", tmp_path / "a.safetensors")
     assert "40 rows of 2 inputs" in said.stdout
@@ -179,6 +190,7 @@ WRONG = {
     "an unknown kernel": ("x,y\n1,2\n", ["-t", "y", "--kernel", "rfb"], "--kernel 'rfb' cannot be read"),
     "an unknown method": ("x,y\n1,2\n", ["-t", "y", "--method", "fast"], "--method 'fast' is not known"),
     "a negative noise": ("x,y\n1,2\n", ["-t", "y", "--noise", "-1"], "--noise -1.0; pass a positive number"),
+    "an owner nobody has met": ("x,y\n1,2\n", ["-t", "y", "--owner", "new"], "--owner 'new'; use 1 to 200 printable"),
     "fractions for counts": ("x,y\n1,2.5\n", ["-t", "y", "--likelihood", "poisson"], "takes counts"),
     "a class for numbers": ("x,y\n1,2\n", ["-t", "y", "--positive", "2"], "use --likelihood bernoulli"),
 }

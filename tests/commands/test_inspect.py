@@ -16,12 +16,12 @@ def test_inspect_says_what_is_in_a_module(owners):
     facts, m = answer("inspect", path), rgp.load(path)
     assert facts["content_id"] == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
     assert facts["bytes"] == path.stat().st_size
-    assert (facts["kind"], facts["name"], facts["rows"], facts["schema"]) == ("module", "north", 40, 1)
+    assert (facts["kind"], facts["name"], facts["rows"], facts["schema"]) == ("module", "north", 40, 2)
     assert facts["region"]["day"] == [m.inducing[:, 0].min(), m.inducing[:, 0].max()]
     assert facts["noise"] == m.noise
     assert facts["contains_data_rows"] is False
     words = ok("inspect", path).stdout
-    for phrase in ("north, 40 rows of 2 inputs", "day from ", "rbf(", "schema 1", "yes, after", "no, only 6 points"):
+    for phrase in ("north, 40 rows of 2 inputs", "day from ", "rbf(", "schema 2", "yes, after", "no, only 6 points"):
         assert phrase in words, words
     assert facts["content_id"] in words
 
@@ -34,6 +34,32 @@ def test_inspect_says_what_is_in_an_ensemble(owners):
     words = ok("inspect", path).stdout
     assert "of 2 modules (north, south), 80 rows of 2 inputs" in words
     assert "can be removed" in words
+
+
+def test_inspect_says_how_owners_differ(wards, owners, out):
+    facts, e = answer("inspect", wards / "city.safetensors"), rgp.load(wards / "city.safetensors")
+    assert facts["owners"] == e.owners == ["ward-1", "ward-2", "ward-3", "ward-4"]
+    assert (facts["offset_sd"], facts["smooth_sd"]) == (e.offset_sd, e.smooth_sd)
+    assert e.offset_sd > 0.3
+    words = ok("inspect", wards / "city.safetensors").stdout
+    assert f"owners              differ by a constant of sd {e.offset_sd:.3g}" in words
+    alike = answer("inspect", owners / "city.safetensors")
+    assert (alike["offset_sd"], alike["smooth_sd"]) == (0, 0)
+    assert "differ" not in ok("inspect", owners / "city.safetensors").stdout
+    ok("merge", wards / "parts", "--owners", "smooth", "--inducing", "all", "--no-learn", "-o", out)
+    e = rgp.load(out)
+    said = f"sd {e.offset_sd:.3g} and by a smooth function of {e.smooth_sd:.3g} times the sd of the shared one"
+    assert said in ok("inspect", out).stdout
+
+
+def test_inspect_says_which_form_an_ensemble_has(owners, out):
+    for inducing, form in (("all", "exact"), (5, "points")):
+        facts = answer("merge", owners / "parts", "--inducing", inducing, "--no-learn", "-o", out)
+        e = rgp.load(out)
+        assert (facts["form"], facts["size"], facts["slack"]) == (form, str(e.size), e.slack)
+        words = ok("inspect", out).stdout
+        assert f"form                {e.size}\n" in words
+    assert "5 points, slack" in words
 
 
 def test_inspect_does_not_vouch_for_points_from_elsewhere(tmp_path):
@@ -76,6 +102,32 @@ def test_compare_gives_the_report_and_the_differences(owners):
         assert rows[name]["standardised"] == pytest.approx(np.mean(np.abs(a - b) / np.sqrt(va + vb)))
         kl = np.log(np.sqrt(vb / va)) + (va + (a - b) ** 2) / (2 * vb) - 0.5
         assert rows[name]["nats"] == pytest.approx(np.mean(kl))
+
+
+def test_compare_is_fair_to_owners_who_differ(wards, tmp_path):
+    city, path = rgp.load(wards / "city.safetensors"), wards / "city.safetensors"
+    rows = {r["name"]: r for r in answer("compare", path, wards / "parts")}
+    assert rows["ward-1 again"]["owner"] == "ward-1"
+    assert rows["ward-1"]["offset"] == pytest.approx(rows["ward-1 again"]["offset"])
+    for name in ("ward-1 again", "ward-3"):
+        m = rgp.load(wards / "parts" / f"{name}.safetensors")
+        where = pd.DataFrame(m.inducing, columns=m.columns)
+        (a, _), (b, _), (shared, _) = m.predict(where), city.predict(where, m.owner), city.predict(where)
+        assert rows[name]["difference"] == pytest.approx(np.mean(np.abs(a - b)))
+        assert rows[name]["difference"] < 0.3 * np.mean(np.abs(a - shared))
+    head, *lines = ok("compare", path).stdout.splitlines()
+    assert head.split()[:4] == ["module", "rows", "weight", "offset"]
+    shown = next(line for line in lines if line.startswith("ward-3"))
+    assert f"{rows['ward-3']['offset']:.3g} ± {rows['ward-3']['offset_sd']:.2g}" in shown
+
+
+def test_compare_where_owners_cannot_be_told_apart_is_with_the_shared_function(wards, tmp_path, out):
+    options = ("--owners", "offset", "--inducing", 8, "--no-learn", "--keep", "names")
+    ok("merge", wards / "parts", *options, "-o", out)
+    m, city = rgp.load(wards / "parts" / "ward-3.safetensors"), rgp.load(out)
+    rows = {r["name"]: r for r in answer("compare", out, wards / "parts" / "ward-3.safetensors")}
+    where = pd.DataFrame(m.inducing, columns=m.columns)
+    assert rows["ward-3"]["difference"] == pytest.approx(np.mean(np.abs(m.predict(where)[0] - city.predict(where)[0])))
 
 
 def test_compare_with_a_stranger(owners, tmp_path):

@@ -41,6 +41,19 @@ def test_merge_options(owners, out):
     assert facts["keeps"] == "names"
 
 
+def test_owners_and_all_points_reach_the_merge(wards, out):
+    parts = [rgp.load(path) for path in sorted((wards / "parts").iterdir())]
+    for given, asked in (("auto", "auto"), ("offset", "offset"), ("none", None)):
+        options = ("--inducing", "all", "--no-learn", "--owners", given)
+        facts = answer("merge", wards / "parts", *options, "-o", out)
+        direct = rgp.merge(parts, inducing="all", learn=False, owners=asked)
+        assert facts["form"] == "exact"
+        assert facts["offset_sd"] == pytest.approx(direct.offset_sd, rel=1e-12)
+        assert (facts["offset_sd"] > 0) == (given == "offset")
+        assert means(out) == pytest.approx(direct.predict(X)[0], rel=1e-9, abs=1e-9)
+    assert facts["owners"] == ["ward-1", "ward-2", "ward-3", "ward-4"]
+
+
 @pytest.mark.slow
 def test_merge_of_hundreds_of_files(tmp_path, out):
     folder = tmp_path / "many"
@@ -97,7 +110,8 @@ def test_modules_of_different_columns(owners, tmp_path, out):
         (["parts", "--weights", "north"], "write NAME=NUMBER"),
         (["parts", "--weights", "west=2"], "weights names modules that are not here: west"),
         (["parts", "--weights", "north=-1"], "weights must not be negative"),
-        (["parts", "--inducing", "few"], "give a positive number of points, or auto"),
+        (["parts", "--inducing", "few"], "give a positive number of points, all, or auto"),
+        (["parts", "--owners", "some"], "--owners some: use auto, offset, smooth or none"),
         (["parts", "--keep", "all"], "--keep 'all'; use 'sites' or 'names'"),
         (["parts", "--kernel", "rfb"], "--kernel 'rfb' cannot be read"),
         (["north.csv"], "not a complete recyclegp file"),

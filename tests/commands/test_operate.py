@@ -15,7 +15,7 @@ def test_update_is_the_librarys(owners, tmp_path, out):
     facts = answer("update", owners / "city.safetensors", data, "-t", "y", "--name", "july", "-o", out)
     assert facts["names"] == ["north", "south", "july"]
     direct = rgp.load(owners / "city.safetensors").update(X, NEW["y"])
-    assert np.array_equal(means(out), direct.predict(X)[0])
+    np.testing.assert_allclose(means(out), direct.predict(X)[0], rtol=1e-9, atol=1e-9)
 
 
 def test_update_with_classes(owners, tmp_path, out):
@@ -26,7 +26,21 @@ def test_update_with_classes(owners, tmp_path, out):
     facts = answer("update", owners / "city.safetensors", data, *options, "--positive", "high")
     assert facts["likelihoods"] == ["gaussian", "bernoulli"]
     direct = rgp.load(owners / "city.safetensors").update(X, NEW["y"] > 0, likelihood="bernoulli")
-    assert np.array_equal(means(out), direct.predict(X)[0])
+    np.testing.assert_allclose(means(out), direct.predict(X)[0], rtol=1e-9, atol=1e-9)
+
+
+def test_update_of_an_owner(wards, tmp_path, out):
+    city = rgp.load(wards / "city.safetensors")
+    data = written(NEW, tmp_path / "new.csv")
+    for options, whose in (([], None), (["--owner", "ward-2"], "ward-2")):
+        facts = answer("update", wards / "city.safetensors", data, "-t", "y", *options, "-o", out)
+        direct = city.update(X, NEW["y"], owner=whose)
+        assert facts["owners"] == direct.owners
+        asked = whose or "update-1"
+        expected = direct.predict(X, asked)[0]
+        np.testing.assert_allclose(rgp.load(out).predict(X, asked)[0], expected, rtol=1e-9, atol=1e-9)
+    said = one_line(call("update", wards / "city.safetensors", data, "-t", "y", "--owner", "new", "-o", out))
+    assert "--owner 'new'; use 1 to 200 printable characters, but not 'new'" in said
 
 
 def test_add_then_remove_is_never_added(owners, tmp_path, out):
@@ -44,7 +58,7 @@ def test_reweight_and_in_place(owners, out):
     out.write_bytes((owners / "city.safetensors").read_bytes())
     facts = answer("reweight", out, "south=0.5", "north=2", "-o", out)
     direct = rgp.load(owners / "city.safetensors").reweight({"south": 0.5, "north": 2.0})
-    assert np.array_equal(means(out), direct.predict(X)[0])
+    np.testing.assert_allclose(means(out), direct.predict(X)[0], rtol=1e-9, atol=1e-9)
     assert facts["rows"] == 100
 
 

@@ -39,6 +39,22 @@ def test_options_reach_the_figure(models, tmp_path):
     assert first != out.read_bytes()
 
 
+def test_owners_can_be_left_out(tmp_path):
+    names = ("low", "high", "middle")
+    parts = []
+    for name, table in zip(names, (owner(i, 0, 4) for i in range(3)), strict=True):
+        y = table["y"] + {"low": -2, "high": 2, "middle": 0}[name]
+        parts.append(rgp.fit(table[["day"]], y, publish=6, name=name))
+    rgp.merge(parts, owners="offset").save(tmp_path / "zone.safetensors")
+    shown = []
+    for option in ("--owners", "--no-owners"):
+        ok("plot", tmp_path / "zone.safetensors", "-o", tmp_path / "figure.html", option, "-q")
+        text = (tmp_path / "figure.html").read_text()
+        shown.append([text.count(f'"name":"{name}","colour"') for name in names])
+        assert ('"kind":"owner"' in text) == (option == "--owners")
+    assert shown == [[1, 1, 1], [1, 1, 1]]  # without their functions there are still the points
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -107,6 +107,50 @@ def test_student_bands_hold_95_percent(models, data):
             assert (stats.t.cdf((row[name] - f) / np.sqrt(scale2), df) @ w) / w.sum() == pytest.approx(p, abs=1e-4)
 
 
+@pytest.mark.parametrize("owner", [None, "new", "ward-1", "ward-3"])
+def test_predictions_and_scores_of_an_owner(wards, data, tmp_path, owner):
+    path, options = wards / "city.safetensors", () if owner is None else ("--owner", owner)
+    e, table = rgp.load(path), predicted(path, data, *options)
+    (mean, variance), (_, of_y) = e.predict(TEST, owner), e.predict_y(TEST, owner=owner)
+    assert table["mean"].to_numpy() == pytest.approx(mean, rel=1e-9, abs=1e-9)
+    assert table["sd"].to_numpy() == pytest.approx(np.sqrt(variance), rel=1e-9)
+    assert table["y_sd"].to_numpy() == pytest.approx(np.sqrt(of_y), rel=1e-9)
+    y_mean = e.predict_y(TEST, owner=owner)[0]
+    upper = y_mean + stats.norm.ppf(0.975) * np.sqrt(of_y)
+    assert table["y_upper"].to_numpy() == pytest.approx(upper, rel=1e-9, abs=1e-9)
+    found = answer("score", path, written(TEST, tmp_path / "test.csv"), "-t", "y", *options)
+    assert found["nlpd"] == pytest.approx(-np.mean(e.log_density(TEST, TEST["y"], owner=owner)))
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((y_mean - TEST["y"]) ** 2)))
+
+
+def test_probabilities_of_an_owner(data, out):
+    """Without an owner they are a new owner's, who is less certain, and so is their band."""
+    wards = []
+    for seed, offset in enumerate((-3.0, 0.0, 3.0)):
+        table = owner(seed, 0, 6, 150)
+        options = {"likelihood": "bernoulli", "inducing": 20, "publish": 8, "learn": False, "name": f"w{seed}"}
+        wards.append(rgp.fit(table[INPUTS], table["y"] + offset > 0.3, **options))
+    rgp.merge(wards, owners="offset", learn=False).save(out)
+    e = rgp.load(out)
+    assert e.offset_sd > 0
+    for options, whose in ([], "new"), (["--owner", "w2"], "w2"):
+        table = predicted(out, data, *options)
+        expected = e.predict_proba(TEST, owner=whose)[:, 1]
+        assert table["probability"].to_numpy() == pytest.approx(expected, rel=1e-9)
+        mean, variance = e.predict(TEST, whose)
+        upper = 1 / (1 + np.exp(-(mean + stats.norm.ppf(0.975) * np.sqrt(variance))))
+        assert table["probability_upper"].to_numpy() == pytest.approx(upper, rel=1e-6)
+
+
+def test_owners_who_are_not_there(wards, models, data, tmp_path):
+    test = written(TEST, tmp_path / "test.csv")
+    for command, options in (("predict", []), ("score", ["-t", "y"])):
+        said = one_line(call(command, wards / "city.safetensors", test, *options, "--owner", "ward-9"))
+        assert "--owner 'ward-9': nobody here is called so; there are ward-1, ward-2, ward-3, ward-4, and 'new'" in said
+        said = one_line(call(command, models / "gaussian.safetensors", test, *options, "--owner", "new"))
+        assert "--owner 'new': the module is of 'gaussian' alone; leave owner out" in said
+
+
 def test_several_likelihoods(models, data):
     path = models / "mixed.safetensors"
     alone = ok("predict", path, data, "-o", data.with_name("out.csv"))

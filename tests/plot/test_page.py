@@ -108,6 +108,24 @@ def test_maps_are_the_predictions(tmp_path):
     same(points[3]["y"], models[3].inducing[:, 1])
 
 
+def test_owners_functions_are_on_the_page(tmp_path):
+    e = cases.differing(1)
+    data = Elements(page([e], tmp_path)).data
+    assert [(entry["name"], entry["kind"]) for entry in data["entries"]] == [
+        ("merged", "ensemble"),
+        *((name, "owner") for name in cases.NAMES),
+    ]
+    ((curve,),) = (panel["curves"] for panel in data["panels"])
+    x = np.linspace(curve["from"], curve["to"], len(curve["mean"]))[:, None]
+    for own, name in zip(curve["owners"], cases.NAMES, strict=True):
+        same(own["mean"], e.predict(x, name)[0])
+    same(curve["noisy"][1], e.predict(x)[0] + cases.BAND_SDS * np.sqrt(e.predict_y(x)[1]))
+    assert [lane["entry"] for lane in data["panels"][0]["lanes"]] == [0, 1, 2, 3]  # switched with their functions
+    data = Elements(page([e], tmp_path, owners=False)).data
+    assert [entry["kind"] for entry in data["entries"][1:]] == ["points"] * 3
+    assert data["panels"][0]["curves"][0]["owners"] == []
+
+
 def test_modules_of_which_only_points_are_known_can_be_switched_too(tmp_path):
     data = Elements(page(cases.objects(1, "poisson", "ensemble"), tmp_path)).data
     assert [(e["name"], e["kind"]) for e in data["entries"]] == [
@@ -193,6 +211,25 @@ def test_curves_answer_the_pointer_and_can_be_switched_off(tmp_path):
     assert not any(seen["shown"][0])
     assert all(seen["shown"][1])
     assert seen["keyed"].startswith("x = ")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no chromium here")
+def test_owners_answer_the_pointer_and_can_be_switched_off(tmp_path):
+    e = cases.differing(1)
+    page([e], tmp_path)
+    ask = """
+    at(0.3, 0.5); const first = tip(); document.querySelectorAll("#who input")[2].click(); at(0.3, 0.5);
+    document.title = JSON.stringify({ first, second: tip(), shown: [shown(1), shown(2)] });"""
+    seen = browse(tmp_path / "page.html", HOVER + ask)
+    place, _, *owners = seen["first"]
+    x = number(place.removeprefix("x = "))
+    assert [row[0] for row in owners] == [f"■ {name}" for name in cases.NAMES]
+    for row, name in zip(owners, cases.NAMES, strict=True):
+        assert number(row[1]) == pytest.approx(float(e.predict([[x]], name)[0][0]), abs=5e-3)
+    assert [row[0] for row in seen["second"][2:]] == ["■ ward-7", "■ st. mary"]
+    assert all(seen["shown"][0])
+    assert not any(seen["shown"][1])
 
 
 @pytest.mark.slow

@@ -115,6 +115,95 @@ def test_modules_keep_their_colours_beside_their_ensemble():
         assert len(cases.bands(ax, colour)) == 1  # of f; only the ensemble shows y
 
 
+# --- owners who differ ---
+
+
+def thin(ax):
+    """Lines of owners, by colour; those of many owners share one."""
+    found = {}
+    for line in ax.lines:
+        if line.get_linewidth() == 0.9 and len(line.get_xdata()) > 100:
+            found.setdefault(line.get_color(), []).append(line)
+    return found
+
+
+@pytest.mark.parametrize("inducing", ["all", 9])
+def test_owners_functions_are_drawn_about_the_shared_one(inducing):
+    e = cases.differing(1, inducing=inducing)
+    ax = rgp.plot.ensemble(e)
+    x = cases.line(ax, BLACK).get_xdata()[:, None]
+    mean, variance = e.predict(x)
+    np.testing.assert_allclose(cases.line(ax, BLACK).get_ydata(), mean)
+    drawn = thin(ax)
+    assert list(drawn) == list(COLOURS[:3])
+    for name, colour in zip(cases.NAMES, COLOURS, strict=False):
+        np.testing.assert_allclose(drawn[colour][0].get_ydata(), e.predict(x, name)[0])
+    (_, _, f_high), (_, _, y_high) = cases.bands(ax, BLACK)
+    np.testing.assert_allclose(f_high, mean + cases.BAND_SDS * np.sqrt(variance))
+    np.testing.assert_allclose(y_high, mean + cases.BAND_SDS * np.sqrt(e.predict_y(x)[1]))  # of somebody new
+    labels = [t.get_text() for t in ax.figure.legends[0].get_texts()]
+    assert labels[:4] == ["merged", *(f"f of {name}" for name in cases.NAMES)]
+    assert "95% band of a new owner's y" in labels
+
+
+def test_owners_can_be_left_out():
+    e = cases.differing(1)
+    ax = rgp.plot.ensemble(e, owners=False)
+    assert thin(ax) == {}
+    assert not any("f of" in t.get_text().replace("band of f", "") for t in ax.figure.legends[0].get_texts())
+    assert thin(rgp.plot.ensemble(cases.ensemble(1, "gaussian"))) == {}  # they do not differ
+    with pytest.raises(TypeError, match="owners must be True or False, not 'ward-7'"):
+        rgp.plot.ensemble(e, owners="ward-7")
+
+
+def test_an_owner_whose_module_is_drawn_is_not_drawn_twice():
+    first, *_ = cases.of_owners(1)
+    _, (ax,) = cases.drawn([first, cases.differing(1)])
+    assert list(thin(ax)) == list(COLOURS[1:3])
+
+
+def test_owners_of_whom_only_names_are_known_are_drawn_where_the_ensemble_is_exact():
+    assert len(thin(rgp.plot.ensemble(cases.differing(1).forget_sites()))) == 3
+    assert thin(rgp.plot.ensemble(cases.differing(1, inducing=9).forget_sites())) == {}
+    weighed = cases.differing(1, inducing=9).reweight({cases.NAMES[0]: 0})
+    assert len(thin(rgp.plot.ensemble(weighed))) == 2
+
+
+def test_an_owner_of_several_modules_is_one_line():
+    a, b, c = cases.of_owners(1)
+    e = rgp.merge([a, b.owned_by("both"), c.owned_by("both")], inducing="all", learn=False, owners="offset")
+    ax = rgp.plot.ensemble(e)
+    assert list(thin(ax)) == list(COLOURS[:2])
+    x, y = thin(ax)[COLOURS[1]][0].get_data()
+    np.testing.assert_allclose(y, e.predict(x[:, None], "both")[0])
+
+
+def test_a_crowd_of_owners_has_one_colour_and_one_name():
+    ax = rgp.plot.ensemble(cases.differing(1, count=MOST_TOLD_APART + 1))
+    ((colour, lines),) = thin(ax).items()
+    assert (colour, len(lines)) == (style.FAINT, MOST_TOLD_APART + 1)
+    assert [t.get_text() for t in ax.figure.legends[0].get_texts()][1] == f"f of {MOST_TOLD_APART + 1} owners"
+
+
+def test_slices_and_given_axes_show_owners_too():
+    e = cases.differing(3)
+    axes = Figure().subplots(1, 3)
+    rgp.plot.ensemble(e, axes)
+    base = np.median(np.concatenate([e.inducing, *(m.inducing for m in cases.of_owners(3))]), axis=0)
+    for j, ax in enumerate(axes):
+        line = thin(ax)[COLOURS[2]][0]
+        X = np.tile(base, (len(line.get_xdata()), 1))
+        X[:, j] = line.get_xdata()
+        np.testing.assert_allclose(line.get_ydata(), e.predict(X, cases.NAMES[2])[0])
+    assert "f of lab-2" in [t.get_text() for t in axes[0].get_legend().get_texts()]
+
+
+@pytest.mark.slow
+def test_maps_show_the_shared_function():
+    e = cases.differing(2)
+    assert len(rgp.plot.ensemble(e)) == 2
+
+
 def test_several_likelihoods_share_f_unless_one_is_chosen():
     models = [cases.modules(1, "gaussian")[0], cases.modules(1, "bernoulli")[1]]
     e = rgp.merge(models, learn=False)

@@ -33,6 +33,21 @@ def owner(seed, low, high, rows=40):
     return pd.DataFrame({"day": day, "depth": depth, "y": y})
 
 
+OFFSETS = {"ward-1": -1.0, "ward-2": 0.1, "ward-3": 0.9, "ward-4": 0.4}  # constants by which owners differ
+
+
+def differing(folder):
+    """A folder of modules, each of the same function and a constant of its owner's; one owner has sent two."""
+    folder.mkdir()
+    for seed, (name, offset) in enumerate(OFFSETS.items()):
+        table = owner(seed, 0, 6)
+        shifted = table.assign(y=table["y"] + offset)
+        module(shifted, name).save(folder / f"{name}.safetensors")
+    more = owner(9, 0, 6).assign(y=lambda t: t["y"] + OFFSETS["ward-1"])
+    module(more, "ward-1 again", owner="ward-1").save(folder / "ward-1 again.safetensors")
+    return folder
+
+
 def written(table, path):
     table.to_csv(path, index=False)
     return path

@@ -45,6 +45,27 @@ def ensemble(dimension, likelihood):
     return rgp.merge(list(modules(dimension, likelihood)), inducing=9, learn=False)
 
 
+OFFSETS = (-1.2, 0.3, 1.0)  # constants by which owners differ
+
+
+@functools.cache
+def of_owners(dimension, count=3):
+    """Modules of the same function over the same region, each with a constant of its own."""
+    found = []
+    for k in range(count):
+        rng = np.random.default_rng([dimension, k])
+        X = rng.uniform(0, 6, (40, dimension))
+        y = np.sin(X[:, 0]) + OFFSETS[k % 3] + 0.2 * rng.standard_normal(40)
+        found.append(rgp.fit(X, y, publish=7, name=NAMES[k] if count == 3 else f"m{k}", learn=False))
+    return tuple(found)
+
+
+@functools.cache
+def differing(dimension, count=3, inducing="all"):
+    """An ensemble whose owners differ."""
+    return rgp.merge(of_owners(dimension, count), inducing=inducing, learn=False, owners="offset")
+
+
 def objects(dimension, likelihood, kind):
     ms, e = list(modules(dimension, likelihood)), ensemble(dimension, likelihood)
     return {"module": ms[:1], "modules": ms, "ensemble": [e], "all": [*ms, e], "names": [e.forget_sites()]}[kind]

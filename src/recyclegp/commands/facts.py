@@ -43,13 +43,20 @@ def of_file(path: Path) -> Facts:
     }
     if isinstance(model, Ensemble):
         facts |= {"modules": len(model.names), "names": model.names, "slack": model.slack, "bound": model.bound}
+        facts |= {"form": model.size.form, "size": str(model.size)}
+        facts |= {"owners": model.owners, "offset_sd": model.offset_sd, "smooth_sd": model.smooth_sd}
         facts |= {"keeps": "sites" if model._keeps_sites else "names"}
         facts |= {"converged": model.convergence.converged, "convergence": model.convergence.message}
         facts |= {"not_converged": [row["name"] for row in model.report() if not row["converged"]]}
         facts |= {"traces_of_removed": model.traces_of_removed}
     else:
         end = model.convergence
-        facts |= {"method": model.method, "converged": end.converged, "evaluations": end.evaluations}
+        facts |= {
+            "owner": model.owner,
+            "method": model.method,
+            "converged": end.converged,
+            "evaluations": end.evaluations,
+        }
         facts |= {"convergence": end.message}
     return facts | {
         # The points of a posterior from another library were chosen there, and may be data rows.
@@ -72,6 +79,8 @@ def in_words(facts: Facts) -> dict[str, str]:
     lines = {"file": f"{facts['file']}, {facts['bytes']:,} bytes, schema {facts['schema']}, by {facts['written_by']}"}
     if facts["kind"] == "module":
         lines["module"] = f"{facts['name']}, {_many(rows, 'row')} of {_many(D, 'input')}, {facts['method']} method"
+        if facts["owner"] != facts["name"]:
+            lines["owner"] = facts["owner"]
     else:
         names = facts["names"]
         shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
@@ -88,7 +97,9 @@ def in_words(facts: Facts) -> dict[str, str]:
         after = f"after {_many(facts['evaluations'], 'evaluation')}" if facts["evaluations"] else facts["convergence"]
         lines["converged"] = f"{'yes' if facts['converged'] else 'NO: ' + facts['convergence']}, {after}"
     else:
-        lines["slack"] = f"{facts['slack']:.3g} nats that {_many(points, 'point')} cannot express"
+        lines["form"] = facts["size"]
+        if facts["offset_sd"] or facts["smooth_sd"]:
+            lines["owners"] = _difference(facts)
         if not facts["converged"]:
             lines["converged"] = f"NO: the search for the kernel {facts['convergence']}"
         if facts["not_converged"]:
@@ -135,6 +146,16 @@ def _holds(f: Facts) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _difference(facts: Facts) -> str:
+    """How owners differ from the function they share."""
+    said = []
+    if facts["offset_sd"]:
+        said.append(f"by a constant of sd {facts['offset_sd']:.3g}")
+    if facts["smooth_sd"]:
+        said.append(f"by a smooth function of {facts['smooth_sd']:.3g} times the sd of the shared one")
+    return f"differ {' and '.join(said)}"
 
 
 def _finite(value: float) -> float | None:

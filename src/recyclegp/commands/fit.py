@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import RecycleGPWarning
+from ..models.naming import check_owner
 from . import facts
 from .options import AsJson, Data, DropMissing, Inputs, Output, Positive, Quiet, Seed, Target, Threads
 from .paths import check_model_output
@@ -47,6 +48,12 @@ def fit(
     name: Annotated[
         str | None, typer.Option(help="The module's, unique within an ensemble.", show_default="the output's")
     ] = None,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Whose rows they are, where somebody sends several.", show_default="the module's name"
+        ),
+    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="What the target is measured in, as mmHg; goes into the file.")
     ] = None,
@@ -66,6 +73,7 @@ def fit(
     """
     screen = Screen(quiet, as_json)
     check_model_output(output, [data])
+    check_owner(owner)
     from .rows import Rows
     from .tables import open_table
 
@@ -95,6 +103,7 @@ def fit(
             target=target,
             unit=unit,
             labels=rows.class_labels,
+            owner=owner,
         )
         module.save(output)
     if not module.convergence.converged:

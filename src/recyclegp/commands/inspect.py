@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from ..errors import RecycleGPError
 from . import facts, models
 from .options import AsJson, Ensemble, NoSeed, Quiet
 from .paths import expand
@@ -62,7 +63,10 @@ def compare(
     predict of it: about 1 where they agree. Agreement is the probability of a
     larger one. With module files, predictions of f at each module's own points
     are set against the ensemble's: their mean difference, the same in standard
-    deviations, and the information between them in nats per point.
+    deviations, and the information between them in nats per point. Where owners
+    differ, offset is the constant of a module's owner, plus or minus its
+    standard deviation, and predictions are those for that owner if the ensemble
+    can tell owners apart, else of the shared f.
 
     Example: recyclegp compare city.safetensors north.safetensors south.safetensors
     """
@@ -74,6 +78,7 @@ def compare(
         for module in models.modules(paths, advance, recycle=True):
             absent = {"member": False, "name": module.name, "rows": module.rows, "points": len(module.inducing)}
             absent |= {"weight": 0.0, "likelihood": module.likelihood, "surprise": math.nan, "agreement": math.nan}
+            absent |= {"owner": module.owner, "offset": None, "offset_sd": None}
             found[module.name] = found.get(module.name, absent) | _difference(merged, module)
     # where every agreement is 0 the surprise still tells who is furthest off
     rows = sorted(found.values(), key=lambda r: (math.isnan(r["surprise"]), r["agreement"], -r["surprise"]))
@@ -90,7 +95,10 @@ def _difference(merged: library.Ensemble, module: Module) -> dict[str, float]:
     Z = module.inducing
     where = pd.DataFrame(Z, columns=module.columns)
     mine, mine_var = module.predict(Z)
-    all_, all_var = merged.predict(where)
+    try:
+        all_, all_var = merged.predict(where, module.owner)
+    except RecycleGPError:  # the ensemble does not know this owner, or cannot tell it from others
+        all_, all_var = merged.predict(where)
     # KL[N(mine) ‖ N(all)] of each point's value
     kl = 0.5 * (mine_var / all_var - 1 + (mine - all_) ** 2 / all_var - np.log(mine_var / all_var))
     return {
@@ -104,9 +112,11 @@ def _comparison(rows: list[dict[str, Any]]) -> Table:
     measures = ["surprise", "agreement"]
     if any("nats" in row for row in rows):
         measures += ["difference", "standardised", "nats"]
-    table = plain_table("module", "rows", "weight", *measures, folded=1)
+    offsets = ["offset"] if any(row["offset"] is not None for row in rows) else []
+    table = plain_table("module", "rows", "weight", *offsets, *measures, folded=1)
     for row in rows:
         name = row["name"] if row["member"] else f"{row['name']} (not in it)"
         numbers = ["" if row.get(key) is None else f"{row[key]:.3g}" for key in measures]
-        table.add_row(name, f"{row['rows']:,}", f"{row['weight']:g}", *numbers)
+        said = ["" if row["offset"] is None else f"{row['offset']:.3g} ± {row['offset_sd']:.2g}" for _ in offsets]
+        table.add_row(name, f"{row['rows']:,}", f"{row['weight']:g}", *said, *numbers)
     return table

@@ -16,7 +16,9 @@ from .screen import Screen
 def merge(
     files: Modules,
     output: Output,
-    inducing: Annotated[str, typer.Option(metavar="N", help="Points of the ensemble, or auto.")] = "auto",
+    inducing: Annotated[
+        str, typer.Option(metavar="N|all|auto", help="Points of the ensemble; with all of the modules' it is exact.")
+    ] = "auto",
     kernel: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="The ensemble's kernel.", show_default="the one with most rows behind it"),
@@ -31,6 +33,13 @@ def merge(
     keep: Annotated[
         str, typer.Option(metavar="sites|names", help="With names only the file is small, but none can be removed.")
     ] = "sites",
+    owners: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|offset|smooth|none",
+            help="May owners differ by a constant, or also by a smooth function? auto asks the modules.",
+        ),
+    ] = "auto",
     recycle: Recycle = False,
     file_names: FileNames = False,
     threads: Threads = 1,
@@ -49,19 +58,33 @@ def merge(
     paths = expand(files)
     check_model_output(output, paths)
     points = _points(inducing)
+    differing = _owners(owners)
     weighed = pairs(weights or [], "--weights")
     with screen.working("Merging", threads, total=len(paths)) as advance:
         from ..models import merge as library
 
         modules = models.modules(paths, advance, recycle=recycle, file_names=file_names)
-        merged = library.merge(modules, inducing=points, kernel=kernel, learn=learn, weights=weighed or None, keep=keep)
-        merged.save(output)
+        library.merge(
+            modules,
+            inducing=points,
+            kernel=kernel,
+            learn=learn,
+            weights=weighed or None,
+            keep=keep,
+            owners=differing,
+        ).save(output)
     facts.report(screen, output)
 
 
 def _points(inducing: str) -> int | str:
-    if inducing == "auto":
+    if inducing in ("auto", "all"):
         return inducing
     if not inducing.isdecimal() or int(inducing) < 1:
-        raise RecycleGPError(f"--inducing {inducing}: give a positive number of points, or auto")
+        raise RecycleGPError(f"--inducing {inducing}: give a positive number of points, all, or auto")
     return int(inducing)
+
+
+def _owners(owners: str) -> str | None:
+    if owners not in ("auto", "offset", "smooth", "none"):
+        raise RecycleGPError(f"--owners {owners}: use auto, offset, smooth or none")
+    return None if owners == "none" else owners

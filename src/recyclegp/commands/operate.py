@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..models.naming import check_owner
 from . import facts, models
 from .options import (
     AsJson,
@@ -48,6 +49,10 @@ def update(
         typer.Option(metavar="VARIANCE", help="Noise variance of the new rows.", show_default="the ensemble's"),
     ] = None,
     name: Annotated[str | None, typer.Option(help="What to call the new rows.", show_default="update-1, …")] = None,
+    owner: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whose rows they are.", show_default="somebody new, called like them"),
+    ] = None,
     relearn: Relearn = False,
     positive: Positive = None,
     drop_missing: DropMissing = False,
@@ -62,6 +67,7 @@ def update(
     """
     screen = Screen(quiet, as_json)
     check_model_output(output)
+    check_owner(owner)
     from .rows import Rows
     from .tables import open_table
 
@@ -77,7 +83,7 @@ def update(
     X, y = rows.whole(screen)
     models.check_labels(old, rows)
     with screen.working("Updating", threads):
-        new = old.update(X, y, likelihood=likelihood, noise=noise, name=name, relearn=relearn)
+        new = old.update(X, y, likelihood=likelihood, noise=noise, name=name, owner=owner, relearn=relearn)
         new.save(output)
     facts.report(screen, output, rows_left_out=rows.incomplete)
 

@@ -46,6 +46,14 @@ Recycle = Annotated[
 FileNames = Annotated[
     bool, typer.Option("--file-names", help="Call modules by their files, where owners chose the same name.")
 ]
+Owner = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|new",
+        help="Whose function and observations, where owners differ; new is somebody nobody has met.",
+        show_default="f is the shared one, y a new owner's",
+    ),
+]
 Relearn = Annotated[
     bool, typer.Option("--relearn", help="Choose kernel, points, mean and noise anew, instead of keeping them.")
 ]

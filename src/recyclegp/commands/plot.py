@@ -31,6 +31,9 @@ def plot(
         list[str] | None,
         typer.Option(metavar="COLUMN=X", help="Where a slice holds an input; may be repeated.", show_default="median"),
     ] = None,
+    owners: Annotated[
+        bool, typer.Option("--owners/--no-owners", help="Where owners of an ensemble differ, draw each one's function.")
+    ] = True,
     title: Annotated[str | None, typer.Option(help="Above the figure.")] = None,
     seed: NoSeed = 0,
     quiet: Quiet = False,
@@ -59,7 +62,14 @@ def plot(
             for m, p in zip(objects, paths, strict=True)
         ]
         figures.save(
-            objects, output, region=ranges or None, likelihood=likelihood, at=held or None, names=names, title=title
+            objects,
+            output,
+            region=ranges or None,
+            likelihood=likelihood,
+            at=held or None,
+            names=names,
+            title=title,
+            owners=owners,
         )
     facts = {"file": str(output), "models": names, "bytes": output.stat().st_size}
     screen.result(facts, lambda: typer.echo(f"{output}: {', '.join(names)}"))

@@ -14,7 +14,20 @@ from ..errors import RecycleGPError
 from ..storage.atomic import check_writable, replacing
 from ..threads import using_threads
 from . import models
-from .options import AsJson, Data, DropMissing, Likelihood, Model, ModelInputs, NoSeed, Positive, Quiet, Target, Threads
+from .options import (
+    AsJson,
+    Data,
+    DropMissing,
+    Likelihood,
+    Model,
+    ModelInputs,
+    NoSeed,
+    Owner,
+    Positive,
+    Quiet,
+    Target,
+    Threads,
+)
 from .paths import check_other
 from .screen import Screen, say
 
@@ -35,6 +48,7 @@ def predict(
     ] = "all",
     inputs: ModelInputs = None,
     likelihood: Likelihood = None,
+    owner: Owner = None,
     drop_missing: DropMissing = False,
     threads: Threads = 1,
     seed: NoSeed = 0,
@@ -46,7 +60,9 @@ def predict(
     Writes the function's mean, standard deviation and 95% band (mean, sd, lower,
     upper). For measurements also those of a new observation (y_sd, y_lower,
     y_upper), for classes the probability of class 1 and for counts the rate,
-    each with its 95% band (…_lower, …_upper).
+    each with its 95% band (…_lower, …_upper). Where owners differ, the first
+    four are of the shared function and the others of somebody new, unless
+    --owner says whose.
 
     Example: recyclegp predict city.safetensors new.csv -o predictions.csv
     """
@@ -63,6 +79,7 @@ def predict(
 
         gp = models.load(model)
     chosen = predictions.likelihood_of(gp, likelihood)
+    asked = predictions.asked(gp, owner)
     made = predictions.columns(chosen)
     rows = Rows(table, models.inputs_of(gp, table, inputs), drop_missing=drop_missing, keep=kept)
     clash = [c for c in kept if c in made]
@@ -72,7 +89,7 @@ def predict(
         known = ", ".join(p.name for p in gp.likelihoods)
         screen.note(f"Only f is predicted: the --likelihood of observations ({known}) or their noise is not known")
     with using_threads(threads), _destination(output) as stream:
-        frames = (predictions.frame(gp, part, chosen) for part in rows.parts(screen))
+        frames = (predictions.frame(asked, part, chosen) for part in rows.parts(screen))
         count = (_json_rows if as_json and output == STDOUT else _csv_rows)(stream, frames)
     if output != STDOUT:
         facts = {"file": str(output), "rows": count, "rows_left_out": rows.incomplete, "columns": [*kept, *made]}
@@ -123,6 +140,7 @@ def score(
     target: Target,
     inputs: ModelInputs = None,
     likelihood: Likelihood = None,
+    owner: Owner = None,
     positive: Positive = None,
     drop_missing: DropMissing = False,
     threads: Threads = 1,
@@ -134,7 +152,8 @@ def score(
 
     NLPD is the mean of -log p(y): lower is better. RMSE and MAE are of y, for
     classes of its probability; coverage is the share of rows within their 95%
-    bands.
+    bands. Where owners differ the rows are taken to be somebody new's, unless
+    --owner says whose.
 
     Example: recyclegp score city.safetensors test.csv --target y
     """
@@ -145,15 +164,17 @@ def score(
     table = open_table(data)
     with screen.working("Loading"):
         from .. import likelihoods, metrics
+        from . import predictions
 
         gp = models.load(model)
     chosen = likelihoods.choose(gp.likelihoods, likelihood)
+    asked = predictions.asked(gp, owner).of_y
     columns = models.inputs_of(gp, table, inputs, target)
     rows = Rows(table, columns, target, chosen.classifies, positive, drop_missing)
     scores, weights = [], []
     with using_threads(threads):
         for part in rows.parts(screen):
-            scores.append(metrics.score(gp, part.X, part.y, likelihood=chosen.name))
+            scores.append(metrics.score(asked, part.X, part.y, likelihood=chosen.name))
             weights.append(len(part.X))
     total = metrics.pooled(scores, weights)
     words = {

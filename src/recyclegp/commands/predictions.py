@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import pandas as pd
 import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
 from ..likelihoods import Interval, Likelihood, normal_quantile
+from ..merging.owners import NEW
+from ..models.ensemble import Ensemble
 from ..models.predictive import Predictive
 from .rows import Part
 
 LEVEL = 0.95  # the probability that every band holds
 OF_F = ("mean", "sd", "lower", "upper")
+
+
+class AsSeenBy(NamedTuple):
+    """A model, asked for one owner's function; for the shared one where there is no owner."""
+
+    gp: Predictive
+    owner: str | None
+
+    @property
+    def likelihoods(self) -> tuple[Likelihood, ...]:
+        return self.gp.likelihoods
+
+    def predict(self, X: Any) -> tuple[Any, Any]:
+        return self.gp.predict(X, self.owner)
+
+
+class Asked(NamedTuple):
+    """Whose function predictions of f are of, and whose those of y."""
+
+    of_f: AsSeenBy
+    of_y: AsSeenBy
+
+
+def asked(gp: Predictive, owner: str | None) -> Asked:
+    """As the library takes it: without an owner f is the shared one, and y a new owner's."""
+    gp.predict(gp.inducing[:1], owner)  # an owner who is not there is said before any row is read
+    differ = isinstance(gp, Ensemble) and (gp.offset_sd > 0 or gp.smooth_sd > 0)
+    return Asked(AsSeenBy(gp, owner), AsSeenBy(gp, NEW if owner is None and differ else owner))
 
 
 def likelihood_of(gp: Predictive, name: str | None) -> Likelihood | None:
@@ -38,23 +70,32 @@ def _columns_of_y(chosen: Likelihood) -> tuple[str, str, str]:
 
 
 @torch.no_grad()
-def frame(gp: Predictive, part: Part, chosen: Likelihood | None) -> pd.DataFrame:
+def frame(asked: Asked, part: Part, chosen: Likelihood | None) -> pd.DataFrame:
     """The columns that are kept, and the predictions beside them."""
-    mean, variance = (arrays.as_tensor(t, "prediction", "cpu") for t in gp.predict(part.X))
-    sd = variance.sqrt()
-    half = normal_quantile(0.5 * (1 + LEVEL)) * sd
-    band = Interval(mean - half, mean + half)
-    values = [mean, sd, *band]
+    mean, variance = _moments(asked.of_f, part)
+    values = [mean, variance.sqrt(), *_band(mean, variance)]
     if chosen is not None:
-        values += _of_y(chosen, mean, variance, band)
+        values += _of_y(
+            chosen, *((mean, variance) if asked.of_y.owner == asked.of_f.owner else _moments(asked.of_y, part))
+        )
     made = {name: value.numpy() for name, value in zip(columns(chosen), values, strict=True)}
     return pd.DataFrame({**{c: part.kept[c].array for c in part.kept}, **made})
 
 
-def _of_y(chosen: Likelihood, mean: Tensor, variance: Tensor, band: Interval) -> list[Tensor]:
+def _moments(asked: AsSeenBy, part: Part) -> tuple[Tensor, Tensor]:
+    mean, variance = (arrays.as_tensor(t, "prediction", "cpu") for t in asked.predict(part.X))
+    return mean, variance
+
+
+def _band(mean: Tensor, variance: Tensor) -> Interval:
+    half = normal_quantile(0.5 * (1 + LEVEL)) * variance.sqrt()
+    return Interval(mean - half, mean + half)
+
+
+def _of_y(chosen: Likelihood, mean: Tensor, variance: Tensor) -> list[Tensor]:
     expected, spread = chosen.moments(mean, variance)
     if chosen.has_units:
         return [spread.sqrt(), *chosen.interval(mean, variance, LEVEL)]
     # The band is that of the probability or rate itself: what f at either end of its own band gives, if it is certain.
     certain = torch.zeros_like(variance)
-    return [expected, *(chosen.moments(f, certain).mean for f in band)]
+    return [expected, *(chosen.moments(f, certain).mean for f in _band(mean, variance))]

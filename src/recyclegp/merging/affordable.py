@@ -16,6 +16,7 @@ HELD = 17_000  # of which one factor is made, at a kernel that is known: a minut
 COPIES = 4  # matrices of that size that are held at the same time
 SHARE = 0.5  # of the machine's memory that they may take
 WORK = 5e10  # multiplications that points at a known kernel may cost: half a minute
+PER_SECOND = 2e10  # multiplications in a factorisation
 LEAST_POINTS, MOST_POINTS = 512, 4096
 
 

@@ -12,7 +12,7 @@ from ..core.sites import Site
 from .member import Member
 from .site_store import SiteStore
 
-NEW = "new"  # an owner nobody has met
+NEW = "new"  # in a question: an owner nobody has met
 LEAST_GAIN, GAIN_PER_OWNER = 3.0, 0.5  # nats
 
 

@@ -34,9 +34,11 @@ class Size:
         said = f"{self.points} points, slack {self.slack:.3g} nats"
         if self.pseudo_observations is None or self.exact_bytes is None or self.exact_multiplications is None:
             return said
+        seconds = self.exact_multiplications / affordable.PER_SECOND
         return (
-            f"{said}; exact would hold {self.pseudo_observations} pseudo-observations: "
-            f"{self.exact_bytes / 1e9:.2g} GB and {self.exact_multiplications:.1g} multiplications"
+            f"{said}; exact would hold {self.pseudo_observations:,} pseudo-observations: "
+            f"{self.exact_bytes / 1e6:,.0f} MB, about {seconds:,.0f} s on two cores, and some fifty times that "
+            "to learn its kernel on all of them"
         )
 
 

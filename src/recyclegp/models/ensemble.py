@@ -220,8 +220,8 @@ class Ensemble(Predictive):
             raise RecycleGPError(f"owner={owner!r}: nobody here is called so; there are {few(self.owners)}, and 'new'")
         if not self._form.effects.present or (owner is None and not of_y):
             return self._posterior
-        if owner is None or owner == NEW:
-            return self._form.of_new_owner()
+        if owner is None or not any(m.owner == owner and m.weight > 0 for m in self._members):
+            return self._form.of_new_owner()  # also for somebody whose modules do not count
         return reporting.as_seen_by(self._form, self._members, owner)
 
     # --- operations: each returns a new ensemble ---

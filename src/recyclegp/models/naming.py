@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import RecycleGPError
+from ..merging.owners import NEW
 
 LONGEST = 200  # characters
 SHOWN = 5  # names in a message
-RESERVED = "new"  # as the owner in a question
 
 
 def name_or_new(name: str | None) -> str:
@@ -33,9 +33,9 @@ def check_owner(owner: str | None) -> str | None:
         return None
     if not isinstance(owner, str):
         raise TypeError(f"owner must be a string, not {type(owner).__name__}")
-    if not owner or len(owner) > LONGEST or not owner.isprintable() or owner == RESERVED:
+    if not owner or len(owner) > LONGEST or not owner.isprintable() or owner == NEW:
         raise RecycleGPError(
-            f"owner={owner[:50]!r}; use 1 to {LONGEST} printable characters, but not {RESERVED!r}, which is somebody "
+            f"owner={owner[:50]!r}; use 1 to {LONGEST} printable characters, but not {NEW!r}, which is somebody "
             "nobody has met"
         )
     return owner

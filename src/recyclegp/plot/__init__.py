@@ -27,7 +27,15 @@ __all__ = ["ensemble", "modules", "save"]
 FORMATS = ("png", "svg", "pdf", "html")
 
 
-def ensemble(e: Ensemble, ax: Any = None, *, region: Any = None, likelihood: str | None = None, at: Any = None) -> Any:
+def ensemble(
+    e: Ensemble,
+    ax: Any = None,
+    *,
+    region: Any = None,
+    likelihood: str | None = None,
+    at: Any = None,
+    owners: bool = True,
+) -> Any:
     """Draw a merged model with the points of its modules, as far as it has kept them; return the axes.
 
     One input: mean and 95% band. Two: a map of the mean (or probability, or rate) and one of the standard
@@ -42,13 +50,14 @@ def ensemble(e: Ensemble, ax: Any = None, *, region: Any = None, likelihood: str
             "gaussian" the latent f and measurements of it. By default that of the only likelihood, else f.
         at: where slices hold the other inputs, as numbers or as a mapping from column names; by default at the median
             of all points.
+        owners: where owners differ, draw each one's own function as a thin line about the shared one; not on maps.
 
     Returns:
         The axes that were given; of a new figure one axes, or an array of several.
     """
     if not isinstance(e, Ensemble):
         raise TypeError(f"plot.ensemble draws an Ensemble, not {type(e).__name__}; plot.modules draws modules")
-    return _draw(scene([e], region=region, likelihood=likelihood), ax, at)
+    return _draw(scene([e], region=region, likelihood=likelihood, owners=owners), ax, at)
 
 
 def modules(
@@ -90,6 +99,7 @@ def save(
     at: Any = None,
     names: Sequence[str] | None = None,
     title: str | None = None,
+    owners: bool = True,
 ) -> None:
     """Draw modules and ensembles into one file: a picture, or a page to explore with the mouse.
 
@@ -101,12 +111,13 @@ def save(
         at: as for `ensemble`.
         names: for the legend, one for each object; by default those of the modules.
         title: above the figure; by default it says what is drawn.
+        owners: as for `ensemble`; owners whose modules are drawn themselves are not drawn a second time.
     """
     path = Path(path)
     suffix = path.suffix.lower().lstrip(".")
     if suffix not in FORMATS:
         raise RecycleGPError(f"{path}: figures are written as {', '.join(f'.{f}' for f in FORMATS)}; choose one")
-    drawn = scene(objects, region=region, likelihood=likelihood, names=names)
+    drawn = scene(objects, region=region, likelihood=likelihood, names=names, owners=owners)
     if suffix == "html":
         content = page.write(drawn, at, title).encode()
     else:

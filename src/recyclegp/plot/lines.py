@@ -74,6 +74,8 @@ def _draw(ax: Axes, curve: Curve, scene: Scene) -> None:
         if s.merged and not alone:  # its band lies on those of the modules and would not be seen without edges
             for limit in (curve.low, curve.high):
                 ax.plot(curve.x, limit, color=s.colour, lw=0.7, alpha=0.7, zorder=above - 0.5)
+    for own in curve.owners:
+        ax.plot(curve.x, own.centre, own.owner.dashes, color=own.owner.colour, lw=0.9, zorder=above - 0.3)
     ax.plot(curve.x, curve.centre, s.dashes, color=s.colour, lw=1.8 if s.merged else 1.5, zorder=above)
     if curve.at is not None and not s.merged:
         size = 3.5 if scene.crowded else 5.5
@@ -84,11 +86,12 @@ def key(panels: Sequence[Panel], scene: Scene) -> Key:
     """One entry for each model, then what the bands and marks are."""
     curves = [c for p in panels for c in p.curves]
     colour = scene.subjects[0].colour if len(scene.subjects) == 1 else FAINT
-    entries = _names(scene)
+    entries = [*_names(scene), *_owners(scene)]
     if any(c.banded for c in curves):
         entries.append((Patch(color=colour, alpha=DARK, lw=0), f"95% band of {scene.scale.band_label}"))
     if any(c.noisy is not None for c in curves):
-        entries.append((Patch(color=colour, alpha=LIGHT, lw=0), "95% band of y"))
+        whose = "a new owner's y" if any(s.owners_differ for s in scene.subjects) else "y"
+        entries.append((Patch(color=colour, alpha=LIGHT, lw=0), f"95% band of {whose}"))
     if any(c.at is not None and not c.subject.merged for c in curves):
         entries.append((dot(colour, "o"), "published points"))
     for marks, text in _explained(panels[0].lanes, scene):
@@ -101,7 +104,7 @@ def key(panels: Sequence[Panel], scene: Scene) -> Key:
 def brief(panels: Sequence[Panel], scene: Scene) -> Key:
     """Names only, for axes that have little room."""
     explained = _explained(panels[0].lanes, scene)
-    entries = _names(scene)
+    entries = [*_names(scene), *_owners(scene)]
     entries += [(dot(m.colour, "|"), text) for m, text in explained if any(m is k for k in scene.members)]
     return Key([h for h, _ in entries], [t for _, t in entries])
 
@@ -111,6 +114,13 @@ def _names(scene: Scene) -> list[tuple[Any, str]]:
     named = sorted(scene.subjects, key=lambda s: not s.merged) if scene.crowded else scene.subjects
     lines = [(Line2D([], [], color=s.colour, ls=s.dashes, lw=2), as_text(s.label)) for s in named[:MOST_TOLD_APART]]
     return [*lines, *more(len(scene.subjects) + scene.left_out - MOST_TOLD_APART)]
+
+
+def _owners(scene: Scene) -> list[tuple[Any, str]]:
+    """The thin lines, one entry for each colour and name."""
+    found = dict.fromkeys((o.label, o.colour, o.dashes) for s in scene.subjects for o in s.owners)
+    what = scene.scale.band_label
+    return [(Line2D([], [], color=c, ls=dashes, lw=0.9), f"{what} of {as_text(label)}") for label, c, dashes in found]
 
 
 def more(count: int) -> list[tuple[Any, str]]:

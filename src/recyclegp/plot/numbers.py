@@ -10,14 +10,22 @@ import numpy as np
 from .. import arrays
 from ..errors import RecycleGPError
 from ..kernels import units
+from ..merging.owners import NEW
 from .scale import Array, Band
-from .scene import Marks, Scene, Subject, extent, plain
+from .scene import Marks, Owner, Scene, Subject, extent, plain
 from .style import FAINT
 
 FEWEST_PLACES, MOST_PLACES = 201, 801  # places along a curve
 PLACES_PER_LENGTHSCALE = 12  # so that no bend of a curve is cut
 NOTHING_INSIDE = "region: none of the modules has points there, so there is nothing to draw; choose a larger one"
 MAP_SIDE = 81  # places along each side of a map
+
+
+class OwnCurve(NamedTuple):
+    """One owner's function, at the places of the curve that all of them share."""
+
+    owner: Owner
+    centre: Array
 
 
 class Curve(NamedTuple):
@@ -29,9 +37,10 @@ class Curve(NamedTuple):
     low: Array  # the 95% band of f, or of what the scale makes of it
     high: Array
     banded: bool  # is the band drawn? Many on top of each other would show nothing
-    noisy: Band | None  # the 95% band of a new y, where that is another
+    noisy: Band | None  # the 95% band of a new y, where that is another; of a new owner's where owners differ
     Z: Array  # the model's points, along this input
     at: Array | None  # the centre at those points; None for slices, on which they do not lie
+    owners: list[OwnCurve]  # of an ensemble whose owners differ
 
 
 class Panel(NamedTuple):
@@ -124,10 +133,16 @@ def _curve(scene: Scene, subject: Subject, column: int, base: Array) -> Curve | 
         x,
         *scene.scale.read(mean, variance),
         banded=banded,
-        noisy=scene.scale.band_of_y(subject.model, mean, variance) if banded and shows_y else None,
+        noisy=_band_of_y(scene, subject, X) if banded and shows_y else None,
         Z=subject.Z[:, column],
         at=scene.read(subject, subject.Z).centre if len(base) == 1 else None,
+        owners=[OwnCurve(o, scene.read(subject, X, o.name).centre) for o in subject.owners],
     )
+
+
+def _band_of_y(scene: Scene, subject: Subject, X: Array) -> Band | None:
+    moments = subject.predict(X, NEW if subject.owners_differ else None)
+    return scene.scale.band_of_y(subject.model, *moments)
 
 
 def _reach(scene: Scene, subject: Subject, column: int) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from . import figure, maps, numbers, ranges
 from .numbers import Map, Panel
 from .ranges import Range
 from .scale import Array, Scale
-from .scene import Marks, Scene, plain
+from .scene import Marks, Owner, Scene, plain
 from .style import BLACK
 
 DIGITS = 5  # significant digits of every number in the file
@@ -68,7 +68,7 @@ def _picture(scene: Scene, at: Any, title: str | None) -> bytes:
 
 
 class _Entries:
-    """What can be switched on and off, in order: models, and modules of which only the points are known."""
+    """What can be switched on and off, in order: models, owners, and modules of which only the points are known."""
 
     def __init__(self, scene: Scene) -> None:
         self.found: list[Json] = []
@@ -80,6 +80,12 @@ class _Entries:
         """Of the entry that switches these points; a new one where there is none yet."""
         known = self._positions.get(marks[:3])
         return self._add(marks, kind="points") if known is None else known
+
+    def of_owner(self, owner: Owner) -> int:
+        """Of the entry that switches an owner's function, and the points of a module called and drawn like it."""
+        marks = Marks(owner.label, owner.colour, owner.dashes, np.empty((0, 0)))
+        known = self._positions.get(marks[:3])
+        return self._add(marks, kind="owner") if known is None else known
 
     def _add(self, marks: Marks, kind: str) -> int:
         # Black becomes the colour of text in the reader's browser, which may be white on black.
@@ -108,6 +114,7 @@ def _panel(panel: Panel, scene: Scene, entries: _Entries) -> Json:
             curve |= {"noisy": [_short(limit) for limit in c.noisy]}
         if c.at is not None and not c.subject.merged:
             curve |= {"Z": _short(c.Z), "at": _short(c.at)}
+        curve |= {"owners": [{"entry": entries.of_owner(o.owner), "mean": _short(o.centre)} for o in c.owners]}
         curves.append(curve)
     lanes = [
         {"entry": entries.position(marks), "chosen": marks.chosen, "Z": _short(marks.Z[:, panel.column])}

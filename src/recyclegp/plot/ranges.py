@@ -45,11 +45,13 @@ def height(panels: Sequence[Panel], scale: Scale) -> Range:
     if scale.is_probability or not curves:
         return Range(0.0, 1.0)
     widest = [c.noisy or ((c.low, c.high) if c.banded else (c.centre, c.centre)) for c in curves]
+    owners = [o.centre for c in curves for o in c.owners]
+    widest += [(centre, centre) for centre in owners]
     low, high = min(float(np.min(low)) for low, _ in widest), max(float(np.max(high)) for _, high in widest)
     if not scale.is_rate:
         room = 0.04 * (high - low) or 1.0
         return Range(low - room, high + room)
-    least, most = _extremes([c.centre for c in curves])
+    least, most = _extremes([*(c.centre for c in curves), *owners])
     if most < LOGARITHMIC_FROM * least:
         return Range(0.0, min(1.05 * high, BAND_CUT * most))
     return Range(max(low, least / BAND_CUT**2), min(high, most * BAND_CUT**2), log=True)

@@ -35,6 +35,15 @@ class Marks(NamedTuple):
     chosen: bool = False  # are they Z_*, which merging has chosen?
 
 
+class Owner(NamedTuple):
+    """Somebody whose own function an ensemble knows, as it is drawn."""
+
+    name: str
+    label: str
+    colour: str
+    dashes: str
+
+
 class Subject(NamedTuple):
     """A model as it is drawn."""
 
@@ -45,6 +54,7 @@ class Subject(NamedTuple):
     order: list[int]  # its own j-th column is the figure's column order[j]
     Z: Array  # (M, D): published points, or Z_*
     members: list[Marks]  # of an ensemble that has kept them
+    owners: list[Owner]  # of an ensemble whose owners differ, those that are drawn
 
     @property
     def merged(self) -> bool:
@@ -54,9 +64,13 @@ class Subject(NamedTuple):
     def own(self) -> Marks:
         return Marks(self.label, self.colour, self.dashes, self.Z, self.merged)
 
-    def predict(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of f, X in the figure's columns."""
-        mean, variance = self.model.predict(X[:, self.order])
+    @property
+    def owners_differ(self) -> bool:
+        return isinstance(self.model, Ensemble) and (self.model.offset_sd > 0 or self.model.smooth_sd > 0)
+
+    def predict(self, X: Array, owner: str | None = None) -> tuple[Array, Array]:
+        """Mean and variance of f, the shared one or an owner's, X in the figure's columns."""
+        mean, variance = self.model.predict(X[:, self.order], owner)
         return mean, variance
 
 
@@ -86,8 +100,8 @@ class Scene(NamedTuple):
     def any_merged(self) -> bool:
         return any(s.merged for s in self.subjects)
 
-    def read(self, subject: Subject, X: Array) -> Reading:
-        return self.scale.read(*subject.predict(X))
+    def read(self, subject: Subject, X: Array, owner: str | None = None) -> Reading:
+        return self.scale.read(*subject.predict(X, owner))
 
     def by_column(self, given: Mapping[Any, Any], argument: str) -> dict[int, Any]:
         """The caller's values for named columns, by the positions of these columns."""
@@ -107,10 +121,17 @@ class Scene(NamedTuple):
 
 
 def scene(
-    models: Sequence[Model], *, region: Any = None, likelihood: str | None = None, names: Sequence[str] | None = None
+    models: Sequence[Model],
+    *,
+    region: Any = None,
+    likelihood: str | None = None,
+    names: Sequence[str] | None = None,
+    owners: bool = True,
 ) -> Scene:
     """Check everything that a caller has passed, and arrange it."""
     models = list(models)
+    if not isinstance(owners, bool):
+        raise TypeError(f"owners must be True or False, not {owners!r}")
     for m in models:
         if not isinstance(m, (Module, Ensemble)):
             raise TypeError(f"only Modules and Ensembles can be drawn, not {type(m).__name__}")
@@ -119,7 +140,7 @@ def scene(
     labels = _labels(models, names)
     columns = _columns(models, labels)
     kept = _first(models)
-    subjects = _subjects([models[i] for i in kept], [labels[i] for i in kept], columns)
+    subjects = _subjects([models[i] for i in kept], [labels[i] for i in kept], columns, owners)
     drawn = Scene(
         subjects=subjects,
         left_out=len(models) - len(kept),
@@ -171,7 +192,7 @@ def _first(models: Sequence[Model]) -> list[int]:
     return sorted(by_rank[:MOST_MODELS])
 
 
-def _subjects(models: Sequence[Model], labels: Sequence[str], columns: arrays.Columns) -> list[Subject]:
+def _subjects(models: Sequence[Model], labels: Sequence[str], columns: arrays.Columns, owners: bool) -> list[Subject]:
     looks = {Module: _looks(COLOURS), Ensemble: _looks(MERGED)}
     subjects = []
     few = len(models) <= MOST_TOLD_APART
@@ -179,11 +200,13 @@ def _subjects(models: Sequence[Model], labels: Sequence[str], columns: arrays.Co
         colour, dashes = next(looks[type(m)])
         dashes = dashes if few or isinstance(m, Ensemble) else "-"  # so many could not be told apart by dashes
         order = [columns.index(c) for c in m.columns] if columns and m.columns else list(range(m.dimension))
-        subjects.append(Subject(m, plain(label), colour, dashes, order, _in_order(m.inducing, order), []))
+        subjects.append(Subject(m, plain(label), colour, dashes, order, _in_order(m.inducing, order), [], []))
     named = {m.name for m in models if isinstance(m, Module)}  # they are drawn with their points
     seen: dict[str, tuple[str, str]] = {}
     for s in subjects:
         s.members.extend(_members(s, named, seen, looks[Module]))
+        if owners and s.owners_differ:
+            s.owners.extend(_owners(s, {m.owner for m in models if isinstance(m, Module)}, seen, looks[Module]))
     return subjects
 
 
@@ -204,6 +227,31 @@ def _members(
         if name not in seen:
             seen[name] = next(looks)
     return [Marks(plain(name), *seen[name], Z) for name, Z in known]
+
+
+def _owners(
+    s: Subject, drawn: set[str], seen: dict[str, tuple[str, str]], looks: Iterator[tuple[str, str]]
+) -> list[Owner]:
+    """Owners of whom no module is drawn itself; an owner has the colour of the first of its modules."""
+    first = _first_modules(s.model) if isinstance(s.model, Ensemble) else {}
+    known = {name: module for name, module in first.items() if name not in drawn}
+    if len(known) > MOST_TOLD_APART:
+        return [Owner(name, f"{len(known):,} owners", FAINT, "-") for name in list(known)[:MOST_MODELS]]
+    for module in known.values():
+        if module not in seen:
+            seen[module] = next(looks)
+    return [Owner(name, plain(name), *seen[module]) for name, module in known.items()]
+
+
+def _first_modules(e: Ensemble) -> dict[str, str]:
+    """Of each owner whose function the ensemble can tell from others', which at points needs all of its sites."""
+    counted = [m for m in e._members if m.weight > 0]
+    lost = set() if e.size.form == "exact" else {m.owner for m in counted if m.site is None}
+    found: dict[str, str] = {}
+    for m in counted:
+        if m.owner not in lost:
+            found.setdefault(m.owner, m.name)
+    return found
 
 
 def _looks(colours: Sequence[str]) -> Iterator[tuple[str, str]]:

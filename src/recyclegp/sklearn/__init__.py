@@ -52,8 +52,11 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         accurate and slower.
     learn : bool
         False takes a kernel object as it is.
-    ensemble_inducing : int, array or "auto"
+    ensemble_inducing : int, array, "all" or "auto"
         Points of the ensemble, where there are several modules.
+    owners : {"auto", "offset", "smooth"} or None
+        How the modules' owners may differ, as for `rgp.merge`: None for not at all. The partitions of one fit have one
+        owner; each call of `partial_fit` and each estimator that is merged has another.
     n_partitions : int
         `fit` divides the rows into so many regions, fits them separately, and merges. Regions are better than random
         parts because each of them spends its published points on less of the function.
@@ -91,6 +94,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         publish: Any = "auto",
         learn: bool = True,
         ensemble_inducing: Any = "auto",
+        owners: str | None = None,
         n_partitions: int = 1,
         n_jobs: int | None = None,
         name: str | None = None,
@@ -103,6 +107,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         self.publish = publish
         self.learn = learn
         self.ensemble_inducing = ensemble_inducing
+        self.owners = owners
         self.n_partitions = n_partitions
         self.n_jobs = n_jobs
         self.name = name
@@ -152,7 +157,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         y = column_or_1d(y, warn=True)
         return take(self, old, fitted_modules(self, X, y, "gaussian", len(old), noise=self.noise, target=name))
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, *, owner: str | None = None) -> Any:
         """Mean at each row of X, and how sure it is of f there.
 
         Parameters
@@ -163,6 +168,8 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
             Return the standard deviation of f as well, (n,).
         return_cov : bool
             Return the covariance of f as well, (n, n).
+        owner : str or None
+            Whose function, by name, or "new" for somebody nobody has met; None for the shared one.
 
         Returns
         -------
@@ -172,14 +179,14 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise RecycleGPError("return_std and return_cov: at most one of them can be requested")
         X = asked(self, X)
-        mean, variance = self.ensemble_.predict(X)
+        mean, variance = self.ensemble_.predict(X, owner)
         if return_std:
             return mean, np.sqrt(variance)
         if return_cov:
-            return mean, self.ensemble_.posterior.joint(torch.tensor(X)).covariance.numpy()
+            return mean, self.ensemble_._answers(owner, of_y=False).joint(torch.tensor(X)).covariance.numpy()
         return mean
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, owner: str | None = None) -> np.ndarray:
         """Joint draws of f at the rows of X.
 
         Parameters
@@ -190,6 +197,8 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
             Number of draws.
         random_state : int, RandomState or None
             Of the draws.
+        owner : str or None
+            As for `predict`.
 
         Returns
         -------
@@ -197,7 +206,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
             One draw in each column.
         """
         X = asked(self, X)
-        draws: np.ndarray = self.ensemble_.sample(X, n_samples, seed=seed_of(random_state))
+        draws: np.ndarray = self.ensemble_.sample(X, n_samples, seed=seed_of(random_state), owner=owner)
         return draws.T
 
     def merge(self, others: Any) -> RecyclableGPRegressor:
@@ -230,8 +239,11 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         accurate and slower.
     learn : bool
         False takes a kernel object as it is.
-    ensemble_inducing : int, array or "auto"
+    ensemble_inducing : int, array, "all" or "auto"
         Points of the ensemble, where there are several modules.
+    owners : {"auto", "offset", "smooth"} or None
+        How the modules' owners may differ, as for `rgp.merge`: None for not at all. The partitions of one fit have one
+        owner; each call of `partial_fit` and each estimator that is merged has another.
     n_partitions : int
         `fit` divides the rows into so many regions, fits them separately, and merges. Regions are better than random
         parts because each of them spends its published points on less of the function.
@@ -264,6 +276,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         publish: Any = "auto",
         learn: bool = True,
         ensemble_inducing: Any = "auto",
+        owners: str | None = None,
         n_partitions: int = 1,
         n_jobs: int | None = None,
         name: str | None = None,
@@ -274,6 +287,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         self.publish = publish
         self.learn = learn
         self.ensemble_inducing = ensemble_inducing
+        self.owners = owners
         self.n_partitions = n_partitions
         self.n_jobs = n_jobs
         self.name = name
@@ -333,29 +347,33 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         y, words = encoded(y, self.classes_), words_of(self.classes_)
         return take(self, old, fitted_modules(self, X, y, "bernoulli", len(old), target=name, labels=words))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, *, owner: str | None = None) -> np.ndarray:
         """The more probable label for each row of X.
 
         Parameters
         ----------
         X : array of shape (n, D)
             Inputs.
+        owner : str or None
+            Whose label, by name; None for that of somebody new.
 
         Returns
         -------
         array of shape (n,)
             Labels.
         """
-        more_probable = self.predict_proba(X)[:, 1] > 0.5
+        more_probable = self.predict_proba(X, owner=owner)[:, 1] > 0.5
         return self.classes_[more_probable.astype(int)]
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, *, owner: str | None = None) -> np.ndarray:
         """Probabilities of both labels for each row of X.
 
         Parameters
         ----------
         X : array of shape (n, D)
             Inputs.
+        owner : str or None
+            As for `predict`.
 
         Returns
         -------
@@ -363,7 +381,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
             In the order of `classes_`.
         """
         X = asked(self, X)
-        probabilities: np.ndarray = self.ensemble_.predict_proba(X, likelihood="bernoulli")
+        probabilities: np.ndarray = self.ensemble_.predict_proba(X, likelihood="bernoulli", owner=owner)
         return probabilities
 
     def merge(self, others: Any) -> RecyclableGPClassifier:

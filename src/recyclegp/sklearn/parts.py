@@ -40,6 +40,8 @@ def fitted_modules(
     )
     columns = getattr(estimator, "feature_names_in_", None)
     found = [module for group in groups for module in group]
+    if len(found) > 1:  # parts of one data set have one owner
+        found = [m.owned_by(names[0]) for m in found]
     return found if columns is None else [replace(m, columns=tuple(map(str, columns))) for m in found]
 
 
@@ -74,9 +76,10 @@ def take(estimator: Any, old: Sequence[Module], new: Sequence[Module]) -> Any:
 
 
 def _ensemble(estimator: Any, modules: Sequence[Module]) -> Ensemble:
+    points, learn = estimator.ensemble_inducing, estimator.learn
     if len(modules) == 1:  # the ensemble is the module itself, with its own kernel and points
-        return merge(modules, inducing=modules[0].inducing, learn=False)
-    return merge(modules, inducing=estimator.ensemble_inducing, learn=estimator.learn)
+        points, learn = modules[0].inducing, False
+    return merge(modules, inducing=points, learn=learn, owners=estimator.owners)
 
 
 def asked(estimator: Any, X: Any) -> np.ndarray:
