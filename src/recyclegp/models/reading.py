@@ -13,7 +13,6 @@ from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.units import permuted
 from ..merging.member import Member
-from ..merging.owners import NEW
 from ..merging.site_store import SiteStore
 from ..storage import container
 from ..storage.container import Document
@@ -61,8 +60,6 @@ def read_modules(
         frame = _fitted(frame, module, label)
         module = _in_order(module, frame.columns)
         doubts.look_at(module, label)
-        if module.owner == NEW:
-            raise RecycleGPError(f"{label}: an owner cannot be called {NEW!r}; use module.owned_by, or rename it")
         if module.name in seen:
             raise RecycleGPError(f"two modules are named {module.name!r}; rename one (module.rename), or use weights")
         seen.add(module.name)

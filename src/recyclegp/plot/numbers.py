@@ -10,7 +10,7 @@ import numpy as np
 from .. import arrays
 from ..errors import RecycleGPError
 from ..kernels import units
-from ..merging.owners import NEW
+from ..models.naming import NEW
 from .scale import Array, Band
 from .scene import Marks, Owner, Scene, Subject, extent, plain
 from .style import FAINT
