@@ -163,11 +163,12 @@ print(f"merged, each for its own  {score([differ] * 8, bias):.3f}")
 print(f"a hospital nobody has met {score([differ] * 8, ['new'] * 8):.3f}")
 print(f"hospitals differ by {differ.offset_sd:.1f} mmHg (standard deviation)")
 for row in differ.report()[:3]:
-    print(f"{row['owner']} reads {row['offset']:+.1f} ± {row['offset_sd']:.1f} mmHg, in truth {bias[row['owner']]:+.1f}")
+    known = f"{row['offset']:+.1f} ± {row['offset_sd']:.1f} mmHg"
+    print(f"{row['owner']} reads {known}, in truth {bias[row['owner']]:+.1f}")
 
 # %% [markdown]
-# `differ.predict(X)` is the shared function, `differ.predict(X, owner="B")` that of hospital B. For somebody nobody has met,
-# `owner="new"`, the spread between hospitals is part of the variance; questions about y without an owner mean that.
+# `differ.predict(X)` is the shared function, `differ.predict(X, owner="B")` that of hospital B. For somebody nobody has
+# met, `owner="new"`, the spread between hospitals is part of the variance; questions about y without an owner mean that.
 #
 # ## A hospital withdraws
 #
