@@ -168,7 +168,8 @@ for row in differ.report()[:3]:
 
 # %% [markdown]
 # `differ.predict(X)` is the shared function, `differ.predict(X, owner="B")` that of hospital B. For somebody nobody has
-# met, `owner="new"`, the spread between hospitals is part of the variance; questions about y without an owner mean that.
+# met, `owner="new"`, the spread between hospitals is part of the variance.
+# Questions about y without an owner mean that.
 #
 # ## A hospital withdraws
 #
