@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -12,25 +12,11 @@ from .. import arrays, likelihoods
 from ..likelihoods import Interval, Likelihood, normal_quantile
 from ..models.ensemble import Ensemble
 from ..models.naming import NEW
-from ..models.predictive import Predictive
+from ..models.predictive import AsSeenBy, Predictive
 from .rows import Part
 
 LEVEL = 0.95  # the probability that every band holds
 OF_F = ("mean", "sd", "lower", "upper")
-
-
-class AsSeenBy(NamedTuple):
-    """A model, asked for one owner's function; for the shared one where there is no owner."""
-
-    gp: Predictive
-    owner: str | None
-
-    @property
-    def likelihoods(self) -> tuple[Likelihood, ...]:
-        return self.gp.likelihoods
-
-    def predict(self, X: Any) -> tuple[Any, Any]:
-        return self.gp.predict(X, self.owner)
 
 
 class Asked(NamedTuple):
@@ -43,7 +29,7 @@ class Asked(NamedTuple):
 def asked(gp: Predictive, owner: str | None) -> Asked:
     """As the library takes it: without an owner f is the shared one, and y a new owner's."""
     gp.predict(gp.inducing[:1], owner)  # an owner who is not there is said before any row is read
-    differ = isinstance(gp, Ensemble) and (gp.offset_sd > 0 or gp.smooth_sd > 0)
+    differ = isinstance(gp, Ensemble) and gp._owners_differ
     return Asked(AsSeenBy(gp, owner), AsSeenBy(gp, NEW if owner is None and differ else owner))
 
 

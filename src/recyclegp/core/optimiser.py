@@ -8,7 +8,6 @@ every tensor below has a leading axis of lanes that search and stop independentl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -137,15 +136,6 @@ def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -
             ]
         )
     return torch.stack(starts)[values.argmin(0), lanes]
-
-
-def value_or_lowest(compute: Callable[[], Tensor]) -> float:
-    """A value to compare starts by: −∞ where there is none."""
-    try:
-        value = float(compute())
-    except NotPositiveDefiniteError:
-        return -math.inf
-    return value if math.isfinite(value) else -math.inf
 
 
 def _value(objective: Objective, x: Tensor, lanes: Tensor) -> Tensor:

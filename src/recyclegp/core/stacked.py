@@ -143,6 +143,16 @@ def log_evidence(A: Tensor, rho: Tensor, ones: Tensor, mean: float | None = None
     return Evidence(value, best)
 
 
+def best_mean(L: Tensor, rho: Tensor, ones: Tensor) -> Tensor:
+    """m̂, the constant mean that maximises the evidence, where LLᵀ = A."""
+    return _best_mean(linalg.solve_lower(L, torch.stack([rho, ones], 1)))
+
+
+def _best_mean(half: Tensor) -> Tensor:
+    """m̂ = 1ᵀA⁻¹ρ / 1ᵀA⁻¹1, from L⁻¹[ρ 1]."""
+    return half[:, 0] @ half[:, 1] / (half[:, 1] @ half[:, 1]).clamp_min(1e-300)
+
+
 class _LogEvidence(torch.autograd.Function):
     """∂/∂A = ½(ααᵀ − A⁻¹) with α = A⁻¹ρ̃, from the factor that gave the value: twice as fast as through Cholesky.
 
@@ -153,10 +163,7 @@ class _LogEvidence(torch.autograd.Function):
     def forward(ctx: Any, A: Tensor, rho: Tensor, ones: Tensor, mean: float | None) -> tuple[Tensor, Tensor]:
         L = linalg.cholesky(A).L
         half = linalg.solve_lower(L, torch.stack([rho, ones], 1))
-        # m̂ = 1ᵀA⁻¹ρ / 1ᵀA⁻¹1
-        best = half[:, 0] @ half[:, 1] / (half[:, 1] @ half[:, 1]).clamp_min(1e-300)
-        if mean is not None:
-            best = torch.full_like(best, mean)
+        best = _best_mean(half) if mean is None else half.new_tensor(mean)
         z = half[:, 0] - best * half[:, 1]
         if ctx.needs_input_grad[0]:
             alpha = linalg.solve_upper(L, z[:, None])

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from ..likelihoods import Likelihood
 from ..metrics import Model, pooled, score
 from ..models.ensemble import Ensemble
 from ..models.fit import fit_many
 from ..models.merge import merge
 from ..models.module import Module
+from ..models.predictive import AsSeenBy
 from .core import Answered, Held, Row, published_bytes, timed
 from .data import Array, Parts
 
@@ -38,21 +37,6 @@ class Owned(NamedTuple):
     @property
     def questions(self) -> int:
         return sum(len(held.y) for held in self.asked)
-
-
-@dataclass(frozen=True)
-class AsOwner:
-    """An ensemble, asked about one owner's function."""
-
-    ensemble: Ensemble
-    owner: str
-
-    @property
-    def likelihoods(self) -> tuple[Likelihood, ...]:
-        return self.ensemble.likelihoods
-
-    def predict(self, X: Any) -> tuple[Any, Any]:
-        return self.ensemble.predict(X, owner=self.owner)
 
 
 class Published(NamedTuple):
@@ -101,7 +85,7 @@ def merged(owned: Owned, local: Published, name: str, owners: str | None) -> Mer
     row = answered_each(
         owned,
         name,
-        lambda k: AsOwner(ensemble, owned.names[k]),
+        lambda k: AsSeenBy(ensemble, owned.names[k]),
         seconds=local.seconds + seconds,
         bytes=local.bytes,
         points=len(ensemble.inducing),

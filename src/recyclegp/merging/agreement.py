@@ -13,7 +13,6 @@ from ..core.packing import project
 from ..core.posterior import Basis, basis
 from .evidence import profiled_mean
 from .exact_form import ExactForm
-from .exact_learning import best_mean
 from .folding import fold
 from .member import Member
 from .owners import owner_numbers
@@ -79,9 +78,7 @@ def compared(
     supported = median_kernel(members, form.kernel.structure)
     judge = supported if first == 0 and shorter_than_all(form.kernel, members) else None
     if isinstance(form, ExactForm):
-        found = exact_agreements(
-            form if judge is None else form.at_prior(judge, best_mean(form.stacked, judge, form.effects))
-        )
+        found = exact_agreements(form if judge is None else form.at_kernel(judge))
         first = 0  # it has everybody
     elif judge is None:
         found = agreements(form.basis, store, form.mean, form.marginal_solution(store))

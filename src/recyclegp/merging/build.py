@@ -73,8 +73,7 @@ def build(
     choice = begin(start, members, store, wanted, learn=learn, owners=owners)
     if should_be_exact(choice):
         return exact([choice.kernel, start])
-    # owners' own functions are integrated out owner by owner, so that each must have one site
-    whole = by_owner(store, numbers) if choice.effects.present else store
+    whole = by_owner(store, numbers, choice.effects)
     choice = finish(choice, start, whole, wanted) if learn else choice
     if should_be_exact(choice):
         return exact([choice.kernel, start])
@@ -91,13 +90,15 @@ def _exact(
     owners: Owners,
 ) -> Merged:
     numbers = owner_numbers(members)
+    stacked = stack(store.packs(1), numbers)
     found = Learned(about, median_mean(members))
     if learn:
-        found = learn_exactly(store, numbers, about, kernels, owners)
+        found = learn_exactly(store, stacked, numbers, about, kernels, owners)
     elif owners is not Owners.NONE:
-        found = decide(stack(store.packs(1), numbers), about, None, owners)
-    form = ExactForm(found.kernel, found.mean, stack(store.packs(1), numbers), found.effects)
-    return Merged(form, found.convergence)
+        found = decide(stacked, about, None, owners)
+    form = ExactForm(found.kernel, found.mean, stacked, found.effects)
+    # what was learned on some of the modules has their mean; the factor that finds that of all is kept
+    return Merged(form.at_best_mean() if learn else form, found.convergence)
 
 
 def _at_points(choice: Choice, store: SiteStore, wanted: PointsWanted, tolerance: float) -> Merged:

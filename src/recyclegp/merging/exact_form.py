@@ -20,7 +20,7 @@ from ..core.least_squares import CentredRows, compress
 from ..core.owner_posterior import Answers, NewOwner
 from ..core.posterior import basis
 from ..core.sites import Site
-from ..core.stacked import Block, Stacked, stack
+from ..core.stacked import Block, Stacked, best_mean, stack
 from ..kernels import Kernel
 from ..kernels.units import in_units
 from .points_form import PointsForm
@@ -62,13 +62,17 @@ class ExactForm:
         if self.factor is not None:
             return self.factor
         with torch.inference_mode(False), torch.no_grad():
-            gram = self.stacked.gram(self.kernel)
-            return linalg.cholesky(stacked_covariance(gram, self.stacked.ones, self.stacked.owner, self.effects)).L
+            return linalg.cholesky(self._covariance()).L
 
     @cached_property
     def alpha(self) -> Tensor:
         with torch.inference_mode(False), torch.no_grad():
             return torch.cholesky_solve(self._residual[:, None], self.L)[:, 0]
+
+    def _covariance(self) -> Tensor:
+        """A."""
+        s = self.stacked
+        return stacked_covariance(s.gram(self.kernel), s.ones, s.owner, self.effects)
 
     @property
     def _residual(self) -> Tensor:
@@ -119,6 +123,10 @@ class ExactForm:
         L[:n, :n], L[n:, :n], L[n:, n:] = self.L, X.mT, C
         return replace(self, stacked=whole, factor=L)
 
+    def grouped(self, store: SiteStore, numbers: Sequence[int]) -> SiteStore:
+        """Sites as it takes them: as they are, because it has the covariances between an owner's modules."""
+        return store
+
     def only(self, store: SiteStore, numbers: Sequence[int]) -> ExactForm:
         """With these sites and no others, at the same prior."""
         return replace(self, stacked=stack(store.packs(1), numbers), factor=None)
@@ -127,9 +135,15 @@ class ExactForm:
         """Its pseudo-observations stay, without names: without them it would not be exact."""
         return self
 
-    def at_prior(self, kernel: Kernel, mean: float) -> ExactForm:
-        """The same sites under another prior."""
-        return replace(self, kernel=kernel, mean=mean, factor=None)
+    def at_kernel(self, kernel: Kernel) -> ExactForm:
+        """The same sites under another kernel, with the mean that is best there."""
+        return replace(self, kernel=kernel, factor=None).at_best_mean()
+
+    @torch.no_grad()
+    def at_best_mean(self) -> ExactForm:
+        """With the constant mean that maximises the evidence; the factor does not notice."""
+        mean = best_mean(self.L, self.stacked.rho, self.stacked.ones)
+        return replace(self, mean=float(mean), factor=self.L)
 
     def in_units(self, scale: float, shift: float, input_shift: Tensor, densities: float) -> ExactForm:
         """The form of s·f(x − input_shift) + b: A, and so its factor, do not notice."""
@@ -160,7 +174,7 @@ class ExactForm:
         base = basis(self.kernel, Z)
         c = self.stacked.observe(self.kernel.matrix(self.stacked.Z, Z))
         H = linalg.solve_lower(base.L, c.mT).mT
-        B = linalg.cholesky(self.L @ self.L.mT - H @ H.mT).L
+        B = linalg.cholesky(self._covariance() - H @ H.mT).L
         columns = linalg.solve_lower(B, torch.cat([H, self._residual[:, None]], dim=1))
         e = self.stacked.e - linalg.logdet(B)
         rows = compress(CentredRows(columns[:, :-1], columns[:, -1], e, torch.zeros_like(e)))

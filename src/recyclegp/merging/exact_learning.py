@@ -48,21 +48,25 @@ def best_mean(stacked: Stacked, kernel: Kernel, effects: Effects) -> float:
 
 
 def learn_exactly(
-    store: SiteStore, numbers: Sequence[int], about: Kernel, kernels: Sequence[Kernel], owners: Owners
+    store: SiteStore,
+    everything: Stacked,
+    numbers: Sequence[int],
+    about: Kernel,
+    kernels: Sequence[Kernel],
+    owners: Owners,
 ) -> Learned:
     """On all modules where that is affordable, and begun on some of them where it is long.
 
-    `numbers` are those of the members' owners, `about` is where the prior of the kernel is centred, and `kernels` are
-    where the search may begin.
+    `everything` is all that is in the store, `numbers` are those of the members' owners, `about` is where the prior of
+    the kernel is centred, and `kernels` are where the search may begin.
     """
     few = affordable.decided(store.largest)
     if store.rows <= few:
-        return decide(stack(store.packs(1), numbers), about, kernels, owners)
+        return decide(everything, about, kernels, owners)
     with store.thinned(few) as some:
         first = decide(stack(some.packs(1), numbers), about, kernels, owners)
-    everything = stack(store.packs(1), numbers)
     if store.rows > affordable.LEARNED:
-        return first._replace(mean=best_mean(everything, first.kernel, first.effects))
+        return first
     space = SearchSpace.of(about, everything.Z, _model(first.effects))
     return _learn(everything, space, [space.start(first.kernel, first.effects)])
 

@@ -38,7 +38,7 @@ def grow_points(form: PointsForm, store: SiteStore, numbers: Sequence[int], rows
 
     Where `rows`, which are all there will be, are given, points may be appended for what the old ones cannot express.
     """
-    whole = by_owner(store, numbers) if form.effects.present else store
+    whole = by_owner(store, numbers, form.effects)
     grown = form.with_sites(whole)
     if rows is None or grown.slack - form.slack <= FORGIVEN:
         return Grown(grown, [])
@@ -75,7 +75,7 @@ def at_affordable_points(form: ExactForm, rows: float) -> PointsForm:
     """An exact form that has grown too large, folded onto as many points as are affordable."""
     numbers = [owned.owner for owned in form.sites()]
     with form.stored() as store:
-        whole = by_owner(store, numbers) if form.effects.present else store
+        whole = by_owner(store, numbers, form.effects)
         most = affordable.points_for(store.rows)
         Z = select(form.kernel, whole, None, slack_tolerance(rows), most)
         return points_form(Choice(form.kernel, form.mean, Z, form.effects), whole)

@@ -8,6 +8,7 @@ from enum import Enum
 import torch
 
 from ..core import sites
+from ..core.effects import Effects
 from ..core.sites import Site
 from .member import Member
 from .site_store import SiteStore
@@ -36,7 +37,7 @@ class Owners(Enum):
         other also where they are not; a gain must exceed what they can pretend.
         """
         least, for_each = SMOOTH_GAIN if self is Owners.SMOOTH else OFFSET_GAIN
-        return self is Owners.NONE or gain > least + for_each * owners
+        return gain > least + for_each * owners
 
 
 def owner_numbers(members: Sequence[Member]) -> list[int]:
@@ -64,12 +65,13 @@ def owner_site(members: Sequence[Member], owner: str) -> Site | None:
     return joined(kept) if kept and len(kept) == len(own) else None
 
 
-def by_owner(store: SiteStore, numbers: Sequence[int]) -> SiteStore:
+def by_owner(store: SiteStore, numbers: Sequence[int], effects: Effects) -> SiteStore:
     """One site for each owner, under the position of the owner's first member; the store itself if that is so.
 
-    `numbers` are those of the owners, for each position in the store.
+    `numbers` are those of the owners, for each position in the store. What is an owner's own is integrated out of all
+    its modules together; without effects there is nothing to integrate out, and sites stay as they are.
     """
-    if len(set(numbers)) == len(numbers):
+    if not effects.present or not store.points or len(set(numbers)) == len(numbers):
         return store
     found: dict[int, list[tuple[int, Site]]] = {}
     for member, site in store.each():

@@ -25,6 +25,7 @@ from ..kernels import Kernel
 from ..kernels.units import in_units
 from .extending import padded
 from .folding import fold
+from .owners import by_owner
 from .site_store import SiteStore
 
 
@@ -109,6 +110,10 @@ class PointsForm:
         rows = fold(self.basis, store, self.mean, self.bound_rows, marginal=False)
         marginal = None if self.marginal is None else self._folded(store, self.marginal)
         return replace(self, bound_rows=rows, marginal=marginal)
+
+    def grouped(self, store: SiteStore, numbers: Sequence[int]) -> SiteStore:
+        """Sites as it takes them: where owners differ, one for each owner."""
+        return by_owner(store, numbers, self.effects)
 
     def only(self, store: SiteStore, numbers: Sequence[int] = ()) -> PointsForm:
         """With these sites and no others, at the same prior and points."""

@@ -32,9 +32,6 @@ class SearchSpace:
     def of(about: Kernel, Z: Tensor, owners: Owners = Owners.NONE) -> SearchSpace:
         return SearchSpace(about, float(about.diagonal(Z).mean()), owners)
 
-    def with_owners(self, owners: Owners) -> SearchSpace:
-        return replace(self, owners=owners)
-
     def at(self, kernel: Kernel) -> SearchSpace:
         """With this kernel, which is not to be learned."""
         return replace(self, fixed=kernel)

@@ -28,7 +28,7 @@ from ..merging.build import Form, Merged, build
 from ..merging.exact_form import ExactForm
 from ..merging.growing import grow_exact, grow_points, near_rows, published, with_room_for_rows
 from ..merging.member import Member, active, extent, kept_points, stored
-from ..merging.owners import Owners, by_owner, owner_numbers
+from ..merging.owners import Owners, owner_numbers
 from ..merging.points import PointsWanted
 from ..merging.points_form import PointsForm
 from ..merging.site_store import SiteStore, candidates
@@ -62,7 +62,7 @@ class Ensemble(Predictive):
     def __post_init__(self) -> None:
         check_finite("ensemble", *self._form.tensors())
         object.__setattr__(self, "_form", self._form.own())
-        if self._form.effects.present and NEW in self.owners:
+        if self._owners_differ and NEW in self.owners:
             raise RecycleGPError(f"where owners differ, none can be called {NEW!r}; rename the module, or use owned_by")
 
     @staticmethod
@@ -196,6 +196,11 @@ class Ensemble(Predictive):
     def _points(self) -> Tensor:
         return self._form.Z
 
+    @property
+    def _owners_differ(self) -> bool:
+        """Have owners functions of their own about the shared one?"""
+        return self._form.effects.present
+
     @cached_property
     @outside_autograd
     def _posterior(self) -> Posterior | ExactPosterior:
@@ -220,7 +225,7 @@ class Ensemble(Predictive):
         """y is somebody's: without an owner it is a new one's; f without an owner is the shared one."""
         if owner is not None and owner != NEW and owner not in self.owners:
             raise RecycleGPError(f"owner={owner!r}: nobody here is called so; there are {few(self.owners)}, and 'new'")
-        if not self._form.effects.present or (owner is None and not of_y):
+        if not self._owners_differ or (owner is None and not of_y):
             return self._posterior
         if owner is None or not any(m.owner == owner and m.weight > 0 for m in self._members):
             return self._form.of_new_owner()  # also for somebody whose modules do not count
@@ -476,8 +481,7 @@ class Ensemble(Predictive):
 
     def _without_sites(self, store: SiteStore, first: int = 0) -> Ensemble:
         """Names only; how well those in the store agree with the rest is written down while it is known."""
-        if isinstance(self._form, PointsForm) and self._form.effects.present:
-            store = by_owner(store, owner_numbers(self._members)[first:])
+        store = self._form.grouped(store, owner_numbers(self._members)[first:])
         form = self._form.forgetting(store)
         members = reporting.remembered(form, self._members, store, first)
         new = torch.cat([c.Z for c in candidates(store)] + ([] if self._extent is None else [self._extent]))
@@ -510,10 +514,8 @@ class Ensemble(Predictive):
             return Ensemble._from_merged(merged, members, store, wanted, self.columns, self._owners)
 
     def _sites(self, members: tuple[Member, ...]) -> SiteStore:
-        """The sites that members have kept; at points where owners differ, one for each owner."""
-        store = stored(members)
-        apart = isinstance(self._form, ExactForm) or not self._form.effects.present or not store.points
-        return store if apart else by_owner(store, owner_numbers(members))
+        """The sites that members have kept, as the form takes them."""
+        return self._form.grouped(stored(members), owner_numbers(members))
 
     @property
     def _densities(self) -> float:

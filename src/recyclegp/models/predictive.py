@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import gpytorch
 import numpy as np
@@ -188,3 +188,17 @@ class Predictive(ABC):
 
     def _likelihood(self, name: str | None) -> Likelihood:
         return likelihoods.choose(self.likelihoods, name)
+
+
+class AsSeenBy(NamedTuple):
+    """A model, asked for one owner's function; for the shared one where there is no owner."""
+
+    gp: Predictive
+    owner: str | None
+
+    @property
+    def likelihoods(self) -> tuple[Likelihood, ...]:
+        return self.gp.likelihoods
+
+    def predict(self, X: Any) -> tuple[Any, Any]:
+        return self.gp.predict(X, self.owner)

@@ -66,7 +66,7 @@ class Subject(NamedTuple):
 
     @property
     def owners_differ(self) -> bool:
-        return isinstance(self.model, Ensemble) and (self.model.offset_sd > 0 or self.model.smooth_sd > 0)
+        return isinstance(self.model, Ensemble) and self.model._owners_differ
 
     def predict(self, X: Array, owner: str | None = None) -> tuple[Array, Array]:
         """Mean and variance of f, the shared one or an owner's, X in the figure's columns."""
