@@ -19,7 +19,7 @@ from recyclegp.core.effects import Effects
 from recyclegp.core.packing import PackedSites
 from recyclegp.core.stacked import stack
 from recyclegp.kernels import parse
-from recyclegp.merging.exact_learning import evidence
+from recyclegp.merging.exact_learning import Sites
 from speed_cases import TimingCase, merged, timing_case
 from speed_rows import Options, Row, finite, interleaved, shown, timed, versus
 
@@ -178,7 +178,7 @@ def exact_evidence(sizes: Sizes, seed: int) -> Row:
     def step() -> None:
         theta = kernel.theta.clone().requires_grad_()
         offset = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
-        value = evidence(stacked, kernel.with_theta(theta), Effects(offset, 0.05))
+        value = Sites(stacked).log_evidence(kernel.with_theta(theta), Effects(offset, 0.05)).value
         torch.autograd.grad(value, [theta, offset])
 
     def floor() -> torch.Tensor:

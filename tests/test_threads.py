@@ -1,5 +1,6 @@
 """Small work gets one thread, and gives the user's back."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -53,3 +54,28 @@ def test_calls_from_many_python_threads():
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(work, range(64))) == {2500.0}
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_team_works_on_parts_with_one_thread_each():
+    """In the order of the parts; afterwards the user's threads are back, also after an error."""
+    with threads.team(5) as team:
+        assert team.size == 2
+        assert torch.get_num_threads() == 1
+        assert team.map(lambda a, b: (a, b, torch.get_num_threads()), "xyz", range(3)) == [
+            ("x", 0, 1),
+            ("y", 1, 1),
+            ("z", 2, 1),
+        ]
+    assert torch.get_num_threads() == 2
+    with pytest.raises(ZeroDivisionError), threads.team(2) as team:
+        team.map(lambda a: 1 / a, [1, 0])
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_team_of_one_is_the_caller_with_all_threads():
+    with threads.team(1) as team:
+        assert (team.size, torch.get_num_threads()) == (1, 2)
+        assert team.map(lambda _: threading.get_ident(), [0, 1]) == [threading.get_ident()] * 2
+    with threads.suited_to(10.0), threads.team(8) as team:  # one thread is all there is
+        assert team.size == 1

@@ -9,8 +9,10 @@ torch is imported inside the functions, so that the command line can import this
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 SMALL = 2**27  # multiplications in one step of the work: below it a second thread costs more than it saves
 
@@ -40,6 +42,33 @@ def suited_to(work: float) -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 torch.set_num_threads(_before)
+
+
+class Team(NamedTuple):
+    """Python threads that share a list of small problems."""
+
+    size: int
+    pool: ThreadPoolExecutor | None
+
+    def map(self, call: Callable[..., Any], *parts: Iterable[Any]) -> list[Any]:
+        """call(*part) for each part, in their order. What is local to a thread, as torch's grad mode, is not shared."""
+        return list(map(call, *parts) if self.pool is None else self.pool.map(call, *parts))
+
+
+@contextmanager
+def team(most: int) -> Iterator[Team]:
+    """The user's threads as a team, at most so many, each of which works alone on its own problem.
+
+    Matrices that are too small to be shared by threads are many: a thread for some of them never waits for another.
+    """
+    import torch
+
+    size = min(torch.get_num_threads(), most)
+    if size <= 1:
+        yield Team(1, None)
+        return
+    with suited_to(0.0), ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield Team(size, pool)
 
 
 @contextmanager

@@ -58,8 +58,12 @@ def test_shared_hyperparameters_maximise_the_sum_of_evidences():
         k = ref.Kernel("rbf", tuple(np.exp(logs[1:3])), math.exp(logs[0]))
         evidence = sum(ref.exact_evidence(k, X, y, mean, np.full(len(y), math.exp(logs[3]))) for X, y in parts)
         units = np.log([y.std() ** 2, *X.std(0), y.std() ** 2])
-        centre = units + np.array([0, 0.5 * math.log(2), 0.5 * math.log(2), math.log(0.1)])
-        weak = (((logs - centre) / [1.5, 1.5, 1.5, 2.0]) ** 2).sum() + ((mean - y.mean()) / y.std()) ** 2
+        centre = units + np.array([0, 0.5 * math.log(2), 0.5 * math.log(2), math.log(0.3)])
+        away = logs - centre
+        level = away[1:3].mean()
+        shortest = min(0.0, math.log(math.sqrt(12 / 2) * (12 / len(y)) ** (1 / 2)))
+        weak = (away[0] / 1.5) ** 2 + (((away[1:3] - level) / 0.7) ** 2).sum() + away[3] ** 2
+        weak += level**2 + (max(0.0, shortest - level) / 0.3) ** 2 + ((mean - y.mean()) / y.std()) ** 2
         return evidence - 0.5 * weak
 
     best = posterior(at, prior.mean)

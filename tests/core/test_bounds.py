@@ -51,6 +51,70 @@ def test_log_marginal_is_the_density_of_the_rows_that_count():
         check_close([float(found[i]), float(alone)], [expected] * 2, 1e-10)
 
 
+def padded_lanes(B=4, n=9, seed=6):
+    """K, y, m, σ² and w of B lanes; padding anywhere and of any value, one lane without and one with a single row."""
+    rng = np.random.default_rng(seed)
+    G = rng.standard_normal((B, n, n + 2))
+    w = (rng.uniform(size=(B, n)) < 0.6).astype(float)
+    w[0], w[1], w[1, 4] = 1.0, 0.0, 1.0
+    return G @ np.swapaxes(G, 1, 2), rng.normal(2, 1, (B, n)), rng.normal(1, 1, B), rng.uniform(0.1, 2, B), w
+
+
+def by_autograd(K, y, mean, noise, w):
+    """The same density with every step left to autograd."""
+    A = w[..., :, None] * K * w[..., None, :] + torch.diag_embed(w * noise[..., None] + (1 - w))
+    normal = torch.distributions.MultivariateNormal(torch.zeros_like(y), A)
+    return normal.log_prob(w * (y - mean[..., None])) + 0.5 * (1 - w).sum(-1) * np.log(2 * np.pi)
+
+
+def test_derivatives_of_log_marginal_are_those_of_autograd():
+    """By K, y, m and σ², each lane weighted differently; any leading axes."""
+    K, y, mean, noise, w = (torch.tensor(t) for t in padded_lanes())
+    for shape in [(4,), (2, 2), ()]:
+        *inputs, kept = (t[0] if shape == () else t.reshape(*shape, *t.shape[1:]) for t in (K, y, mean, noise, w))
+        weights = random(*shape, seed=1)
+        grads = []
+        for f in (bounds.log_marginal, by_autograd):
+            leaves = [t.clone().requires_grad_() for t in inputs]
+            grads.append(torch.autograd.grad((weights * f(*leaves, kept)).sum(), leaves))
+        for one, other in zip(*grads, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_derivatives_of_log_marginal_are_the_slopes_of_the_density():
+    """Central differences of NumPy's log N(y; m1, K + σ²I), of the rows that count alone."""
+    K, y, mean, noise, w = padded_lanes()
+    leaves = [torch.tensor(t, requires_grad=True) for t in (K, mean, noise)]
+    value = bounds.log_marginal(leaves[0], torch.tensor(y), *leaves[1:], torch.tensor(w))
+    by_K, by_mean, by_noise = (g.numpy() for g in torch.autograd.grad(value.sum(), leaves))
+    rng = np.random.default_rng(7)
+    for i in range(len(K)):
+        kept = w[i] == 1
+
+        def density(turn, i=i, kept=kept):
+            cov = (K[i] + turn[0])[np.ix_(kept, kept)] + (noise[i] + turn[2]) * np.eye(kept.sum())
+            return ref.log_normal(y[i, kept], np.full(kept.sum(), mean[i] + turn[1]), cov)
+
+        D = rng.standard_normal(K[i].shape)
+        D = D + D.T  # what moves a covariance is symmetric
+        for turn, found in (((D, 0, 0), (by_K[i] * D).sum()), ((0, 1, 0), by_mean[i]), ((0, 0, 1), by_noise[i])):
+            up, down = (density([s * 1e-5 * t for t in turn]) for s in (1, -1))
+            assert found == pytest.approx((up - down) / 2e-5, rel=1e-6, abs=1e-7)
+
+
+def test_log_marginal_of_a_lane_without_a_density_leaves_the_others_alone():
+    K, y, mean, noise, w = (torch.tensor(t) for t in padded_lanes())
+    K[2] = -K[2]
+    K.requires_grad_()
+    value = bounds.log_marginal(K, y, mean, noise, w)
+    assert torch.isfinite(value).tolist() == [True, True, False, True]
+    (slope,) = torch.autograd.grad(value[[0, 1, 3]].sum(), K)
+    alone = K.detach()[[0, 1, 3]].requires_grad_()
+    others = [t[[0, 1, 3]] for t in (y, mean, noise, w)]
+    (expected,) = torch.autograd.grad(bounds.log_marginal(alone, *others).sum(), alone)
+    torch.testing.assert_close(slope[[0, 1, 3]], expected, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("spare", [1.5, 1e-3])
 def test_collapsed_bound_is_titsias(spare):
     """log N(y; m1, VᵀV + σ²I) − tr(K − VᵀV)/2σ², of the rows that count."""

@@ -250,3 +250,30 @@ def test_width_bounds_how_many_lanes_are_evaluated_together():
     found = optimiser.maximise(objective, start, -box, box, width=3)
     assert max(seen) == 3
     torch.testing.assert_close(found.x, torch.arange(10.0, dtype=torch.float64)[:, None].expand(10, 2))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("width", [1, 4, 2**31])
+def test_threads_share_the_lanes_and_change_nothing(threads, width):
+    """No thread is given more than `width` lanes at once, every lane finds its own optimum, and one may fail."""
+    best = torch.linspace(-3, 3, 11, dtype=torch.float64)[:, None].expand(-1, 2)
+    seen = []
+
+    def f(x: Tensor, lanes: Tensor) -> Tensor:
+        seen.append(len(lanes))
+        return (-(x - best[lanes]).square().sum(-1)).where(lanes != 5, torch.nan)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        starts = [torch.zeros(11, 2, dtype=torch.float64), torch.ones(11, 2, dtype=torch.float64)]
+        chosen = optimiser.best_start(f, starts, width)
+        found = optimiser.maximise(f, chosen, *box(2), width=width)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert max(seen) <= min(width, math.ceil(11 / threads))
+    assert (chosen[:, 0] > 0).tolist() == [bool(b > 0.5) and i != 5 for i, b in enumerate(best[:, 0])]
+    others = torch.arange(11) != 5
+    assert found.converged.tolist() == others.tolist()
+    torch.testing.assert_close(found.x[others], best[others], rtol=0, atol=1e-3)

@@ -22,7 +22,7 @@ def test_published_site_is_the_marginal_under_its_own_jitter(jitter):
     Z, new = spread(rng, 5), spread(rng, 4)
     new[0] = Z[3]  # a point they have in common
     Rt, rho, e = rng.standard_normal((3, 5)), rng.normal(1, 1, 3), np.float64(0.4)
-    site, found = publish(
+    site, found, *_ = publish(
         sites.Site(*(torch.tensor(t) for t in (Z, Rt, rho, e))), jitter, spec, mean, torch.tensor(new)
     )
     assert found == pytest.approx(min(jitter, 1.9 * linalg.RELATIVE_JITTER), rel=1e-12)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import reference as ref
-from recyclegp.kernels.stationary import FEW_COLUMNS, Form, correlation, squared_distance
+from recyclegp.kernels.stationary import FEW_COLUMNS, Form, correlation, covariance, squared_distance
 
 NU = {Form.MATERN12: 0.5, Form.MATERN32: 1.5, Form.MATERN52: 2.5}
 forms = pytest.mark.parametrize("form", list(Form))
@@ -57,6 +57,41 @@ def test_derivative_by_lengthscales_is_the_slope_of_the_formula(form, D, moving)
 
 
 @forms
+@widths
+def test_a_variance_is_a_factor_and_the_derivative_by_its_logarithm_the_matrix(form, D):
+    """Two lanes with variances of their own, and with equal lengthscales or their own."""
+    X1, X2, lengthscales = generic(D, seed=5)
+    log_variance = torch.tensor([[-3.0], [4.0]], dtype=torch.float64, requires_grad=True)
+    weights = torch.tensor(np.random.default_rng(6).standard_normal((2, 6, 4)))
+    for theta in (torch.tensor(lengthscales).log(), torch.tensor(np.stack([lengthscales, 2 * lengthscales])).log()):
+        theta = theta.expand(2, -1).clone().requires_grad_()
+        found = covariance(form, log_variance, theta, torch.tensor(X1), torch.tensor(X2))
+        expected = log_variance.exp()[..., None] * correlation(form, theta, torch.tensor(X1), torch.tensor(X2))
+        torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-14)
+        both = [torch.autograd.grad((weights * K).sum(), (log_variance, theta)) for K in (found, expected)]
+        for one, other in zip(*both, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11)
+    moving = covariance(form, log_variance, theta, torch.tensor(X1, requires_grad=True), torch.tensor(X2))
+    torch.testing.assert_close(moving, found, rtol=1e-12, atol=1e-12)
+
+
+@forms
+@widths
+def test_lanes_that_share_parameters_add_their_derivatives(form, D):
+    """Many sets of points, one variance and one vector of lengthscales."""
+    rng = np.random.default_rng(D)
+    X1, X2, weights = (torch.tensor(rng.normal(size=shape)) for shape in ((3, 5, D), (3, 4, D), (3, 5, 4)))
+    log_variance, theta = torch.tensor([0.7]).double().requires_grad_(), torch.zeros(D).double().requires_grad_()
+    both = (log_variance, theta)
+    together = torch.autograd.grad((weights * covariance(form, *both, X1, X2)).sum(), both)
+    alone = [
+        torch.autograd.grad((weights[i] * covariance(form, *both, X1[i], X2[i])).sum(), both) for i in range(len(X1))
+    ]
+    for found, parts in zip(together, zip(*alone, strict=True), strict=True):
+        torch.testing.assert_close(found, sum(parts), rtol=1e-10, atol=1e-11)
+
+
+@forms
 def test_a_point_that_meets_itself_has_correlation_one_and_no_slope(form):
     """Also where distances are roots, whose derivative at zero is infinite."""
     X, _, lengthscales = generic(3)
@@ -66,7 +101,7 @@ def test_a_point_that_meets_itself_has_correlation_one_and_no_slope(form):
         correlation(form, theta, points.detach(), torch.tensor(X)),
     ):
         np.testing.assert_allclose(found.detach().diagonal(), np.ones(len(X)), atol=1e-7)
-        inputs = [theta, points] if found.grad_fn.name() != "_CorrelationBackward" else [theta]
+        inputs = [theta, points] if found.grad_fn.name() != "_CovarianceBackward" else [theta]
         for gradient in torch.autograd.grad(found.diagonal().sum(), inputs):
             np.testing.assert_allclose(gradient, np.zeros(gradient.shape), atol=1e-6)
 

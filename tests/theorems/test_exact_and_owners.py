@@ -7,10 +7,9 @@ import torch
 
 import recyclegp as rgp
 from recyclegp.core.effects import Effects
-from recyclegp.core.stacked import stack
 from recyclegp.merging import evidence as points_evidence
-from recyclegp.merging import exact_learning
 from recyclegp.merging.agreement import exact_agreements
+from recyclegp.merging.exact_learning import Sites
 from recyclegp.merging.learning import price
 from recyclegp.merging.member import stored
 from recyclegp.merging.owners import owner_numbers
@@ -264,11 +263,11 @@ def test_gradients_are_finite_differences(smooth):
     e = rgp.merge(parts, inducing="all", learn=False, owners=None)
     kernel = e._form.kernel
     with stored(e._members) as store:
-        stacked = stack(store.packs(1), owner_numbers(e._members))
+        sites = Sites.of(store, owner_numbers(e._members))
         Z = parts[0]._site.Z
 
         def exact(theta, offset):
-            return exact_learning.evidence(stacked, kernel.with_theta(theta), Effects(offset, smooth * offset / offset))
+            return sites.log_evidence(kernel.with_theta(theta), Effects(offset, smooth * offset / offset)).value
 
         def at_points(theta, offset):
             effects = Effects(offset, smooth)

@@ -50,16 +50,22 @@ def begin(parts: Sequence[Part], kernel: Any, noise: float | None = None) -> Beg
         first.structure,
         likelihood,
         samples.scales(data, likelihood),
+        data.w.sum(-1),
         theta=None if named else first.theta.to(X),
         noise=None if noise is None else y.new_tensor([noise]),
     )
-    starts = search_space.starts(space, data.w.sum(-1), X.shape[1]) if named else [space.given]
+    starts = search_space.starts(space) if named else [space.given]
     return Beginning(space, [start[0] for start in starts])
 
 
 def unpack(space: SearchSpace, phi: Tensor) -> Hyperparameters:
     """The one lane of a space."""
     return space.unpack(phi[None], torch.zeros(1, dtype=torch.long, device=phi.device)).lanes(0)
+
+
+def log_prior(space: SearchSpace, phi: Tensor) -> Tensor:
+    """Of the one lane of a space."""
+    return space.log_prior(phi[None], torch.zeros(1, dtype=torch.long, device=phi.device))[0]
 
 
 def units_bytes(part: Part) -> int:
@@ -74,7 +80,7 @@ def shared_prior(parts: Sequence[Part], kernel: Any) -> Shared:
 
     def objective(phi: Tensor) -> Tensor:
         h = unpack(space, phi)
-        noise, total = gaussian_noise(h.likelihood), space.log_prior(phi)
+        noise, total = gaussian_noise(h.likelihood), log_prior(space, phi)
         for X, y in batches:
             # recomputed on the way back: memory for one batch, not for all owners'
             total = total + checkpoint(_evidence, h.kernel, X, y - h.mean, noise, use_reentrant=False)

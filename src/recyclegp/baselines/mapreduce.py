@@ -31,7 +31,7 @@ from ..kernels.gpytorch_objects import from_gpytorch
 from ..likelihoods import Gaussian, gaussian_noise
 from ..local import placement
 from ..local.search_space import SearchSpace
-from .hyper import begin, units_bytes, unpack
+from .hyper import begin, log_prior, units_bytes, unpack
 from .rival import NUMBER, Part, Parts, Rival, Sent, checked, together
 
 ROWS = 8192  # of a node, whose features are held at once
@@ -185,7 +185,7 @@ def _objective(space: SearchSpace, Z: Tensor, data: Sequence[Part]) -> Callable[
     def objective(phi: Tensor) -> Tensor:
         h = unpack(space, phi)
         total = _sums(basis(h.kernel, Z), everybody, h.mean)
-        return solve(total, gaussian_noise(h.likelihood)).bound + space.log_prior(phi)
+        return solve(total, gaussian_noise(h.likelihood)).bound + log_prior(space, phi)
 
     return objective
 

@@ -53,6 +53,7 @@ def of_file(path: Path) -> Facts:
         end = model.convergence
         facts |= {
             "owner": model.owner,
+            "kept": model.kept,
             "method": model.method,
             "converged": end.converged,
             "evaluations": end.evaluations,
@@ -79,6 +80,8 @@ def in_words(facts: Facts) -> dict[str, str]:
     lines = {"file": f"{facts['file']}, {facts['bytes']:,} bytes, schema {facts['schema']}, by {facts['written_by']}"}
     if facts["kind"] == "module":
         lines["module"] = f"{facts['name']}, {_many(rows, 'row')} of {_many(D, 'input')}, {facts['method']} method"
+        if facts["kept"] is not None:
+            lines["kept"] = f"{facts['kept']:.0%} of what the rows say about f, at {_many(points, 'point')}"
         if facts["owner"] != facts["name"]:
             lines["owner"] = facts["owner"]
     else:

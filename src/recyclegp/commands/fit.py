@@ -32,7 +32,7 @@ def fit(
         typer.Option(
             metavar="N",
             min=1,
-            show_default="64 up to 3,000 rows, then all inducing points",
+            show_default="as many as keep 95%, at most half the rows and 512",
             help="Points at which the posterior is published.",
         ),
     ] = None,
@@ -84,11 +84,8 @@ def fit(
     rows = Rows(table, table.inputs(inputs, target), target, classes, positive, drop_missing)
     X, y = rows.whole(screen)
     with screen.working("Fitting", threads):
-        from ..local import request
         from ..models import fit as library
 
-        # Where there are many rows, the few points that are published by default cannot express what the rows say.
-        many = len(y) > request.EXACT_ROWS and method != request.Method.EXACT.value
         module = library.fit(
             X,
             y,
@@ -96,7 +93,7 @@ def fit(
             kernel=kernel,
             method=method,
             inducing=inducing,
-            publish=publish if publish is not None else None if many else "auto",
+            publish="auto" if publish is None else publish,
             noise=noise,
             name=output.stem if name is None else name,
             seed=seed,

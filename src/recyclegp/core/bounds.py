@@ -7,6 +7,8 @@ gathered with and without the residual (mathematics: "merging is ridge regressio
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,13 +19,39 @@ from .least_squares import CentredRows
 
 def log_marginal(K: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
     """log N(y; m1, K + σ²I): the exact evidence of a local Gaussian model, of the rows with w = 1."""
-    # a row of padding (w = 0) becomes an independent standard normal observed at zero, and costs nothing
-    padded = torch.diag_embed(w * noise[..., None] + (1 - w))
-    L = linalg.cholesky(w[..., :, None] * K * w[..., None, :] + padded).L
-    z = linalg.solve_lower(L, (w * (y - mean[..., None]))[..., None])[..., 0]
-    # Mahalanobis term: ½ (y−m)ᵀ(K+σ²I)⁻¹(y−m)
-    mahalanobis = 0.5 * z.square().sum(-1)
-    return -mahalanobis - linalg.logdet(L) - 0.5 * w.sum(-1) * math.log(2 * math.pi)
+    return _log_marginal(K, y, mean, noise, w)
+
+
+class _LogMarginal(torch.autograd.Function):
+    """∂/∂K = ½(ααᵀ − A⁻¹) with A = K + σ²I and α = A⁻¹(y − m1), from the factor that gave the value."""
+
+    @staticmethod
+    def forward(ctx: Any, K: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
+        A = (w[..., :, None] * K).mul_(w[..., None, :])
+        # a row of padding (w = 0) becomes an independent standard normal observed at zero, and costs nothing
+        A.diagonal(dim1=-2, dim2=-1).add_(w * noise[..., None] + (1 - w))
+        L = linalg.cholesky(A).L
+        z = linalg.solve_lower(L, (w * (y - mean[..., None]))[..., None])
+        if any(ctx.needs_input_grad):
+            alpha = linalg.solve_upper(L, z)
+            # LAPACK writes columns; transposed, the same matrix lies in rows, as K does
+            slope = torch.cholesky_inverse(L).mT.mul_(-0.5).addcmul_(alpha, alpha.mT, value=0.5)
+            slope.diagonal(dim1=-2, dim2=-1).mul_(w)  # of padding, α and all of A⁻¹ but its diagonal are zero
+            ctx.save_for_backward(slope, alpha[..., 0])
+        # Mahalanobis term: ½ (y−m)ᵀ(K+σ²I)⁻¹(y−m)
+        mahalanobis = 0.5 * z.square().sum((-2, -1))
+        return -mahalanobis - linalg.logdet(L) - 0.5 * w.sum(-1) * math.log(2 * math.pi)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        slope, alpha = ctx.saved_tensors
+        (g,) = gradients
+        # ∂/∂y = −α, ∂/∂m = 1ᵀα, and ∂/∂σ² = tr ∂/∂K
+        trace = slope.diagonal(dim1=-2, dim2=-1).sum(-1)
+        return g[..., None, None] * slope, -g[..., None] * alpha, g * alpha.sum(-1), g * trace, None
+
+
+_log_marginal: Callable[..., Tensor] = _LogMarginal.apply
 
 
 def collapsed(V: Tensor, k: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:

@@ -62,26 +62,34 @@ class Offset(NamedTuple):
     sd: float
 
 
-def stacked_covariance(gram: Tensor, ones: Tensor, owner: Tensor, effects: Effects) -> Tensor:
-    """A = I + RᵀKR + blockdiag_k(R_kᵀD_kR_k), from RᵀKR (n, n), Rᵀ1 (n,) and the owner of each row (n,)."""
+def stacked_covariance(
+    gram: Tensor, ones: Tensor, owner: Tensor, effects: Effects, noise: Tensor | None = None
+) -> Tensor:
+    """A = I + RᵀKR + blockdiag_k(R_kᵀD_kR_k), from RᵀKR (n, n), Rᵀ1 (n,) and the owner of each row (n,).
+
+    `noise` (n,) is the variance of each pseudo-observation where it is not one.
+    """
+    noise = torch.ones_like(ones) if noise is None else noise
     if not effects.present:
-        return gram + torch.eye(len(ones), dtype=gram.dtype, device=gram.device)
+        return gram + torch.diag_embed(noise)
     offset, smooth = (
         torch.as_tensor(v, dtype=gram.dtype, device=gram.device) for v in (effects.offset, effects.smooth)
     )
-    return _stacked_covariance(gram, ones, owner, offset, smooth)
+    return _stacked_covariance(gram, ones, owner, offset, smooth, noise)
 
 
 class _StackedCovariance(torch.autograd.Function):
     """Written out because autograd would keep, and run through, a dozen matrices of this size."""
 
     @staticmethod
-    def forward(ctx: Any, gram: Tensor, ones: Tensor, owner: Tensor, offset: Tensor, smooth: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, gram: Tensor, ones: Tensor, owner: Tensor, offset: Tensor, smooth: Tensor, noise: Tensor
+    ) -> Tensor:
         ctx.save_for_backward(gram, ones, owner, smooth)
         same = (owner[:, None] == owner[None, :]).to(gram.dtype)
         own = torch.outer(offset * ones, ones).add_(smooth * gram)
         A = own.mul_(same).add_(gram)
-        A.diagonal().add_(1.0)
+        A.diagonal().add_(noise)
         return A
 
     @staticmethod
@@ -91,7 +99,7 @@ class _StackedCovariance(torch.autograd.Function):
         own = slope * (owner[:, None] == owner[None, :])
         by_smooth = torch.dot(own.flatten(), gram.flatten())
         by_offset = ones @ own @ ones
-        return own.mul_(smooth).add_(slope), None, None, by_offset, by_smooth
+        return own.mul_(smooth).add_(slope), None, None, by_offset, by_smooth, slope.diagonal().clone()
 
 
 _stacked_covariance: Callable[..., Tensor] = _StackedCovariance.apply

@@ -8,12 +8,15 @@ every tensor below has a leading axis of lanes that search and stop independentl
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import threads
 from ..errors import NotPositiveDefiniteError
 
 LONGEST = 2.0  # largest change of any (log-)parameter in one step
@@ -50,11 +53,45 @@ def maximise(
 
     Objectives are in nats. A lane converges when its gradient is small (nats per unit of x, off the
     box), or when two steps running gain less than `tolerance` of |value|. At most `width` lanes are
-    evaluated at once: it bounds the memory of the derivative. `metric` is that of a similar problem.
+    evaluated at once by each thread: it bounds the memory of the derivative. `metric` is that of a similar problem.
     """
+    with _shared(objective, len(start), width, start.device) as crew:
+        return _climb(crew, start, lower, upper, iterations, tolerance, gradient, metric)
+
+
+class _Crew(NamedTuple):
+    """An objective, and the threads that share its lanes."""
+
+    objective: Objective
+    width: int
+    team: threads.Team
+
+    def each(self, call: Callable[[Objective, Tensor, Tensor], Any], x: Tensor, lanes: Tensor) -> list[Any]:
+        """call(objective, x, lanes), some lanes at a time: as many calls for each thread, of about as many lanes."""
+        turns = math.ceil(len(x) / (self.width * self.team.size))
+        some = max(1, math.ceil(len(x) / (max(1, turns) * self.team.size)))
+        return self.team.map(lambda *part: call(self.objective, *part), x.split(some), lanes.split(some))
+
+
+@contextmanager
+def _shared(objective: Objective, lanes: int, width: int, device: torch.device) -> Iterator[_Crew]:
+    with threads.team(lanes if device.type == "cpu" else 1) as team:
+        yield _Crew(objective, width, team)
+
+
+def _climb(
+    crew: _Crew,
+    start: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    iterations: int,
+    tolerance: float,
+    gradient: float,
+    metric: Tensor | None,
+) -> Optimum:
     B, p = start.shape
     x = start.detach().clamp(lower, upper)
-    f, g = _evaluate(objective, x, torch.arange(B, device=x.device), width)
+    f, g = _evaluate(crew, x, torch.arange(B, device=x.device))
     count = torch.ones(B, dtype=torch.long, device=x.device)
     converged = torch.full_like(f, p == 0, dtype=torch.bool)
     identity = torch.eye(p, dtype=x.dtype, device=x.device)
@@ -71,7 +108,7 @@ def maximise(
         if not len(active):
             break
         step = _direction(H[active], g[active], x[active], lower, upper)
-        new_x, new_f, new_g, tries, ok = _search(objective, active, x, f, g, step, lower, upper, width)
+        new_x, new_f, new_g, tries, ok = _search(crew, active, x, f, g, step, lower, upper)
         count[active] += tries
         # A lane whose line search failed restarts once from steepest descent, then stops.
         failed = active[~ok]
@@ -128,13 +165,8 @@ def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -
     if len(starts) == 1:
         return starts[0]
     lanes = torch.arange(len(starts[0]), device=starts[0].device)
-    with torch.no_grad():
-        values = torch.stack(
-            [
-                torch.cat([_value(objective, x, i) for x, i in zip(s.split(width), lanes.split(width), strict=True)])
-                for s in starts
-            ]
-        )
+    with _shared(objective, len(lanes), width, lanes.device) as crew:
+        values = torch.stack([torch.cat(crew.each(_height, s, lanes)) for s in starts])
     return torch.stack(starts)[values.argmin(0), lanes]
 
 
@@ -147,10 +179,15 @@ def _value(objective: Objective, x: Tensor, lanes: Tensor) -> Tensor:
     return torch.where(torch.isfinite(f), f, torch.full_like(f, torch.inf))
 
 
-def _evaluate(objective: Objective, x: Tensor, lanes: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """−objective and its gradient, `width` lanes at a time."""
-    parts = [_derivative(objective, p, i) for p, i in zip(x.split(width), lanes.split(width), strict=True)]
-    f, g = zip(*parts, strict=True)
+@torch.no_grad()
+def _height(objective: Objective, x: Tensor, lanes: Tensor) -> Tensor:
+    """−objective alone."""
+    return _value(objective, x, lanes)
+
+
+def _evaluate(crew: _Crew, x: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
+    """−objective and its gradient."""
+    f, g = zip(*crew.each(_derivative, x, lanes), strict=True)
     return torch.cat(f), torch.cat(g)
 
 
@@ -188,7 +225,7 @@ def _direction(H: Tensor, g: Tensor, x: Tensor, lower: Tensor, upper: Tensor) ->
 
 
 def _search(
-    objective: Objective,
+    crew: _Crew,
     lanes: Tensor,
     x: Tensor,
     f: Tensor,
@@ -196,7 +233,6 @@ def _search(
     step: Tensor,
     lower: Tensor,
     upper: Tensor,
-    width: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Backtracking to sufficient decrease, each lane with its own step length."""
     new_x, new_f, new_g = x[lanes].clone(), f[lanes].clone(), g[lanes].clone()
@@ -209,7 +245,7 @@ def _search(
         if not len(todo):
             break
         trial = (x[lanes[todo]] + length[todo, None] * step[todo]).clamp(lower, upper)
-        value, grad = _evaluate(objective, trial, lanes[todo], width)
+        value, grad = _evaluate(crew, trial, lanes[todo])
         tries[todo] += 1
         enough = value <= f[lanes[todo]] + ARMIJO * length[todo] * slope[todo]
         accepted = todo[enough]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..kernels import Kernel
 from . import linalg, sites
-from .least_squares import centre
+from .least_squares import CentredRows, centre, jensen_slack
 from .packing import pack, project
 from .posterior import basis
 from .sites import Site
@@ -24,6 +24,15 @@ from .sites import Site
 class Published(NamedTuple):
     site: Site
     jitter: float  # of the new points
+    information: float  # nats about f that it holds
+    misfit: float  # ‖·‖² of the old pseudo-observations that the new points cannot explain, in units of its covariance
+    left_open: float  # tr RᵀQR: their variance that the new points leave open, in units of their noise
+
+
+def information(rows: CentredRows) -> float:
+    """½logdet(I + P): nats that rows about the whitened values say about f."""
+    identity = torch.eye(rows.H.shape[-1], dtype=rows.H.dtype, device=rows.H.device)
+    return float(linalg.logdet(linalg.cholesky(identity + rows.H.mT @ rows.H).L))
 
 
 def publish(site: Site, jitter: float, kernel: Kernel, mean: Tensor | float, points: Tensor) -> Published:
@@ -35,5 +44,13 @@ def publish(site: Site, jitter: float, kernel: Kernel, mean: Tensor | float, poi
     own = torch.as_tensor(jitter, dtype=site.Z.dtype, device=site.Z.device)
     usual = linalg.RELATIVE_JITTER * kernel.diagonal(points).mean()
     base = basis(kernel, points, torch.minimum(own, usual))
-    rows = centre(project(base, pack([site], [0]), own).rows(marginal=True), mean)
-    return Published(sites.from_rows(points, base.L, rows, mean), float(base.jitter))
+    said = project(base, pack([site], [0]), own)
+    rows = centre(said.rows(marginal=True), mean)
+    made = sites.from_rows(points, base.L, rows, mean)
+    return Published(
+        site=made,
+        jitter=float(base.jitter),
+        information=information(rows),
+        misfit=max(0.0, 2 * float(rows.e - made.e)),
+        left_open=2 * float(jensen_slack(said.H, said.RKR)),
+    )

@@ -18,7 +18,7 @@ from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.stationary import Form
 from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT, gaussian_noise
-from ..local.request import PUBLISH
+from ..local.request import share
 from ..models.module import Module
 from ..models.naming import name_or_new
 from . import sources
@@ -107,7 +107,8 @@ def _vgp(model: Any, name: str | None, request: Request) -> Module:
         evidence=bound if math.isfinite(bound) else 0.0,  # −∞ where tf.sigmoid rounds to 1
         stacklevel=4,
     )
-    return sources.published(made, request._replace(publish=PUBLISH) if request.automatic else request)
+    wanted = share(request.publish, len(X))
+    return sources.published(made, request if wanted is None else request._replace(publish=wanted.most))
 
 
 def _moments(model: Any) -> tuple[torch.Tensor, torch.Tensor]:

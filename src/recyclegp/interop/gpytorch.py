@@ -99,7 +99,7 @@ def from_gpytorch(
         name: Unique within an ensemble; made up when not given.
         rows: Data rows behind a sparse model, where it does not know them. By default its number of points.
         publish: Number of points, or the points. With "auto", a sparse model keeps its inducing points, and an
-            exact one is published at 64 points, none of them a row.
+            exact one is published as `fit` does, none of the points a row.
         seed: Of the automatic points.
 
     Returns:

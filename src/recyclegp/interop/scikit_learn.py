@@ -21,7 +21,6 @@ from ..kernels.nodes import Constant, Linear, Periodic, Product, RationalQuadrat
 from ..kernels.stationary import Form
 from ..kernels.units import scaled
 from ..likelihoods import Bernoulli, Gaussian, Likelihood
-from ..local.request import PUBLISH
 from ..models.module import Module
 from ..models.naming import name_or_new
 from .exact import Observations
@@ -35,7 +34,7 @@ REPRESENTED = (
 MATERN = {0.5: Form.MATERN12, 1.5: Form.MATERN32, 2.5: Form.MATERN52, math.inf: Form.RBF}  # by nu
 
 
-def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = PUBLISH, seed: int = 0) -> Module:
+def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = "auto", seed: int = 0) -> Module:
     """A fitted GaussianProcessRegressor or binary GaussianProcessClassifier as a module.
 
     Regressors: exact. `normalize_y` becomes the prior mean and the units of the kernel; `alpha` and WhiteKernel
@@ -49,8 +48,8 @@ def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = PUBLISH, se
     Args:
         gp: Fitted. It is read, never kept or changed.
         name: Unique within an ensemble; made up when not given.
-        publish: Number of points at which its posterior is published, spread over its data's region and none of
-            them a row of it; or the points themselves. There the module predicts what `gp` predicts, between them
+        publish: "auto" (as for `fit`: as many points as keep 95% of what its rows say, spread over their region and
+            none of them a row), a number of them, or the points themselves. There the module predicts what `gp` predicts, between them
             as well as so many points can; `publish=gp.X_train_` is exact everywhere, and shares the rows.
         seed: Of where automatic points go.
 
@@ -72,7 +71,7 @@ def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = PUBLISH, se
             f"from_sklearn takes a GaussianProcessRegressor or GaussianProcessClassifier, not {type(gp).__name__}"
         )
     columns = tuple(map(str, gp.feature_names_in_)) if hasattr(gp, "feature_names_in_") else None
-    site, jitter = publish_exactly(model.data, model.kernel, model.mean, publish, columns, seed)
+    site, jitter, kept = publish_exactly(model.data, model.kernel, model.mean, publish, columns, seed)
     return Module(
         name=name_or_new(name),
         _site=site,
@@ -84,6 +83,7 @@ def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = PUBLISH, se
         columns=columns,
         convergence=Convergence(True, 0, f"scikit-learn's {type(gp).__name__}"),
         method=model.method,
+        kept=kept,
     )
 
 

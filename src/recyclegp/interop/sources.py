@@ -8,6 +8,7 @@ exact       Gaussian rows, and nothing else
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -24,7 +25,6 @@ from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..likelihoods import Likelihood, gaussian_noise
 from ..local import observations
-from ..local.request import PUBLISH
 from ..models.module import Module, module_from_moments
 from .exact import Observations
 from .exact import publish as publish_exactly
@@ -154,9 +154,8 @@ def collapsed(source: Source, Z: Tensor, X: Tensor, y: Tensor) -> Module:
 def exact(source: Source, X: Tensor, y: Tensor, noise: Tensor, request: Request) -> Module:
     """Observations of f with variance `noise`, of each row or of all, published at the user's points or at no rows."""
     data = Observations(X, y, torch.zeros_like(y) + noise, y.new_zeros(()))
-    where = PUBLISH if request.automatic else request.publish
-    site, jitter = publish_exactly(data, source.kernel, source.mean, where, None, request.seed)
-    return _module(source, site, jitter, len(X), "exact")
+    site, jitter, kept = publish_exactly(data, source.kernel, source.mean, request.publish, None, request.seed)
+    return replace(_module(source, site, jitter, len(X), "exact"), kept=kept)
 
 
 def _module(source: Source, site: Site, jitter: float, rows: int, method: str) -> Module:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .stationary import Form, correlation, squared_distance
+from .stationary import Form, correlation, covariance, squared_distance
 
 Columns = tuple[int, ...] | None  # the input columns a kernel looks at, counted from zero; None for all
 
@@ -106,6 +106,10 @@ class Stationary(Node):
 
     def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
         return correlation(self.form, theta, _seen(X1, self.columns), _seen(X2, self.columns))
+
+    def scaled(self, log_variance: Tensor, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        """A variance times it, in one pass."""
+        return covariance(self.form, log_variance, theta, _seen(X1, self.columns), _seen(X2, self.columns))
 
     def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
         return _ones(theta, X)
@@ -251,6 +255,8 @@ class Scale(Node):
         yield from self.base.parameters(False)
 
     def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        if isinstance(self.base, Stationary):
+            return self.base.scaled(theta[..., :1], theta[..., 1:], X1, X2)
         variance, K = theta[..., :1, None].exp(), self.base.matrix(theta[..., 1:], X1, X2)
         # where nothing is differentiated the matrix, which is nobody else's, is overwritten
         return variance * K if variance.requires_grad or K.requires_grad else K.mul_(variance)

@@ -1,8 +1,8 @@
 """Correlations that fall with the distance: φ(d), for points measured in lengthscales.
 
 GPyTorch has the same formulas. They stand here again because a kernel must be a value: a function of plain tensors
-with any number of leading axes, accurate for points far from zero, and cheap to differentiate. The derivative by the
-lengthscales, which learning asks for hundreds of times, costs one more product of matrices.
+with any number of leading axes, accurate for points far from zero, and cheap to differentiate. The derivatives by
+lengthscales and variance, which learning asks for hundreds of times, cost one more product of matrices.
 """
 
 from __future__ import annotations
@@ -29,10 +29,15 @@ class Form(Enum):
 
 def correlation(form: Form, log_lengthscale: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
     """φ of the distances between X1 (…, n, D) and X2 (…, m, D) in lengthscales (…, D) or (…, 1)."""
+    return covariance(form, torch.zeros_like(log_lengthscale[..., :1]), log_lengthscale, X1, X2)
+
+
+def covariance(form: Form, log_variance: Tensor, log_lengthscale: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+    """vφ, for variances v (…, 1)."""
     if X1.requires_grad or X2.requires_grad:  # points that move: rare, and any derivative may be wanted
         scale = log_lengthscale.exp()[..., None, :]
-        return FORMULAS[form](squared_distance(X1 / scale, X2 / scale))
-    return _of_lengthscales(form, log_lengthscale, X1, X2)
+        return log_variance.exp()[..., None] * FORMULAS[form](squared_distance(X1 / scale, X2 / scale))
+    return _of_parameters(form, log_variance, log_lengthscale, X1, X2)
 
 
 def squared_distance(A: Tensor, B: Tensor) -> Tensor:
@@ -78,20 +83,20 @@ FORMULAS: dict[Form, Callable[[Tensor], Tensor]] = {
 }
 
 
-# --- the same with fixed points, where only lengthscales are differentiated: fewer passes over the matrix ---
+# --- the same with fixed points, where only parameters are differentiated: fewer passes over the matrix ---
 
 
-def _evaluate(form: Form, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """φ(d) and −2 dφ/d(d²) = −φ'(d)/d."""
+def _evaluate(form: Form, log_variance: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """vφ(d) and −2v dφ/d(d²) = −vφ'(d)/d."""
     if form is Form.RBF:
-        value = _exponent(A, B).exp_()
+        value = _exponent(log_variance[..., None], A, B).exp_()
         return value, value
-    d = _distance(A, B)
+    variance, d = log_variance.exp()[..., None], _distance(A, B)
     if form is Form.MATERN12:
-        value = torch.exp(-d)
+        value = torch.exp(-d).mul_(variance)
         return value, torch.where(d > 0, value / d, 0.0)  # only ever multiplied by a distance, so by zero at zero
     r = d.mul_(math.sqrt(3 if form is Form.MATERN32 else 5))
-    decay = torch.exp(-r)
+    decay = torch.exp(-r).mul_(variance)
     if form is Form.MATERN32:
         return (1 + r).mul_(decay), decay.mul_(3)
     slope = (1 + r).mul_(decay)
@@ -99,16 +104,19 @@ def _evaluate(form: Form, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     return r.square_().mul_(decay).div_(3).add_(slope), slope.mul_(5 / 3)
 
 
-def _exponent(A: Tensor, B: Tensor) -> Tensor:
-    """−½‖a − b‖²."""
+def _exponent(log_variance: Tensor, A: Tensor, B: Tensor) -> Tensor:
+    """log v − ½‖a − b‖²."""
     if A.shape[-1] == 1:
-        return (A - B.mT).square_().mul_(-0.5)
+        d = A - B.mT
+        return torch.addcmul(log_variance, d, d, value=-0.5, out=d)
     # aᵀb − ½‖a‖² − ½‖b‖² as one product of matrices with two more columns
     middle = A.mean(-2, keepdim=True)
     A, B = A - middle, B - middle
     a, b = (t.square().sum(-1, keepdim=True).mul_(-0.5) for t in (A, B))
-    left, right = torch.cat([A, a, torch.ones_like(a)], -1), torch.cat([B, torch.ones_like(b), b], -1)
-    return (left @ right.mT).clamp_max_(0)
+    left = torch.cat([A, a + log_variance, torch.ones_like(a)], -1)
+    right = torch.cat([B, torch.ones_like(b), b], -1)
+    product = left @ right.mT
+    return torch.minimum(product, log_variance, out=product)
 
 
 def _distance(A: Tensor, B: Tensor) -> Tensor:
@@ -118,28 +126,34 @@ def _distance(A: Tensor, B: Tensor) -> Tensor:
     return torch.cdist(A, B, compute_mode="donot_use_mm_for_euclid_dist")
 
 
-class _Correlation(torch.autograd.Function):
+class _Covariance(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, form: Form, log_lengthscale: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+    def forward(ctx: Any, form: Form, log_variance: Tensor, log_lengthscale: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
         scale = log_lengthscale.exp()[..., None, :]
         A, B = X1 / scale, X2 / scale
-        value, slope = _evaluate(form, A, B)
-        if ctx.needs_input_grad[1]:
-            ctx.shape = log_lengthscale.shape
-            ctx.save_for_backward(A, B, slope)
+        value, slope = _evaluate(form, log_variance, A, B)
+        if any(ctx.needs_input_grad):
+            ctx.shapes = log_variance.shape, log_lengthscale.shape
+            # ∂vφ/∂log v = vφ, which is the slope of an RBF
+            ctx.save_for_backward(A, B, slope, value if ctx.needs_input_grad[1] and value is not slope else None)
         return value
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        A, B, slope = ctx.saved_tensors
-        # ∂φ/∂log ℓ_d = (−2 dφ/d(d²))·(a_d − b_d)², summed over all pairs with weights W = G∘(…)
+        A, B, slope, value = ctx.saved_tensors
+        D = A.shape[-1]
+        # ∂vφ/∂log ℓ_d = (−2v dφ/d(d²))·(a_d − b_d)², summed over all pairs with weights W = G∘(…)
         W = gradients[0] * slope
         middle = A.mean(-2, keepdim=True)
         A, B = A - middle, B - middle
-        rows, columns = W.sum(-1)[..., None], W.sum(-2)[..., None]
-        total = (rows * A.square()).sum(-2) + (columns * B.square()).sum(-2) - 2 * (A * (W @ B)).sum(-2)
+        # [1 a a²]ᵀW, in one pass over W: Σ W(a − b)² = Σ a²ᵀW − 2(aᵀW)b + (1ᵀW)b²
+        sums = (torch.cat([torch.ones_like(A[..., :1]), A, A.square()], -1).mT @ W).mT
+        total, first, second = sums.split([1, D, D], -1)
+        lengthscale = (second - 2 * first * B + total * B.square()).sum(-2)
+        variance = total.sum(-2) if value is None else (gradients[0] * value).sum((-2, -1))[..., None]
         # what several matrices or columns share collects the gradients of all of them
-        return None, total.sum_to_size(ctx.shape), None, None
+        shapes = ctx.shapes
+        return None, variance.sum_to_size(shapes[0]), lengthscale.sum_to_size(shapes[1]), None, None
 
 
-_of_lengthscales: Callable[..., Tensor] = _Correlation.apply
+_of_parameters: Callable[..., Tensor] = _Covariance.apply

@@ -7,6 +7,7 @@ Models of one kind and similar size are lanes of one batched problem. One model 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -15,23 +16,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core import least_squares, optimiser, sites
+from ..core import optimiser, sites
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.least_squares import CentredRows
-from ..core.posterior import Basis
-from ..core.publishing import Published, publish
+from ..core.noise import NoiseEvidence
+from ..core.publishing import publish
 from ..core.sites import Site
 from ..kernels import Kernel
 from ..likelihoods import Likelihood, gaussian_noise
-from . import dual, objectives, observations, placement, samples, search_space
+from . import objectives, placement, samples, search_space
+from .information import Information
 from .placement import Points
-from .request import FitRequest, Method
+from .request import EXACT_ROWS, FitRequest, Method, Share
 from .samples import Samples
 from .search_space import Hyperparameters, SearchSpace
+from .summary import (
+    Residuals,
+    Summary,
+    collapsed_residuals,
+    exact_residuals,
+    noise_evidence,
+    summarise,
+)
 
 log = logging.getLogger(__name__)
 
-ROWS_LEARNED = {Method.EXACT: 1000, Method.COLLAPSED: 4000, Method.DUAL: 2000}  # rows for the hyperparameters
+ROWS_LEARNED = {Method.EXACT: 3000, Method.COLLAPSED: 6000, Method.DUAL: 2000}  # rows for the hyperparameters
+LARGE = {Method.EXACT: 1500, Method.COLLAPSED: EXACT_ROWS, Method.DUAL: sys.maxsize}  # rows that make a fit long
+ROWS_BEGUN = 1000  # of a large data set, on whose exact evidence a search for them begins
 ROUGHLY = 0.1  # gradient, in nats, to which the kernel is learned that only decides where points go
 FEATURES = 2**20  # numbers in the features of the lanes that are evaluated at once
 
@@ -46,6 +58,8 @@ class Fitted:
     mean: float
     likelihood: Likelihood
     convergence: Convergence
+    kept: float  # of what the rows say about f, by its points
+    noise: NoiseEvidence | None  # what the rows say about their noise, where that was learned
 
 
 class Batch(NamedTuple):
@@ -83,11 +97,12 @@ def solve(requests: Sequence[FitRequest]) -> list[Fitted | None]:
         template.kernel.structure,
         template.likelihood,
         samples.scales(data, template.likelihood),
+        data.w.sum(-1).clamp_max(ROWS_LEARNED[template.method]),
         theta=None if template.named else template.kernel.theta,
         noise=None if template.noise is None else data.y.new_tensor([r.noise for r in requests]),
         mean=0.0 if not (template.learn or template.named) else None,
     )
-    starts = search_space.starts(space, data.w.sum(-1), data.X.shape[2]) if template.named else [space.given]
+    starts = search_space.starts(space) if template.named else [space.given]
     lanes = torch.arange(len(requests), device=data.X.device)
     # The first points must serve every lengthscale that is tried: placed for the shortest, none is left out.
     first = space.unpack(starts[0] if template.learn else space.given, lanes)
@@ -108,7 +123,10 @@ def solve(requests: Sequence[FitRequest]) -> list[Fitted | None]:
 def _candidates(requests: Sequence[FitRequest], placing: Sequence[np.random.Generator], kernel: Kernel) -> list[Tensor]:
     """Candidates for all the points a request will need, drawn once."""
     template = requests[0]
-    counts = [p for p in (template.inducing, template.publish) if isinstance(p, int) and p]
+    published = template.publish
+    if isinstance(published, Share):
+        published = max(r.publish.most for r in requests if isinstance(r.publish, Share))
+    counts = [p for p in (template.inducing, published) if isinstance(p, int) and p]
     if not counts:
         return []
     # If publish equals inducing, the inducing points are published.
@@ -151,6 +169,13 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
     single = template.method is Method.EXACT or isinstance(template.inducing, Tensor)
     metric = space.metric(subset.w.sum(-1))
+    if subset.y.shape[1] > LARGE[template.method]:
+        # Cheaper; and what few points cannot express, their bound explains away with kernels that ignore inputs.
+        found = _begin(batch, subset, starts)
+        evaluations += found.evaluations
+        starts = [found.x]
+        if not single:
+            points, single = _inducing(batch, space.unpack(found.x, lanes).kernel), True
     for last in (True,) if single else (False, True):
         log.debug("learning on %d of %d rows", subset.y.shape[1], batch.data.y.shape[1])
         objective = _objective(batch, points, subset)
@@ -166,6 +191,14 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
             points, starts, metric = _inducing(batch, hyper.kernel), [best.x], best.metric
     good = zip(best.converged.tolist(), torch.isfinite(best.value).tolist(), evaluations.tolist(), strict=True)
     return Learned(hyper, points, [_end(*lane) for lane in good])
+
+
+def _begin(batch: Batch, subset: Samples, starts: list[Tensor]) -> optimiser.Optimum:
+    """Roughly the best hyperparameters for some of the rows, by their exact evidence."""
+    few = Samples(*(t[:, :ROWS_BEGUN] for t in subset))
+    objective = objectives.exact_objective(batch.space, few)
+    start = optimiser.best_start(objective, starts, 1)
+    return optimiser.maximise(objective, start, batch.space.lower, batch.space.upper, width=1, gradient=ROUGHLY)
 
 
 def _end(converged: bool, finite: bool, evaluations: int) -> Convergence:
@@ -192,52 +225,75 @@ def _objective(batch: Batch, points: Points, subset: Samples) -> optimiser.Objec
 # --- posterior, and what is published of it -----------------------------------------------------
 
 
-class Summary(NamedTuple):
-    """Everything the data say about f, as rows about its values at the points; settled?"""
-
-    base: Basis
-    rows: CentredRows
-    settled: Tensor
-
-
-@torch.no_grad()
-def _summarise(batch: Batch, points: Points, hyper: Hyperparameters, lanes: Tensor) -> Summary:
-    method, (X, y, w) = batch.template.method, batch.data.lanes(lanes)
-    base = points.basis(hyper.kernel)
-    settled = torch.ones_like(hyper.mean, dtype=torch.bool)
-    if method is Method.EXACT:
-        rows = observations.gaussian_rows(base, X, y, gaussian_noise(hyper.likelihood), marginal=True, w=w)
-        return Summary(base, least_squares.centre(rows, hyper.mean), settled)
-    if method is Method.COLLAPSED:
-        rows_ = observations.stream(base, X, y, gaussian_noise(hyper.likelihood), hyper.mean, w)
-        return Summary(base, rows_, settled)
-    data = dual.whiten(base, X, y, hyper.likelihood, hyper.mean, w)
-    state = dual.fixed_points(data)
-    return Summary(base, dual.rows(data, state), state.converged)
-
-
 @torch.no_grad()
 def _publish(batch: Batch, learned: Learned) -> list[Fitted | None]:
-    hyper, points, ends = learned
-    goals = [r.publish for r in batch.requests if r.publish is not None]
-    exact = batch.template.method is Method.EXACT
-    fewer = bool(goals) and (isinstance(goals[0], Tensor) or goals[0] < points.Z.shape[1])
-    # where to publish: for the exact method these are its only points
-    target = _points(batch, goals, hyper.kernel) if exact or fewer else None
-    if exact and target is not None:
-        points, target = target, None
+    """Every lane's posterior at the points it publishes; None for a lane that has no finite one."""
     log.debug("summarising %d rows", batch.data.y.shape[1])
+    lanes = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
+    points = learned.points
+    if batch.template.method is Method.EXACT:
+        points = _places(batch, learned.hyper)
     made: list[Fitted | None] = []
-    lanes = torch.arange(len(ends), device=hyper.mean.device)
     for some in lanes.split(batch.width(points.Z.shape[1])):  # so that only their features are held
-        summary = _summarise(batch, points.lanes(some), hyper.lanes(some), some)
-        sound = _finite(summary)
-        for i, lane in enumerate(some.tolist()):
-            if not sound[i]:
-                made.append(None)
-                continue
-            aim = None if target is None else target.of(lane)
-            made.append(_one(batch.requests[lane], ends[lane], hyper.lanes(lane), points.of(lane), summary, i, aim))
+        made += _publish_some(batch, learned, points.lanes(some), some)
+    return made
+
+
+def _places(batch: Batch, hyper: Hyperparameters) -> Points:
+    """Where the exact method publishes: its only points."""
+    goals = [r.publish for r in batch.requests if r.publish is not None]
+    if not isinstance(goals[0], Share):
+        return _points(batch, [g for g in goals if not isinstance(g, Share)], hyper.kernel)
+    lanes = torch.arange(len(goals), device=hyper.mean.device)
+    # what is left out is at most n/2σ² times the mean variance left: with a fifth of what may be, there are enough
+    whole = [exact_residuals(batch.data.lanes(some), hyper.lanes(some)).total for some in lanes.split(batch.width(0))]
+    total, n = torch.cat(whole), batch.data.w.sum(-1)
+    spare = 0.2 * (1 - goals[0].kept) * total.nan_to_num(0.0) * 2 * gaussian_noise(hyper.likelihood) / n
+    most = torch.tensor([g.most for g in goals if isinstance(g, Share)], device=lanes.device)
+    points = placement.place(batch.candidates, int(most.max()), hyper.kernel, batch.placing, spare)
+    limited = points.real & (torch.arange(points.Z.shape[1], device=lanes.device) < most[:, None])
+    parts = [
+        _enough(batch, hyper, points._replace(real=limited).lanes(some), some)
+        for some in lanes.split(batch.width(points.Z.shape[1]))
+    ]
+    widest = max(p.Z.shape[1] for p in parts)
+    return Points(
+        torch.cat([torch.nn.functional.pad(p.Z, (0, 0, 0, widest - p.Z.shape[1])) for p in parts]),
+        torch.cat([torch.nn.functional.pad(p.real, (0, widest - p.real.shape[1])) for p in parts]),
+    )
+
+
+def _enough(batch: Batch, hyper: Hyperparameters, points: Points, lanes: Tensor) -> Points:
+    """Of some lanes' points as many as keep the share that is wanted; where all do not, they are moved."""
+    wanted = next(g.kept for g in (batch.requests[i].publish for i in lanes.tolist()) if isinstance(g, Share))
+    data, own = batch.data.lanes(lanes), hyper.lanes(lanes)
+    known = summarise(Method.EXACT, data, points, own).information
+    first = torch.arange(points.Z.shape[1], device=lanes.device)
+    points = points._replace(real=points.real & (first < known.needed(wanted)[:, None]))
+    points = Points(points.Z[:, : int(points.real.sum(-1).max())], points.real[:, : int(points.real.sum(-1).max())])
+    short = (known.kept[:, -1] < wanted).nonzero()[:, 0]
+    if len(short):
+        better = placement.moved(points.lanes(short), own.kernel.lanes(short), data.X[short], data.w[short])
+        points = points._replace(Z=points.Z.index_copy(0, short, better.Z))
+    return points
+
+
+def _publish_some(batch: Batch, learned: Learned, points: Points, lanes: Tensor) -> list[Fitted | None]:
+    data, hyper, method = batch.data.lanes(lanes), learned.hyper.lanes(lanes), batch.template.method
+    summary = summarise(method, data, points, hyper)
+    known = summary.information
+    residuals = None
+    if batch.template.learns_noise:
+        exact = method is Method.EXACT
+        residuals = exact_residuals(data, hyper) if exact else collapsed_residuals(summary, data, hyper)
+    sound = _finite(summary)
+    made: list[Fitted | None] = []
+    for i, lane in enumerate(lanes.tolist()):
+        if not sound[i]:
+            made.append(None)
+            continue
+        one = _one(batch.requests[lane], learned.ends[lane], hyper.lanes(i), points.of(i), summary, known, residuals, i)
+        made.append(one if method is Method.EXACT else _fewer(batch, lane, one, known, i))
     return made
 
 
@@ -257,17 +313,47 @@ def _one(
     hyper: Hyperparameters,
     Z: Tensor,
     summary: Summary,
+    known: Information,
+    residuals: Residuals | None,
     i: int,
-    target: Tensor | None,
 ) -> Fitted:
-    """Lane i of a summary, published at `target` where that is smaller."""
+    """Lane i of a summary."""
     M = len(Z)  # what follows is padding
     rows = CentredRows(summary.rows.H[i, :, :M], *(t[i] for t in summary.rows[1:]))
     site = sites.from_rows(Z, summary.base.L[i, :M, :M], rows, hyper.mean)
-    made = Published(site, float(summary.base.jitter[i]))
-    if target is not None and (isinstance(request.publish, Tensor) or len(target) < M):
-        made = publish(made.site, made.jitter, hyper.kernel, hyper.mean, target)
     if not bool(summary.settled[i]):
         end = replace(end, converged=False, message="the posterior had not settled")
     likelihood = hyper.likelihood.with_values(*hyper.likelihood.parameters)  # plain numbers
-    return Fitted(made.site, made.jitter, hyper.kernel, float(hyper.mean), likelihood, end)
+    return Fitted(
+        site=site,
+        jitter=float(summary.base.jitter[i]),
+        kernel=hyper.kernel,
+        mean=float(hyper.mean),
+        likelihood=likelihood,
+        convergence=end,
+        kept=float(known.kept[i, -1]),
+        noise=None if residuals is None else noise_evidence(summary, residuals, site.e, i),
+    )
+
+
+def _fewer(batch: Batch, lane: int, made: Fitted, known: Information, i: int) -> Fitted:
+    """A sparse model published at fewer points than it has: those asked for, or as many of its own as suffice."""
+    request, M = batch.requests[lane], len(made.site.Z)
+    target: Tensor | None = None
+    if isinstance(request.publish, Tensor):
+        target = request.publish
+    elif isinstance(request.publish, int) and request.publish < M:
+        kernel = made.kernel.with_theta(made.kernel.theta[None])
+        placing = [batch.placing[lane]]
+        target = placement.place([batch.candidates[lane]], request.publish, kernel, placing).of(0)
+    elif isinstance(request.publish, Share):
+        m = min(int(known.needed(request.publish.kept)[i]), request.publish.most)
+        target = made.site.Z[:m] if m < M else None
+    if target is None:
+        return made
+    site, jitter, information, misfit, left_open = publish(made.site, made.jitter, made.kernel, made.mean, target)
+    noise = made.noise
+    if noise is not None:
+        noise = noise.published(float(gaussian_noise(made.likelihood)), len(request.y), misfit, left_open)
+    kept = min(1.0, max(1e-12, information / max(float(known.total[i]), 1e-300)))
+    return replace(made, site=site, jitter=jitter, kept=kept, noise=noise)

@@ -25,7 +25,7 @@ def exact_objective(space: SearchSpace, data: Samples) -> Objective:
     def objective(phi: Tensor, lanes: Tensor) -> Tensor:
         h, (X, y, w) = space.unpack(phi, lanes), data.lanes(lanes)
         K = h.kernel.matrix(X, X)
-        return bounds.log_marginal(K, y, h.mean, gaussian_noise(h.likelihood), w) + space.log_prior(phi)
+        return bounds.log_marginal(K, y, h.mean, gaussian_noise(h.likelihood), w) + space.log_prior(phi, lanes)
 
     return objective
 
@@ -37,7 +37,7 @@ def collapsed_objective(space: SearchSpace, points: Points, data: Samples) -> Ob
         h, (X, y, w) = space.unpack(phi, lanes), data.lanes(lanes)
         V = features(points.lanes(lanes).basis(h.kernel), X)
         bound = bounds.collapsed(V, h.kernel.diagonal(X), y, h.mean, gaussian_noise(h.likelihood), w)
-        return bound + space.log_prior(phi)
+        return bound + space.log_prior(phi, lanes)
 
     return objective
 
@@ -53,6 +53,6 @@ def dual_objective(space: SearchSpace, points: Points, data: Samples) -> Objecti
         found = dual.fixed_points(seen.detach(), PseudoObservations(*(t[lanes] for t in warm))).observed
         for kept, new in zip(warm, found, strict=True):
             kept[lanes] = new
-        return dual.evaluate(seen, found) + space.log_prior(phi)
+        return dual.evaluate(seen, found) + space.log_prior(phi, lanes)
 
     return objective

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.posterior import Basis, basis
+from ..core.posterior import Basis, basis, features
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.units import lengths
@@ -25,6 +25,7 @@ CANDIDATES = 4  # per point wanted, and ten times as many where that is few
 TARGETS = 512  # points whose variance is to be explained
 SMALLEST_PIVOT = 0.05  # of the largest variance left
 COVARIANCES = 2**21  # of candidates, held at once
+STEPS, STEP = 8, 0.1  # by which points are moved, in standard deviations of the rows
 
 
 class Points(NamedTuple):
@@ -144,8 +145,17 @@ def _is_row(points: Tensor, X: Tensor) -> Tensor:
     return torch.isin(label[len(alike) :], label[: len(alike)])
 
 
-def place(found: Sequence[Tensor], count: int, kernel: Kernel, rngs: Sequence[np.random.Generator]) -> Points:
-    """At most `count` points from each model's candidates, for its kernel, one of B side by side."""
+def place(
+    found: Sequence[Tensor],
+    count: int,
+    kernel: Kernel,
+    rngs: Sequence[np.random.Generator],
+    enough: Tensor | None = None,
+) -> Points:
+    """At most `count` points from each model's candidates, for its kernel, one of B side by side.
+
+    Where the variance left is `enough` (B,) on average, no more points are added.
+    """
     device = kernel.theta.device
     sizes = torch.tensor([len(c) for c in found], device=device)
     first = torch.tensor([int(rng.integers(len(c))) for rng, c in zip(rngs, found, strict=True)], device=device)
@@ -154,7 +164,14 @@ def place(found: Sequence[Tensor], count: int, kernel: Kernel, rngs: Sequence[np
     lanes = max(1, COVARIANCES // (min(points.shape[1], TARGETS) * points.shape[1]))
     chosen = torch.cat(
         [
-            select_by_variance(points[some], present[some], count, kernel.lanes(some), first[some])
+            select_by_variance(
+                points[some],
+                present[some],
+                count,
+                kernel.lanes(some),
+                first[some],
+                None if enough is None else enough[some],
+            )
             for some in torch.arange(len(points), device=device).split(lanes)
         ]
     )
@@ -170,8 +187,29 @@ def over(X: Tensor, count: int, kernel: Kernel, rng: np.random.Generator) -> Ten
     return place(candidates([X], count, lane, [rng]), count, lane, [rng]).of(0)
 
 
+def moved(points: Points, kernel: Kernel, X: Tensor, w: Tensor) -> Points:
+    """Points moved to where they explain more of the variance of f at the rows X (B, n, D), those with w = 1.
+
+    A few steps of Adam; points that are chosen among candidates are a good start, and none ends at a row.
+    """
+    spread = (X * w[..., None]).std(-2, keepdim=True)
+    unit = torch.where(spread > 0, spread, torch.ones_like(spread))
+    shift = torch.zeros_like(points.Z).requires_grad_()
+    adam = torch.optim.Adam([shift], lr=STEP)
+    with torch.enable_grad():
+        for _ in range(STEPS):
+            V = features(points._replace(Z=points.Z + unit * shift).basis(kernel), X)
+            explained = (V.square().sum(-2) * w).sum(-1) / kernel.diagonal(X).sum(-1)
+            adam.zero_grad()
+            (-explained.sum()).backward()
+            adam.step()
+    return points._replace(Z=points.Z + unit * shift.detach())
+
+
 @torch.no_grad()
-def select_by_variance(points: Tensor, present: Tensor, count: int, kernel: Kernel, first: Tensor) -> Tensor:
+def select_by_variance(
+    points: Tensor, present: Tensor, count: int, kernel: Kernel, first: Tensor, enough: Tensor | None = None
+) -> Tensor:
     """Greedy reduction of the variance left over all points (B, P, D), after a first one given at random.
 
     The random first point is what makes modules over one region publish at different places. Returns
@@ -196,6 +234,8 @@ def select_by_variance(points: Tensor, present: Tensor, count: int, kernel: Kern
         if step == 0:
             pivot = torch.where(saving[lanes, first] > 0, first, pivot)
         live = saving[lanes, pivot] > 0
+        if enough is not None:
+            live &= residual.sum(-1) > enough * present.sum(-1)
         if not bool(live.any()):
             break
         chosen[:, step] = torch.where(live, pivot, -1)

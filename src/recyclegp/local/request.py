@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -26,8 +26,21 @@ class Method(Enum):
 
 EXACT_ROWS = 3000  # "auto" is exact up to here
 INDUCING = {Method.EXACT: 0, Method.COLLAPSED: 512, Method.DUAL: 200}  # points, unless the caller says otherwise
-PUBLISH = 64
+KEPT = 0.95  # of what the rows say about f, that automatic points keep if they can
+MOST_PUBLISHED = 512  # automatic points
+FEW_ROWS_EACH = 2  # rows behind each automatic point, at least
+FEWEST = 64  # points that may be asked for, however few rows there are
 DEFAULT_NOISE = 0.1  # of the kernel's variance, where a plan does not say
+
+
+class Share(NamedTuple):
+    """As many points as keep so much of what the rows say about f, if no more than `most` do."""
+
+    kept: float
+    most: int
+
+
+Publish = int | Tensor | Share | None  # None: at the inducing points
 
 
 @dataclass(frozen=True)
@@ -63,10 +76,15 @@ class FitRequest:
     named: bool  # is the kernel a structure by name, without values of its own?
     method: Method
     inducing: int | Tensor
-    publish: int | Tensor | None
+    publish: Publish
     noise: float | None
     learn: bool
     entropy: list[int]  # where its random numbers begin
+
+    @property
+    def learns_noise(self) -> bool:
+        """Do its rows say what their noise is?"""
+        return self.learn and self.noise is None and self.likelihood.conjugate
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -138,12 +156,23 @@ def _method(options: FitOptions, likelihood: Likelihood, rows: int) -> Method:
     return method
 
 
-def _publish(
-    publish: Any, method: Method, points: int | Tensor, X: Tensor, columns: arrays.Columns
-) -> int | Tensor | None:
-    """How many points, which, or None for the inducing points themselves."""
+def share(publish: Any, rows: int) -> Share | None:
+    """publish="auto", or the share that points shall keep as a number between 0 and 1; None for anything else."""
+    most = min(MOST_PUBLISHED, max(1, rows // FEW_ROWS_EACH))
     if isinstance(publish, str) and publish == "auto":
-        return None if isinstance(points, Tensor) else PUBLISH
+        return Share(KEPT, most)
+    if isinstance(publish, float) and 0 < publish < 1:
+        return Share(publish, most)
+    return None
+
+
+def _publish(publish: Any, method: Method, points: int | Tensor, X: Tensor, columns: arrays.Columns) -> Publish:
+    """How many points, which, or None for the inducing points themselves."""
+    if isinstance(publish, str) and publish == "auto" and isinstance(points, Tensor):
+        return None
+    wanted = share(publish, len(X))
+    if wanted is not None:
+        return wanted
     if publish is not None:
         return _useful(arrays.count_or_points(publish, "publish", X.shape[1], columns, X.device), len(X))
     if method is Method.EXACT:
@@ -156,7 +185,7 @@ def _publish(
 
 def _useful(points: int | Tensor, rows: int) -> int | Tensor:
     """Of automatic points no more than twice the rows say anything new."""
-    return min(points, max(PUBLISH, 2 * rows)) if isinstance(points, int) else points
+    return min(points, max(FEWEST, 2 * rows)) if isinstance(points, int) else points
 
 
 def _noise(options: FitOptions, likelihood: Likelihood, kernel: Kernel, named: bool, where: Tensor) -> float | None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..kernels import Kernel, Node, Unit, entries
+from ..kernels import Kernel, Node, Unit, entries, parameters
 from ..kernels.units import reference
 from ..likelihoods import Likelihood
 from .samples import Scales
@@ -30,8 +30,14 @@ class Prior(NamedTuple):
     sd: float
 
 
+# A few rows cannot tell a rough function from noise. What they take for a function, no other owner can average away;
+# what they take for noise, a merge can. So before anything is known there is much noise, and a function whose
+# lengthscales are alike and hold a dozen rows. Many rows can say otherwise.
 KERNEL_PRIOR = Prior(0.0, 1.5)
-LIKELIHOOD_PRIORS = {"noise": Prior(math.log(0.1), 2.0), "df": Prior(math.log(4.0), 0.7)}
+LEVEL_PRIOR = Prior(0.0, 1.0)  # of the lengthscales of one kernel together
+DEVIATION_PRIOR = Prior(0.0, 0.7)  # of each of them from the others
+TOO_SHORT_SD = 0.3  # of their level below the lengthscale that holds a dozen rows
+LIKELIHOOD_PRIORS = {"noise": Prior(math.log(0.3), 1.0), "df": Prior(math.log(4.0), 0.7)}
 MEAN_PRIOR = Prior(0.0, 1.0)
 CURVATURE = 5.0  # nats per unit² of φ, typically
 REACH = 12.0  # bounds, in log units about the prior mean
@@ -64,6 +70,8 @@ class SearchSpace:
     sd: Tensor  # (p,)
     fixed: Tensor  # (B, p)  values of φ where not free
     free: Tensor  # (p,) bool
+    lengthscales: tuple[tuple[int, ...], ...]  # positions of those that belong together
+    shortest: Tensor  # (B,)  logarithm of the lengthscale that holds a dozen rows, about the centre
 
     def unpack(self, free: Tensor, lanes: Tensor) -> Hyperparameters:
         phi = self.fixed[lanes].clone()
@@ -74,8 +82,23 @@ class SearchSpace:
             Kernel(self.structure, values[:, :size]), self.likelihood.with_logs(values[:, size:-1]), values[:, -1]
         )
 
-    def log_prior(self, free: Tensor) -> Tensor:
-        return -0.5 * ((free - self.centre[self.free]) / self.sd[self.free]).square().sum(-1)
+    def log_prior(self, free: Tensor, lanes: Tensor) -> Tensor:
+        phi = self.fixed[lanes].clone()
+        phi[:, self.free] = free
+        away = phi - self.centre
+        deviation = away / self.sd
+        value = free.new_zeros(len(free))
+        for group in self.lengthscales:
+            level = away[:, group].mean(-1)
+            deviation = deviation.index_copy(
+                1, self._index(group), (away[:, group] - level[:, None]) / DEVIATION_PRIOR.sd
+            )
+            short = (self.shortest[lanes] - level).clamp_min(0.0)
+            value = value - 0.5 * (level / LEVEL_PRIOR.sd).square() - 0.5 * (short / TOO_SHORT_SD).square()
+        return value - 0.5 * deviation[:, self.free].square().sum(-1)
+
+    def _index(self, group: tuple[int, ...]) -> Tensor:
+        return torch.tensor(group, device=self.centre.device)
 
     @property
     def given(self) -> Tensor:
@@ -101,25 +124,45 @@ class SearchSpace:
         return (self.centre + REACH)[self.free]
 
 
+def _together(structure: Node) -> tuple[tuple[int, ...], ...]:
+    """Positions of the lengthscales of each kernel that a structure is composed of."""
+    found, first = [], 0
+    for p in parameters(structure):
+        if p.name == "lengthscale" and p.unit is Unit.LENGTH:
+            found.append(tuple(range(first, first + p.size)))
+        first += p.size
+    return tuple(found)
+
+
+def _shortest(rows: Tensor, columns: int) -> Tensor:
+    """The lengthscale that holds a dozen rows, in units of those before anything is known; never longer than these."""
+    # A column of standard deviation 1 is √12 wide if uniform; `rows` share a volume of √12 per column.
+    return (math.sqrt(12 / columns) * (ROWS_PER_LENGTHSCALE / rows) ** (1 / columns)).clamp_max(1.0)
+
+
 def search_space(
     structure: Node,
     likelihood: Likelihood,
     data: Scales,
+    rows: Tensor,
     *,
     theta: Tensor | None = None,
     noise: Tensor | None = None,
     mean: float | None = None,
 ) -> SearchSpace:
-    """`theta` (p,), `noise` (B,) and `mean`, where given, are in the user's units: to begin at, or to keep."""
+    """`theta` (p,), `noise` (B,) and `mean`, where given, are in the user's units: to begin at, or to keep.
+
+    `rows` (B,) are how many each model is learned from.
+    """
     B, D = data.x.shape
     table = entries(structure)
     size = len(table)
     extra = [LIKELIHOOD_PRIORS[name] for name in likelihood.parameter_names]
     prior = data.x.new_tensor([KERNEL_PRIOR] * size + extra + [MEAN_PRIOR])
     centre, sd = prior[:, 0].clone(), prior[:, 1]
-    for i, p in enumerate(table):
-        if p.name == "lengthscale" and p.unit is Unit.LENGTH:
-            centre[i] += 0.5 * math.log(D)  # distances grow with √D
+    groups = _together(structure)
+    for i in (i for group in groups for i in group):
+        centre[i] += 0.5 * math.log(D)  # distances grow with √D
     log_y2 = 2 * data.y.log()
     own = [log_y2 if name == "noise" else torch.zeros_like(log_y2) for name in likelihood.parameter_names]
     tail = torch.stack([*own, data.y_centre], dim=-1)
@@ -135,22 +178,21 @@ def search_space(
         free[size] = False
     if mean is not None:
         fixed[:, -1] = (mean - data.y_centre) / data.y
-    return SearchSpace(structure, likelihood, origin, unit, centre, sd, fixed, free)
+    shortest = _shortest(rows, D).log()
+    return SearchSpace(structure, likelihood, origin, unit, centre, sd, fixed, free, groups, shortest)
 
 
-def starts(space: SearchSpace, rows: Tensor, columns: int) -> list[Tensor]:
+def starts(space: SearchSpace) -> list[Tensor]:
     """Where searches may begin, shortest lengthscale first: several of them and, where there is one, periods.
 
     Begun at a lengthscale that holds less than a dozen rows, small data sets are fitted down to their noise. A lane
     for which a lengthscale is too short tries its own shortest again instead.
     """
-    # A column of standard deviation 1 is √12 wide if uniform; `rows` share a volume of √12 per column.
-    shortest = (math.sqrt(12 / columns) * (ROWS_PER_LENGTHSCALE / rows) ** (1 / columns)).clamp_max(1.0)
     ladder = space.fixed.new_tensor(FIRST_LENGTHSCALES)
-    allowed = ladder >= shortest[:, None]  # (B, S)
+    allowed = ladder >= space.shortest.exp()[:, None] * (1 - 1e-12)  # (B, S)
     first = allowed.to(torch.uint8).argmax(-1)
     table = entries(space.structure)
-    stretched = [i for i, p in enumerate(table) if p.name == "lengthscale" and p.unit is Unit.LENGTH]
+    stretched = [i for group in space.lengthscales for i in group]
     turning = [i for i, p in enumerate(table) if p.name == "period_length"]
     trials = []
     for step in range(int(first.min()), len(FIRST_LENGTHSCALES)):

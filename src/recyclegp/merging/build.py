@@ -14,10 +14,11 @@ from ..core.stacked import stack
 from ..kernels import Kernel
 from . import affordable
 from .exact_form import ExactForm
-from .exact_learning import Learned, decide, learn_exactly
+from .exact_learning import Learned, Sites, decide, learn_exactly
 from .folding import fold
 from .learning import Choice, begin, finish, slack_tolerance, starts
 from .member import Member
+from .noise import PooledNoise, Readings, at_noise
 from .owners import Owners, by_owner, owner_numbers
 from .points import MOST_AUTOMATIC, PointsWanted, select, slack_left
 from .points_form import PointsForm
@@ -32,6 +33,7 @@ MANY = 4  # points of which all modules have at most so many times more cost as 
 class Merged(NamedTuple):
     form: Form
     convergence: Convergence  # of the search for its kernel
+    noise: PooledNoise | None = None  # under which all members count; None: as they were published
 
 
 def step_cost(store: SiteStore, wanted: PointsWanted) -> float:
@@ -50,8 +52,9 @@ def build(
     *,
     learn: bool,
     owners: Owners = Owners.NONE,
+    pool_noise: bool = True,
 ) -> Merged:
-    """Kernel, mean, effects and points chosen, and all sites folded onto them.
+    """Kernel, mean, effects, noise and points chosen, and all sites folded onto them.
 
     The cheapest form that loses nothing: points where they can express what the modules know, else all
     pseudo-observations at once where that is affordable, else as many points as are.
@@ -59,7 +62,8 @@ def build(
     numbers = owner_numbers(members)
     if len(set(numbers)) == 1 or (owners is Owners.AUTO and not learn):
         owners = Owners.NONE
-    exact = partial(_exact, start, members=members, store=store, learn=learn, owners=owners)
+    readings = Readings.of(members) if pool_noise and learn else None
+    exact = partial(_exact, start, members=members, store=store, learn=learn, owners=owners, readings=readings)
     if wanted.all_of_them or (wanted.automatic and store.rows <= affordable.DIRECT):
         return exact(starts(start, members))
     tolerance = NEGLIGIBLE * slack_tolerance(sum(m.weighted_rows for m in members))
@@ -68,12 +72,13 @@ def build(
     def should_be_exact(c: Choice) -> bool:
         """Do its points lose something, or cost as much?"""
         many = MANY * len(c.Z) >= store.rows
-        return may_be_exact and (many or float(slack_left(c.kernel, store, c.Z)[-1]) > tolerance)
+        now = at_noise(store, members, c.noise)
+        return may_be_exact and (many or float(slack_left(c.kernel, now, c.Z)[-1]) > tolerance)
 
-    choice = begin(start, members, store, wanted, learn=learn, owners=owners)
+    choice = begin(start, members, store, wanted, learn=learn, owners=owners, readings=readings)
     if should_be_exact(choice):
         return exact([choice.kernel, start])
-    whole = by_owner(store, numbers, choice.effects)
+    whole = by_owner(at_noise(store, members, choice.noise), numbers, choice.effects)
     choice = finish(choice, start, whole, wanted) if learn else choice
     if should_be_exact(choice):
         return exact([choice.kernel, start])
@@ -88,17 +93,18 @@ def _exact(
     store: SiteStore,
     learn: bool,
     owners: Owners,
+    readings: Readings | None,
 ) -> Merged:
     numbers = owner_numbers(members)
-    stacked = stack(store.packs(1), numbers)
     found = Learned(about, median_mean(members))
     if learn:
-        found = learn_exactly(store, stacked, numbers, about, kernels, owners)
+        found = learn_exactly(store, numbers, about, kernels, owners, readings)
     elif owners is not Owners.NONE:
-        found = decide(stacked, about, None, owners)
+        found = decide(Sites.of(store, numbers), about, None, owners)
+    stacked = stack(at_noise(store, members, found.noise).packs(1), numbers)
     form = ExactForm(found.kernel, found.mean, stacked, found.effects)
     # what was learned on some of the modules has their mean; the factor that finds that of all is kept
-    return Merged(form.at_best_mean() if learn else form, found.convergence)
+    return Merged(form.at_best_mean() if learn else form, found.convergence, found.noise)
 
 
 def _at_points(choice: Choice, store: SiteStore, wanted: PointsWanted, tolerance: float) -> Merged:
@@ -107,7 +113,7 @@ def _at_points(choice: Choice, store: SiteStore, wanted: PointsWanted, tolerance
         # with the kernel known, more points than it was learned on are affordable
         most = affordable.points_for(store.rows)
         Z = select(choice.kernel, store, None, tolerance / NEGLIGIBLE, most)
-    return Merged(points_form(choice._replace(Z=Z), store), choice.convergence)
+    return Merged(points_form(choice._replace(Z=Z), store), choice.convergence, choice.noise)
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,11 +13,12 @@ from torch import Tensor
 from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects, stacked_covariance
-from ..core.stacked import Stacked, log_evidence, stack
+from ..core.stacked import Evidence, Stacked, log_evidence, stack
 from ..kernels import Kernel
 from . import affordable
+from .noise import NoiseModel, PooledNoise, Readings, StackedNoise, apart_is_worth
 from .owners import Owners
-from .search_space import SearchSpace, detached
+from .search_space import SearchSpace, detached, detached_noise
 from .site_store import SiteStore
 
 log = logging.getLogger(__name__)
@@ -32,43 +34,64 @@ class Learned(NamedTuple):
     effects: Effects = NO_EFFECTS
     value: float = -torch.inf
     convergence: Convergence = NOTHING_TO_LEARN
+    noise: PooledNoise | None = None
 
 
-def evidence(stacked: Stacked, kernel: Kernel, effects: Effects) -> Tensor:
-    """E(θ) at the best mean, differentiable in kernel and effects."""
-    A = stacked_covariance(stacked.gram(kernel), stacked.ones, stacked.owner, effects)
-    return log_evidence(A, stacked.rho, stacked.ones).value + stacked.e
+class Sites(NamedTuple):
+    """What is learned from: stacked sites, and what their members say about their noise, if that is to be pooled."""
 
+    stacked: Stacked
+    noise: StackedNoise | None = None
 
-@torch.no_grad()
-def best_mean(stacked: Stacked, kernel: Kernel, effects: Effects) -> float:
-    """m̂, the constant mean that maximises the evidence."""
-    A = stacked_covariance(stacked.gram(kernel), stacked.ones, stacked.owner, effects)
-    return float(log_evidence(A, stacked.rho, stacked.ones).mean)
+    @staticmethod
+    def of(store: SiteStore, numbers: Sequence[int], readings: Readings | None = None) -> Sites:
+        """All that is in a store; `numbers` are those of the members' owners."""
+        stacked = stack(store.packs(1), numbers)
+        noise = None if readings is None else StackedNoise.of(stacked, readings)
+        return Sites(stacked, noise if noise is not None and bool(noise.readings.known.any()) else None)
+
+    def log_evidence(self, kernel: Kernel, effects: Effects, noise: PooledNoise | None = None) -> Evidence:
+        """E(θ) at the best mean, and that mean; differentiable in kernel, effects and noise."""
+        s = self.stacked
+        if self.noise is None or noise is None:
+            A = stacked_covariance(s.gram(kernel), s.ones, s.owner, effects)
+            found = log_evidence(A, s.rho, s.ones)
+            return Evidence(found.value + s.e, found.mean)
+        tau = self.noise.readings.factors(noise)
+        A = stacked_covariance(s.gram(kernel), s.ones, s.owner, effects, self.noise.diagonal(tau))
+        found = log_evidence(A, s.rho, s.ones)
+        return Evidence(found.value + s.e + self.noise.constant(tau), found.mean)
 
 
 def learn_exactly(
     store: SiteStore,
-    everything: Stacked,
     numbers: Sequence[int],
     about: Kernel,
     kernels: Sequence[Kernel],
     owners: Owners,
+    readings: Readings | None = None,
 ) -> Learned:
     """On all modules where that is affordable, and begun on some of them where it is long.
 
-    `everything` is all that is in the store, `numbers` are those of the members' owners, `about` is where the prior of
-    the kernel is centred, and `kernels` are where the search may begin.
+    `numbers` are those of the members' owners, `about` is where the prior of the kernel is centred, `kernels` are where
+    the search may begin, and `readings` are what members say about their noise, where it is to be pooled.
     """
     few = affordable.decided(store.largest)
     if store.rows <= few:
-        return decide(everything, about, kernels, owners)
+        return decide(Sites.of(store, numbers, readings), about, kernels, owners)
     with store.thinned(few) as some:
-        first = decide(stack(some.packs(1), numbers), about, kernels, owners)
+        first = decide(Sites.of(some, numbers, readings), about, kernels, owners)
     if store.rows > affordable.LEARNED:
         return first
-    space = SearchSpace.of(about, everything.Z, _model(first.effects))
-    return _learn(everything, space, [space.start(first.kernel, first.effects)])
+    everything = Sites.of(store, numbers, readings)
+    space = SearchSpace.of(about, everything.stacked.Z, _model(first.effects))
+    if first.noise is not None and everything.noise is not None:
+        space = space.pooling(_noise_model(first.noise), everything.noise.readings.level)
+    return _learn(everything, space, [space.start(first.kernel, first.effects, first.noise)])
+
+
+def _noise_model(noise: PooledNoise) -> NoiseModel:
+    return NoiseModel.APART if math.isfinite(noise.freedom) else NoiseModel.COMMON
 
 
 def _model(effects: Effects) -> Owners:
@@ -77,32 +100,42 @@ def _model(effects: Effects) -> Owners:
     return Owners.SMOOTH if float(effects.smooth) > 0 else Owners.OFFSET
 
 
-def decide(stacked: Stacked, about: Kernel, kernels: Sequence[Kernel] | None, owners: Owners) -> Learned:
+def decide(sites: Sites, about: Kernel, kernels: Sequence[Kernel] | None, owners: Owners) -> Learned:
     """The models that were asked for, from the simplest on, each where the evidence asks for it.
 
-    Without kernels to begin at, the kernel is `about` itself, and only effects are learned.
+    Without kernels to begin at, the kernel is `about` itself, and only effects are learned. Noises are one for all, and
+    kept apart where that is much better.
     """
-    count = len(stacked.owner.unique())
+    count = len(sites.stacked.owner.unique())
     best: Learned | None = None
     for model in owners.candidates if count > 1 else (Owners.NONE,):
-        space = SearchSpace.of(about, stacked.Z, model)
+        space = SearchSpace.of(about, sites.stacked.Z, model)
+        if sites.noise is not None:
+            space = space.pooling(NoiseModel.COMMON, sites.noise.readings.level)
         if kernels is None:
             space = space.at(about)
         begins = [best.kernel, about] if best is not None else list(kernels or [about])
-        effects = NO_EFFECTS if best is None else best.effects
-        found = _learn(stacked, space, [space.start(kernel, effects) for kernel in begins])
+        effects, noise = (NO_EFFECTS, None) if best is None else (best.effects, best.noise)
+        found = _learn(sites, space, [space.start(kernel, effects, noise) for kernel in begins])
         if best is None or model.is_worth(found.value - best.value, count):
             best = found
     assert best is not None  # there is at least one model
-    return best
+    if sites.noise is None or not sites.noise.readings.differ():
+        return best
+    space = SearchSpace.of(about, sites.stacked.Z, _model(best.effects))
+    space = space.pooling(NoiseModel.APART, sites.noise.readings.level)
+    found = _learn(sites, space, [space.start(kernel, best.effects, best.noise) for kernel in (best.kernel, about)])
+    return found if apart_is_worth(found.value - best.value, int(sites.noise.readings.known.sum())) else best
 
 
-def _learn(stacked: Stacked, space: SearchSpace, begins: list[Tensor]) -> Learned:
+def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor]) -> Learned:
     def objective(x: Tensor) -> Tensor:
-        return evidence(stacked, space.kernel_at(x), space.effects_at(x)) + space.log_prior(x)
+        found = sites.log_evidence(space.kernel_at(x), space.effects_at(x), space.noise_at(x))
+        return found.value + space.log_prior(x)
 
     best = optimiser.maximise_one(objective, begins, space.lower, space.upper, tolerance=TOLERANCE, gradient=GRADIENT)
     kernel, effects = space.kernel_at(best.x), detached(space.effects_at(best.x))
+    noise = detached_noise(space.noise_at(best.x))
     log.info(
         "exact evidence %.3f after %d evaluations, owners=%s: %s, offset sd %.3g, smooth sd %.3g",
         best.value,
@@ -112,7 +145,9 @@ def _learn(stacked: Stacked, space: SearchSpace, begins: list[Tensor]) -> Learne
         effects.offset_sd,
         effects.smooth_sd,
     )
-    return Learned(kernel, best_mean(stacked, kernel, effects), effects, best.value, ended(best))
+    with torch.no_grad():
+        mean = float(sites.log_evidence(kernel, effects, noise).mean)
+    return Learned(kernel, mean, effects, best.value, ended(best), noise)
 
 
 def ended(best: optimiser.Single) -> Convergence:

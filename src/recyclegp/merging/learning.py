@@ -12,13 +12,13 @@ from torch import Tensor
 from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects
-from ..core.stacked import stack
 from ..kernels import Kernel
 from ..kernels.units import lengths
 from . import affordable
 from .evidence import evidence, profiled_mean
-from .exact_learning import Learned, decide, ended
+from .exact_learning import Learned, Sites, decide, ended
 from .member import Member
+from .noise import PooledNoise, Readings, at_noise
 from .owners import Owners, owner_numbers
 from .points import PointsWanted, select, slack_left
 from .pooling import largest_kernel, median_mean
@@ -39,12 +39,20 @@ class Choice(NamedTuple):
     Z: Tensor
     effects: Effects = NO_EFFECTS
     convergence: Convergence = NOTHING_TO_LEARN
+    noise: PooledNoise | None = None
 
 
 def begin(
-    start: Kernel, members: Sequence[Member], store: SiteStore, wanted: PointsWanted, *, learn: bool, owners: Owners
+    start: Kernel,
+    members: Sequence[Member],
+    store: SiteStore,
+    wanted: PointsWanted,
+    *,
+    learn: bool,
+    owners: Owners,
+    readings: Readings | None = None,
 ) -> Choice:
-    """A first kernel and owners' effects, learned from some of the modules, and the points that they ask for.
+    """A first kernel, owners' effects and noise, learned from some of the modules, and the points that they ask for.
 
     The median kernel only decides where a first few points go, and may want far too many of them: some of the modules
     are enough to find a better one. Effects are decided by the exact evidence, never at points: what too few points
@@ -54,11 +62,12 @@ def begin(
     first = Learned(start, median_mean(members))
     if learn or owners is not Owners.NONE:
         with store.thinned(affordable.first(store.largest)) as some:
-            stacked = stack(some.packs(1), owner_numbers(members))
-            first = decide(stacked, start, starts(start, members) if learn else None, owners)
-    if wanted.given is not None:
-        return Choice(first.kernel, first.mean, wanted.given, first.effects)
-    return Choice(first.kernel, first.mean, select(first.kernel, store, wanted.count, tolerance), first.effects)
+            sites = Sites.of(some, owner_numbers(members), readings if learn else None)
+            first = decide(sites, start, starts(start, members) if learn else None, owners)
+    Z = wanted.given
+    if Z is None:
+        Z = select(first.kernel, at_noise(store, members, first.noise), wanted.count, tolerance)
+    return Choice(first.kernel, first.mean, Z, first.effects, noise=first.noise)
 
 
 def finish(first: Choice, start: Kernel, store: SiteStore, wanted: PointsWanted) -> Choice:
@@ -125,4 +134,4 @@ def _learn(first: Choice, store: SiteStore, space: SearchSpace, *, move: bool = 
     kernel, Z = space.kernel_at(best.x[:size]), points_at(best.x)
     log.info("evidence %.3f after %d evaluations: %s", best.value, best.evaluations, kernel.describe())
     mean = profiled_mean(kernel, Z, store, first.mean, first.effects)
-    return Choice(kernel, mean, Z, first.effects, ended(best))
+    return Choice(kernel, mean, Z, first.effects, ended(best), first.noise)

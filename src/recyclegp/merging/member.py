@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import torch
 
+from ..core import noise as core_noise
 from ..core import sites
 from ..core.effects import Offset
+from ..core.noise import NoiseEvidence
 from ..core.sites import Site
 from ..kernels import Kernel
 from ..kernels.units import in_units
-from ..likelihoods import Likelihood
+from ..likelihoods import Gaussian, Likelihood, gaussian_noise
 from ..target import NO_TARGET, Target
 from .site_store import SiteStore
 
@@ -36,6 +38,9 @@ class Member(NamedTuple):
     slack: float = 0.0  # nats that were lost when its rows were summarised at the ensemble's points
     given_owner: str | None = None  # whose it is, where somebody has said so
     offset: Offset | None = None  # of its owner; kept only where the site is not
+    kept: float | None = None  # of what its rows say about f, in (0, 1], where that is known
+    noise_evidence: NoiseEvidence | None = None
+    noise: float | None = None  # variance under which it counts; None: as it was published
 
     @property
     def owner(self) -> str:
@@ -52,6 +57,19 @@ class Member(NamedTuple):
         """Densities of y behind it, not counting its weight."""
         return self.rows if self.densities is None else self.densities
 
+    @property
+    def site_now(self) -> Site | None:
+        """Its site under the noise with which it counts."""
+        if self.site is None or self.noise is None or self.noise_evidence is None:
+            return self.site
+        tau = core_noise.factor(float(gaussian_noise(self.likelihoods[0])), self.noise, self.noise_evidence.blur)
+        return core_noise.at_noise(self.site, float(tau), self.noise_evidence.misfit, self.number_of_densities)
+
+    @property
+    def likelihoods_now(self) -> tuple[Likelihood, ...]:
+        """With the noise with which it counts."""
+        return self.likelihoods if self.noise is None else (Gaussian(self.noise),)
+
     def in_units(self, scale: float, shift: float, input_shift: torch.Tensor) -> Member:
         """The member of s·f(x − input_shift) + b."""
         site = self.site
@@ -63,6 +81,8 @@ class Member(NamedTuple):
             kernel=in_units(self.kernel, scale, input_shift),
             mean=scale * self.mean + shift,
             offset=None if self.offset is None else Offset(scale * self.offset.mean, abs(scale) * self.offset.sd),
+            noise_evidence=None if self.noise_evidence is None else self.noise_evidence.in_units(scale),
+            noise=None if self.noise is None else self.noise * scale**2,
             target=self.target if (scale, shift) == (1.0, 0.0) else replace(self.target, unit=None),
         )
 
@@ -88,10 +108,11 @@ def kept_points(members: Sequence[Member], gone: set[str], points: int) -> list[
     return [*range(first), *(first + i for i, name in enumerate(appended) if name not in gone)]
 
 
-def stored(members: Sequence[Member]) -> SiteStore:
-    """The sites that members have kept, weighted, by their positions."""
+def stored(members: Sequence[Member], *, now: bool = True) -> SiteStore:
+    """The sites that members have kept, weighted, by their positions: as they count now, or as they were published."""
     store = SiteStore()
     for i, m in enumerate(members):
-        if m.site is not None and m.weight > 0:
-            store.put(m.site, m.weight, i)
+        site = m.site_now if now else m.site
+        if site is not None and m.weight > 0:
+            store.put(site, m.weight, i)
     return store

@@ -61,7 +61,8 @@ def joined(parts: Sequence[Site]) -> Site:
 def owner_site(members: Sequence[Member], owner: str) -> Site | None:
     """All that an owner's modules say, weighted, as one site; None where they have not been kept."""
     own = [m for m in members if m.owner == owner and m.weight > 0]
-    kept = [sites.weighted(m.site, m.site.e.new_tensor(m.weight)) for m in own if m.site is not None]
+    now = [(m.site_now, m.weight) for m in own]
+    kept = [sites.weighted(site, site.e.new_tensor(weight)) for site, weight in now if site is not None]
     return joined(kept) if kept and len(kept) == len(own) else None
 
 

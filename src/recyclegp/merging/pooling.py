@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -87,12 +88,13 @@ def median_mean(members: Sequence[Member]) -> float:
 
 def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     """One likelihood of each family, from its members' parameters, each counting with its rows."""
-    rows: dict[int, float] = {}  # by identity: members share their likelihoods
-    objects: dict[int, Likelihood] = {}
+    rows: dict[Any, float] = {}  # by identity, because members share their likelihoods; or by what was pooled
+    objects: dict[Any, Likelihood] = {}
     for m in active(members):
-        for p in m.likelihoods:
-            rows[id(p)] = rows.get(id(p), 0.0) + m.weighted_rows
-            objects[id(p)] = p
+        for p in m.likelihoods_now:
+            key = (p.name, *p.parameters) if p.known and m.noise is not None else id(p)
+            rows[key] = rows.get(key, 0.0) + m.weighted_rows
+            objects[key] = p
     found: dict[str, list[tuple[Likelihood, float]]] = {}
     for key, p in objects.items():
         found.setdefault(p.name, []).append((p, rows[key]))

@@ -1,4 +1,4 @@
-"""What a merge may learn, as one vector: the kernel's parameters, and how much owners differ; with priors."""
+"""What a merge may learn, as one vector: the kernel, how much owners differ, and the noise; with priors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..core.effects import NO_EFFECTS, Effects
 from ..kernels import Kernel, learned
+from .noise import FREEDOM, FREEDOM_SD, LEVEL_SD, NoiseModel, PooledNoise
 from .owners import Owners
 
 PRIOR_SD = 2.0  # how far, in log units, learned kernel parameters stay near their pooled values
@@ -21,23 +22,32 @@ SHARE_SD = 1.5
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """x = (free kernel parameters, log σ_b²/v̄, log σ_d²), the last two where owners may differ."""
+    """x = (free kernel parameters, log σ_b²/v̄, log σ_d², log σ², log ν).
+
+    The second and third where owners may differ, the last two where noises are pooled, or kept apart.
+    """
 
     about: Kernel  # where the prior is centred
     size: float  # v̄: the variance of f under it, on average
     owners: Owners = Owners.NONE
     fixed: Kernel | None = None  # the kernel, where it is not to be learned
+    noise: NoiseModel = NoiseModel.KEPT
+    level: float = 1.0  # where the prior of σ² is centred
 
     @staticmethod
     def of(about: Kernel, Z: Tensor, owners: Owners = Owners.NONE) -> SearchSpace:
         return SearchSpace(about, float(about.diagonal(Z).mean()), owners)
 
+    def pooling(self, noise: NoiseModel, level: float) -> SearchSpace:
+        """With a noise to be learned, which is about as large as this."""
+        return replace(self, noise=noise, level=level)
+
     def at(self, kernel: Kernel) -> SearchSpace:
         """With this kernel, which is not to be learned."""
         return replace(self, fixed=kernel)
 
-    def start(self, kernel: Kernel, effects: Effects = NO_EFFECTS) -> Tensor:
-        """x at a kernel and at effects; where there are none yet, at the centre of their prior."""
+    def start(self, kernel: Kernel, effects: Effects = NO_EFFECTS, noise: PooledNoise | None = None) -> Tensor:
+        """x at a kernel, at effects and at a noise; where there are none yet, at the centre of their prior."""
         logs = [
             math.log(float(value) / scale) if float(value) > 0 else math.log(share)
             for value, scale, share in (
@@ -45,7 +55,11 @@ class SearchSpace:
                 (effects.smooth, 1.0, SMOOTH_SHARE),
             )
         ]
-        return torch.cat([kernel.theta[self._free], kernel.theta.new_tensor(logs[: self._effects])])
+        noises = [self.level, FREEDOM]
+        if noise is not None:
+            noises = [float(noise.level), float(noise.freedom) if math.isfinite(noise.freedom) else FREEDOM]
+        tail = [*logs[: self._effects], *(math.log(v) for v in noises[: self.noise.parameters])]
+        return torch.cat([kernel.theta[self._free], kernel.theta.new_tensor(tail)])
 
     def kernel_at(self, x: Tensor) -> Kernel:
         whole = self._template.theta.clone()
@@ -55,8 +69,12 @@ class SearchSpace:
     def effects_at(self, x: Tensor) -> Effects:
         if not self._effects:
             return NO_EFFECTS
-        values = x[self._parameters :].exp()
+        values = x[self._parameters : self._parameters + self._effects].exp()
         return Effects(self.size * values[0], values[1] if self._effects == 2 else 0.0)
+
+    def noise_at(self, x: Tensor) -> PooledNoise | None:
+        values = x[self._parameters + self._effects :].exp()
+        return PooledNoise(*values) if len(values) else None
 
     def log_prior(self, x: Tensor) -> Tensor:
         centre, sd = self._centre_and_sd
@@ -91,10 +109,16 @@ class SearchSpace:
     def _centre_and_sd(self) -> tuple[Tensor, Tensor]:
         theta = self.about.theta[self._free]
         shares = theta.new_tensor([math.log(OFFSET_SHARE), math.log(SMOOTH_SHARE)][: self._effects])
-        sds = torch.cat([torch.full_like(theta, PRIOR_SD), torch.full_like(shares, SHARE_SD)])
-        return torch.cat([theta, shares]), sds
+        noises = theta.new_tensor([math.log(self.level), math.log(FREEDOM)][: self.noise.parameters])
+        noise_sds = theta.new_tensor([LEVEL_SD, FREEDOM_SD][: self.noise.parameters])
+        sds = torch.cat([torch.full_like(theta, PRIOR_SD), torch.full_like(shares, SHARE_SD), noise_sds])
+        return torch.cat([theta, shares, noises]), sds
 
 
 def detached(effects: Effects) -> Effects:
     """As numbers, once they are learned."""
     return Effects(float(effects.offset), float(effects.smooth))
+
+
+def detached_noise(noise: PooledNoise | None) -> PooledNoise | None:
+    return None if noise is None else PooledNoise(float(noise.level), float(noise.freedom))

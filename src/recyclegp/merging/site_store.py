@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from copy import copy
 from types import TracebackType
 from typing import IO, NamedTuple
 
@@ -41,6 +42,16 @@ class _Open(NamedTuple):
     weights: list[float]
 
 
+class _Scaling(NamedTuple):
+    roots: Tensor  # (K,)
+    constants: Tensor  # (K,)
+
+    def of(self, p: PackedSites) -> PackedSites:
+        members = torch.tensor(p.members)
+        root = self.roots[members]
+        return p._replace(Rt=root[:, None, None] * p.Rt, rho=root[:, None] * p.rho, e=p.e + self.constants[members])
+
+
 class SiteStore:
     """Weighted sites by size. Use it in a `with` statement, or give back its file with close()."""
 
@@ -50,6 +61,7 @@ class SiteStore:
         self._packed: list[PackedSites | _Stored] = []
         self._held = 0  # bytes in memory
         self._file: IO[bytes] | None = None
+        self._scaling: _Scaling | None = None
         self.largest = 0  # points of the largest site
         self.points = 0  # of all sites together
         self.rows = 0  # of pseudo-observations
@@ -92,7 +104,19 @@ class SiteStore:
         if not self._packed:
             raise RecycleGPError("an ensemble needs at least one module with a positive weight")
         for packed in self._packed:
-            yield from split(self._read(packed) if isinstance(packed, _Stored) else packed, inducing)
+            read = self._read(packed) if isinstance(packed, _Stored) else packed
+            yield from split(read if self._scaling is None else self._scaling.of(read), inducing)
+
+    def scaled(self, roots: Tensor, constants: Tensor) -> SiteStore:
+        """The same sites with R_k and ρ_k multiplied by a root, and a constant added to e_k, by their members (K,).
+
+        It reads what this store holds, and is closed with it.
+        """
+        for size in list(self._open):
+            self._pack(size)
+        view = copy(self)
+        view._scaling = _Scaling(roots, constants)
+        return view
 
     def each(self) -> Iterator[tuple[int, Site]]:
         """Every site, weighted, with the member it is of."""

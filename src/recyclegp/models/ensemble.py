@@ -28,6 +28,7 @@ from ..merging.build import Form, Merged, build
 from ..merging.exact_form import ExactForm
 from ..merging.growing import grow_exact, grow_points, near_rows, published, with_room_for_rows
 from ..merging.member import Member, active, extent, kept_points, stored
+from ..merging.noise import PooledNoise, at_noise, with_noise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points import PointsWanted
 from ..merging.points_form import PointsForm
@@ -44,6 +45,8 @@ from .naming import NEW, check_name, check_owner, few, next_name
 from .predictive import Predictive, outside_autograd
 from .reading import Frame, Source, check_weight, read_modules
 
+POOL, KEEP = "pool", "keep"  # what becomes of the modules' noises
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ensemble(Predictive):
@@ -58,6 +61,7 @@ class Ensemble(Predictive):
     traces_of_removed: int = 0  # modules removed since, with whom kernel, points, mean and noise were chosen
     _extent: Tensor | None = None  # (2, D): where modules have points, where their sites are not kept
     _owners: Owners = Owners.NONE  # how owners might differ: what relearning compares
+    _noise: PooledNoise | None = None  # to which modules were brought; None: they stay as they were published
 
     def __post_init__(self) -> None:
         check_finite("ensemble", *self._form.tensors())
@@ -75,6 +79,7 @@ class Ensemble(Predictive):
         owners: Owners,
     ) -> Ensemble:
         """What merging found, with the members it came from, whose sites are in the store."""
+        members = with_noise(members, merged.noise)
         ensemble = Ensemble(
             _form=merged.form,
             likelihoods=pooling.pool_likelihoods(members),
@@ -83,11 +88,12 @@ class Ensemble(Predictive):
             _members=members,
             convergence=merged.convergence,
             _owners=owners,
+            _noise=merged.noise,
         )
         doubts.about_learning(merged.form.kernel, merged.convergence, members)
         if wanted.automatic:
             doubts.about_points(size_of(merged.form, store.rows), members)
-        return ensemble if ensemble._keeps_sites else ensemble._without_sites(store)
+        return ensemble if ensemble._keeps_sites else ensemble._without_sites(at_noise(store, members, merged.noise))
 
     def __repr__(self) -> str:
         shown = ", ".join(self.names[:3]) + (", …" if len(self.names) > 3 else "")
@@ -249,7 +255,8 @@ class Ensemble(Predictive):
         frame = Frame(self.dimension, self.columns, "(ensemble)")
         with SiteStore() as store:
             read = read_modules(modules, store, keep=self._keeps_sites, already=self._members, frame=frame)
-            return self._with(read.members, store, relearn)
+            now = at_noise(store, read.members, self._noise)
+            return self._with(with_noise(read.members, self._noise), now, relearn)
 
     def remove(self, names: str | Iterable[str], *, relearn: bool = False) -> Ensemble:
         """Without the named modules, whose sites are gone: the rest is stacked anew.
@@ -361,6 +368,7 @@ class Ensemble(Predictive):
             likelihoods=tuple(p.in_units(scale, offset) for p in self.likelihoods),
             _members=tuple(m.in_units(scale, offset, shift) for m in self._members),
             _extent=None if self._extent is None else self._extent + shift,
+            _noise=None if self._noise is None else self._noise.in_units(scale),
         )
 
     def to_module(self, name: str, inducing: Any = "auto") -> Module:
@@ -439,6 +447,7 @@ class Ensemble(Predictive):
             traces_of_removed=self.traces_of_removed,
             extent=self._extent,
             owners=self._owners,
+            noise=self._noise,
         )
         container.write(path, ensemble_files.to_document(facts))
 
@@ -509,8 +518,9 @@ class Ensemble(Predictive):
             wanted = PointsWanted(
                 count=self.choice if isinstance(self.choice, int) else None, all_of_them=self.choice == ALL
             )
-        with stored(members) as store:
-            merged = build(start, members, store, wanted, learn=True, owners=self._owners)
+        with stored(members, now=False) as store:
+            pool = self._noise is not None
+            merged = build(start, members, store, wanted, learn=True, owners=self._owners, pool_noise=pool)
             return Ensemble._from_merged(merged, members, store, wanted, self.columns, self._owners)
 
     def _sites(self, members: tuple[Member, ...]) -> SiteStore:

@@ -22,6 +22,7 @@ from ..likelihoods import Likelihood
 from ..merging.build import Form
 from ..merging.exact_form import ExactForm
 from ..merging.member import Member, stored
+from ..merging.noise import PooledNoise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points_form import PointsForm
 from ..merging.site_store import SiteStore
@@ -31,8 +32,10 @@ from ..storage.fields import (
     Fields,
     convergence_from_json,
     count,
+    kept_from_json,
     likelihoods_from_json,
     likelihoods_to_json,
+    noise_evidence_from_json,
     number,
     target_from_json,
     target_to_json,
@@ -56,6 +59,7 @@ class Facts(NamedTuple):
     traces_of_removed: int
     extent: Tensor | None
     owners: Owners
+    noise: PooledNoise | None
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -80,6 +84,9 @@ def to_document(e: Facts) -> Document:
     }
     if not e.convergence.converged:
         header["convergence"] = asdict(e.convergence)
+    if e.noise is not None:
+        freedom = float(e.noise.freedom)
+        header["noise"] = {"level": float(e.noise.level), "freedom": freedom if math.isfinite(freedom) else None}
     if e.traces_of_removed:
         header["traces_of_removed"] = e.traces_of_removed
     tensors = _site_tensors([m.site for m in e.members if m.site is not None], dimension, "sites")
@@ -121,6 +128,12 @@ def _member_header(m: Member, dimension: int) -> dict[str, Any]:
         header["appended"] = m.appended
     if m.given_owner is not None:
         header["owner"] = m.given_owner
+    if m.kept is not None:
+        header["kept"] = m.kept
+    if m.noise_evidence is not None:
+        header["noise_evidence"] = m.noise_evidence._asdict()
+    if m.noise is not None:
+        header["noise"] = m.noise
     if m.offset is not None:
         header["offset"] = [m.offset.mean, m.offset.sd]
     return header
@@ -158,7 +171,25 @@ def from_fields(f: Fields) -> Facts:
         traces_of_removed=count(f.header.get("traces_of_removed", 0), "traces_of_removed"),
         extent=f.tensor("extent", 2, D) if "extent" in f.tensors else None,
         owners=Owners(f.header.get("owners", Owners.NONE.value)),
+        noise=_noise(f.header.get("noise")),
     )
+
+
+def _noise(found: Any) -> PooledNoise | None:
+    if found is None:
+        return None
+    freedom = found["freedom"]
+    return PooledNoise(
+        _positive(found["level"], "a noise"),
+        math.inf if freedom is None else _positive(freedom, "degrees of freedom"),
+    )
+
+
+def _positive(value: Any, what: str) -> float:
+    found = number(value, what, 0.0)
+    if found == 0:
+        raise RecycleGPError(f"{what} is 0")
+    return found
 
 
 def _points_form(f: Fields, members: Sequence[Member], D: int) -> PointsForm:
@@ -236,6 +267,9 @@ def _members(f: Fields, D: int) -> tuple[Member, ...]:
             slack=number(e.get("slack", 0.0), "slack", 0.0),
             appended=count(e.get("appended", 0), "appended"),
             given_owner=check_owner(e.get("owner")),
+            kept=kept_from_json(e.get("kept")),
+            noise_evidence=noise_evidence_from_json(e.get("noise_evidence")),
+            noise=None if e.get("noise") is None else _positive(e["noise"], "a noise"),
             offset=None if e.get("offset") is None else Offset(*(number(v, "an offset") for v in e["offset"])),
         )
         for e in entries

@@ -22,6 +22,7 @@ from .naming import check_owner, name_or_new
 
 log = logging.getLogger(__name__)
 
+LITTLE_KEPT = 0.8  # of what the rows say, below which somebody should know
 LANES = 1024  # models solved as one batched problem
 WINDOW = 2**23  # numbers in the inputs of models that are read before any is fitted
 
@@ -68,8 +69,9 @@ def fit(
         method: "exact" (Gaussian; automatic up to 3,000 rows), "collapsed" (Gaussian, inducing points, streamed),
             "dual" (any likelihood), or "auto".
         inducing: number of points, or points, for collapsed and dual.
-        publish: number of points at which the posterior is published (64 unless `inducing` gives points, which are
-            then kept), the points themselves, or None to keep `inducing`.
+        publish: where the posterior is published: "auto" (as many points as keep 95% of what the rows say about f, at
+            most 512 and at most half as many as rows; `inducing`, where that gives points), a number of points, the
+            share to keep (as 0.9), the points themselves, or None to keep `inducing`.
         learn: False takes the kernel as given, with prior mean zero for a kernel object.
         noise: noise variance, kept fixed; None learns it (with learn=False: a tenth of the kernel's variance).
         name: unique within an ensemble; made up when not given.
@@ -91,7 +93,30 @@ def fit(
     request = check(X, y, name_or_new(name), options)
     with threads.suited_to(step_cost(request)):
         module = _one(request)
+    _tell_of_little_kept([module])
     return module if owner is None else module.owned_by(owner)
+
+
+def _tell_of_little_kept(modules: Sequence[Module]) -> None:
+    """Warn of points that are too few, once for all modules, with what more of them would cost."""
+    poor = [m for m in modules if m.kept is not None and m.kept < LITTLE_KEPT]
+    if not poor:
+        return
+    worst = min(poor, key=lambda m: m.kept or 0.0)
+    now = len(worst.inducing)
+    more = f"{2 * now} points would take {_bytes(2 * now, worst):,} bytes instead of {_bytes(now, worst):,}"
+    others = f", and {len(poor) - 1} others of {len(modules)} less than {LITTLE_KEPT:.0%}" if len(poor) > 1 else ""
+    warnings.warn(
+        f"{worst.name} keeps {worst.kept:.0%} of what its {worst.rows} rows say about f at {now} points{others}; "
+        f"{more} (publish={2 * now})",
+        RecycleGPWarning,
+        stacklevel=3,
+    )
+
+
+def _bytes(points: int, module: Module) -> int:
+    """Of the numbers in its site, if it had so many points."""
+    return 8 * (points * (module.dimension + points + 1) + 1)
 
 
 def _one(request: FitRequest) -> Module:
@@ -117,6 +142,8 @@ def _module(request: FitRequest, made: Fitted) -> Module:
         convergence=made.convergence,
         method=request.method.value,
         target=request.target,
+        kept=made.kept,
+        noise_evidence=made.noise,
     )
     log.debug("%s", module)
     return module
@@ -200,6 +227,7 @@ def fit_many(
                 failures,
             )
         warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
+    _tell_of_little_kept(modules)
     return [m.owned_by(whose[m.name]) if m.name in whose else m for m in modules]
 
 

@@ -18,7 +18,7 @@ from ..merging.member import Member
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
 from ..merging.site_store import SiteStore
-from .ensemble import Ensemble
+from .ensemble import KEEP, POOL, Ensemble
 from .module import Module
 from .reading import Source, read_modules
 
@@ -32,6 +32,7 @@ class MergeOptions:
     learn: bool = True
     keep: str = "sites"
     owners: Owners = Owners.AUTO
+    noise: str = POOL
 
     def check(self, first: Module) -> None:
         """What is wrong with them is said before a long stream of modules is read."""
@@ -67,6 +68,7 @@ def merge(
     weights: Mapping[str, float] | Sequence[float] | None = None,
     keep: str = "sites",
     owners: str | None = "auto",
+    noise: str = "pool",
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
 
@@ -85,6 +87,9 @@ def merge(
         owners: how owners' functions may differ from the shared one: None (not at all, as in the paper), "offset" (each
             by a constant of its own), "smooth" (also by a smooth function of its own), both learned by the evidence;
             or "auto", the simplest of the three unless the evidence clearly asks for more (with learn=False: None).
+        noise: "pool" (Gaussian modules come to one noise, learned by the evidence from what they say about it; to
+            noises of their own, where these clearly differ; with learn=False they stay) or "keep" (they stay as
+            they were published).
 
     Returns:
         The ensemble. It warns where its points cannot express what the modules know.
@@ -93,13 +98,17 @@ def merge(
         raise TypeError(f"learn must be True or False, not {learn!r}")
     if keep not in ("sites", "names"):
         raise RecycleGPError(f"keep={keep!r}; use 'sites' or 'names'")
-    options = MergeOptions(inducing, kernel, learn, keep, owners_wanted(owners))
+    if noise not in (POOL, KEEP):
+        raise RecycleGPError(f"noise={noise!r}; use 'pool' or 'keep'")
+    options = MergeOptions(inducing, kernel, learn, keep, owners_wanted(owners), noise)
     with SiteStore() as store:
         read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
         wanted = options.points(read.frame.dimension, read.frame.columns)
         start = options.start(read.members, store, read.frame.dimension)
         with threads.suited_to(step_cost(store, wanted)):
-            merged = build(start, read.members, store, wanted, learn=learn, owners=options.owners)
+            merged = build(
+                start, read.members, store, wanted, learn=learn, owners=options.owners, pool_noise=noise == POOL
+            )
         return Ensemble._from_merged(merged, read.members, store, wanted, read.frame.columns, options.owners)
 
 

@@ -16,11 +16,13 @@ from torch import Tensor
 
 from .. import arrays, likelihoods
 from ..core import least_squares, linalg, sites
+from ..core import publishing as core_publishing
 from ..core.convergence import Convergence
 from ..core.least_squares import Solution
+from ..core.noise import NoiseEvidence
 from ..core.owner_posterior import Answers
 from ..core.posterior import Basis, Posterior, basis
-from ..core.publishing import publish
+from ..core.publishing import Published, publish
 from ..core.sites import Converted, Site
 from ..errors import RecycleGPError, RecycleGPWarning
 from ..kernels import Kernel
@@ -35,7 +37,9 @@ from ..storage.fields import (
     UNITS,
     Fields,
     convergence_from_json,
+    kept_from_json,
     likelihoods_to_json,
+    noise_evidence_from_json,
     target_from_json,
     target_to_json,
 )
@@ -63,6 +67,8 @@ class Module(Predictive):
     target: Target = NO_TARGET  # what y means, where its owner has said so
     densities: float | None = None  # of y, in its evidence: its rows, unless it is made of weighted modules
     given_owner: str | None = None  # whose it is, where its owner has said so
+    kept: float | None = None  # of what its rows say about f, in (0, 1]; None where that is not known
+    noise_evidence: NoiseEvidence | None = None  # what its rows say about their noise, where they were asked
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -73,8 +79,9 @@ class Module(Predictive):
 
     def __repr__(self) -> str:
         state = "" if self.convergence.converged else ", NOT CONVERGED"
+        kept = "" if self.kept is None else f" keep {self.kept:.0%}"
         return (
-            f"Module({self.name!r}, {self.rows} rows, {len(self._site.Z)} points in {self.dimension}-D, "
+            f"Module({self.name!r}, {self.rows} rows, {len(self._site.Z)} points in {self.dimension}-D{kept}, "
             f"{self.likelihood}, {self._kernel.describe()}{state})"
         )
 
@@ -149,8 +156,27 @@ class Module(Predictive):
             means = self._posterior.predict(self._site.Z).mean
             rng = np.random.default_rng(placement.entropy(arrays.seed(seed), self._site.Z, means))
             chosen = placement.over(self._site.Z, chosen, self._kernel, rng)
-        site, jitter = publish(self._site, self.jitter, self._kernel, self.mean, chosen)
-        return replace(self, _site=site, jitter=jitter)
+        made = publish(self._site, self.jitter, self._kernel, self.mean, chosen)
+        return replace(
+            self,
+            _site=made.site,
+            jitter=made.jitter,
+            kept=self._still_kept(made.information),
+            noise_evidence=self._noise_evidence_after(made),
+        )
+
+    def _still_kept(self, information: float) -> float | None:
+        """The share of what the rows say that is left, where so many nats are."""
+        if self.kept is None:
+            return None
+        now = core_publishing.information(sites.to_rows(self._site, self._basis.L, self.mean))
+        return min(self.kept, max(1e-12, self.kept * information / max(now, 1e-300)))
+
+    def _noise_evidence_after(self, made: Published) -> NoiseEvidence | None:
+        noise = self.likelihoods[0].parameters[:1]
+        if self.noise_evidence is None or not noise:
+            return None
+        return self.noise_evidence.published(noise[0], self._densities, made.misfit, made.left_open)
 
     def rename(self, name: str) -> Module:
         """The same under another name."""
@@ -194,6 +220,7 @@ class Module(Predictive):
             jitter=output_scale**2 * self.jitter,
             likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
             target=target,
+            noise_evidence=None if self.noise_evidence is None else self.noise_evidence.in_units(output_scale),
         )
 
     @property
@@ -224,6 +251,10 @@ class Module(Predictive):
         }
         if self.densities is not None:
             header["densities"] = self.densities
+        if self.kept is not None:
+            header["kept"] = self.kept
+        if self.noise_evidence is not None:
+            header["noise_evidence"] = self.noise_evidence._asdict()
         return Document(header, self._site._asdict())
 
     @staticmethod
@@ -247,6 +278,8 @@ class Module(Predictive):
             target=target_from_json(f.header),
             densities=f.number("densities", least=0.0) if f.header.get("densities") is not None else None,
             given_owner=f.text("owner") if f.header.get("owner") is not None else None,
+            kept=kept_from_json(f.header.get("kept")),
+            noise_evidence=noise_evidence_from_json(f.header.get("noise_evidence")),
         )
 
     # --- from elsewhere ---

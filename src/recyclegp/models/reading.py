@@ -230,4 +230,6 @@ class _Shared:
             converged=m.convergence.converged,
             densities=m.densities,
             given_owner=m.given_owner,
+            kept=m.kept,
+            noise_evidence=m.noise_evidence,
         )

@@ -29,6 +29,8 @@ def report(form: Form, members: tuple[Member, ...], store: SiteStore) -> list[di
             "rows": m.rows,
             "points": None if m.site is None else len(m.site.Z),
             "weight": m.weight,
+            "kept": m.kept,
+            "noise": m.likelihoods_now[0].parameters[0] if m.likelihoods_now[0].has_units else None,
             "likelihood": "+".join(p.name for p in m.likelihoods),
             "surprise": m.surprise,
             "agreement": m.agreement,

@@ -48,7 +48,8 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
     inducing : int, array or None
         Number of inducing points of each local fit, or the points; None for the method's default.
     publish : int, array or "auto"
-        Number of points at which each local posterior is published ("auto": 64), or the points. More are more
+        Number of points at which each local posterior is published ("auto": as many as keep 95% of what the rows
+        say, at most 512 and at most half the rows), the share to keep, or the points. More are more
         accurate and slower.
     learn : bool
         False takes a kernel object as it is.
@@ -235,7 +236,8 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
     inducing : int, array or None
         Number of inducing points of each local fit, or the points; None for the method's default.
     publish : int, array or "auto"
-        Number of points at which each local posterior is published ("auto": 64), or the points. More are more
+        Number of points at which each local posterior is published ("auto": as many as keep 95% of what the rows
+        say, at most 512 and at most half the rows), the share to keep, or the points. More are more
         accurate and slower.
     learn : bool
         False takes a kernel object as it is.

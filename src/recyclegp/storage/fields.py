@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import arrays, likelihoods
 from ..core.convergence import Convergence
+from ..core.noise import NoiseEvidence
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.file_form import from_json
@@ -131,3 +132,18 @@ def likelihoods_from_json(entries: Any) -> tuple[Likelihood, ...]:
     if not found or len({p.name for p in found}) < len(found):
         raise RecycleGPError("the likelihoods are none, or one is named twice")
     return found
+
+
+def kept_from_json(value: Any) -> float | None:
+    if value is None:
+        return None
+    share = number(value, "kept", 0.0)
+    if not 0 < share <= 1:
+        raise RecycleGPError(f"kept is {share}, not a share")
+    return share
+
+
+def noise_evidence_from_json(found: Any) -> NoiseEvidence | None:
+    if found is None:
+        return None
+    return NoiseEvidence(*(number(found[name], name, 0.0) for name in NoiseEvidence._fields))

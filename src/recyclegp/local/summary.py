@@ -1,0 +1,114 @@
+"""Everything the rows of many models say, side by side: about f at the points, and about their own noise."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core import least_squares, linalg
+from ..core.least_squares import CentredRows
+from ..core.noise import NoiseEvidence
+from ..core.posterior import Basis, features
+from ..likelihoods import gaussian_noise
+from . import dual, observations
+from .information import Information, information
+from .placement import Points
+from .request import Method
+from .samples import Samples
+from .search_space import Hyperparameters
+
+
+class Summary(NamedTuple):
+    """Of B models; everything after `base` has a leading axis of them."""
+
+    base: Basis
+    rows: CentredRows  # what the data say, as rows about the whitened values at the points
+    left: Tensor  # nats about f that the points leave out; where that is not known, no less
+    constant: Tensor  # log density of y at its best explanation, but for the misfit
+    blur: Tensor  # variance of f at a row that the points leave open, on average
+    settled: Tensor  # bool
+
+    @property
+    def information(self) -> Information:
+        """What its points keep of what the rows say."""
+        return information(self.rows, self.left)
+
+
+@torch.no_grad()
+def summarise(method: Method, data: Samples, points: Points, hyper: Hyperparameters) -> Summary:
+    X, y, w = data
+    base = points.basis(hyper.kernel)
+    settled = torch.ones_like(hyper.mean, dtype=torch.bool)
+    if method is Method.DUAL:
+        seen = dual.whiten(base, X, y, hyper.likelihood, hyper.mean, w)
+        state = dual.fixed_points(seen)
+        # Hadamard's bound: logdet(I + √βQ√β) ≤ Σ log(1 + β_i q_ii)
+        left = 0.5 * (w * torch.log1p(state.observed.beta * seen.spare)).sum(-1)
+        zero = torch.zeros_like(left)
+        return Summary(base, dual.rows(seen, state), left, zero, zero, state.converged)
+    noise, n = gaussian_noise(hyper.likelihood), w.sum(-1)
+    constant = -0.5 * n * (2 * math.pi * noise).log()
+    if method is Method.COLLAPSED:
+        rows = observations.stream(base, X, y, noise, hyper.mean, w)
+        # the same with only Σq_ii = 2σ²·slack known: no larger than for equal q_ii
+        left = 0.5 * n * torch.log1p(2 * rows.slack / n)
+        return Summary(base, rows, left, constant, torch.zeros_like(n), settled)
+    said = least_squares.centre(observations.gaussian_rows(base, X, y, noise, marginal=True, w=w), hyper.mean)
+    prior = (w * base.kernel.diagonal(X)).sum(-1)
+    explained = _explained(base, X, w)
+    # e = −(n/2)log 2πσ² − logdet B
+    return Summary(base, said, constant - said.e, said.e, (prior - explained).clamp_min(0) / n, settled)
+
+
+def _explained(base: Basis, X: Tensor, w: Tensor) -> Tensor:
+    """Variance of f at the rows that its values at the points explain, summed."""
+    return (features(base, X).square().sum(-2) * w).sum(-1)
+
+
+class Residuals(NamedTuple):
+    """What local fits leave unexplained: ‖Wỹ‖² and tr W² with W = σ²(K + σ²I)⁻¹, for each of B models."""
+
+    residual: Tensor
+    freedom: Tensor
+    total: Tensor  # ½logdet(I + K/σ²): nats that the rows say about f
+
+
+@torch.no_grad()
+def exact_residuals(data: Samples, hyper: Hyperparameters) -> Residuals:
+    """From K_XX itself, of the rows with w = 1."""
+    X, y, w = data
+    noise = gaussian_noise(hyper.likelihood)
+    K = w[..., :, None] * hyper.kernel.matrix(X, X) * w[..., None, :]
+    diagonal = w * noise[..., None] + (1 - w)  # padding is independent of everything
+    L = linalg.cholesky(K + torch.diag_embed(diagonal)).L
+    centred = w * (y - hyper.mean[..., None])
+    unexplained = noise[..., None] * torch.cholesky_solve(centred[..., None], L)[..., 0]
+    A_inverse = torch.cholesky_inverse(L)
+    freedom = noise.square() * (w[..., :, None] * A_inverse * w[..., None, :]).square().sum((-2, -1))
+    total = linalg.logdet(L) - 0.5 * w.sum(-1) * noise.log()
+    return Residuals(unexplained.square().sum(-1), freedom, total)
+
+
+@torch.no_grad()
+def collapsed_residuals(summary: Summary, data: Samples, hyper: Hyperparameters) -> Residuals:
+    """From the rows about the points: W = I − S with S of the eigenvalues λ/(1+λ), and n − M of zero."""
+    noise, n = gaussian_noise(hyper.likelihood), data.w.sum(-1)
+    T, c, e, _ = summary.rows
+    solved = least_squares.solve(summary.rows)
+    misfit = ((T @ solved.v[..., None])[..., 0] - c).square().sum(-1) + 2 * (summary.constant - e).clamp_min(0)
+    eigenvalues = torch.linalg.svdvals(T).square()
+    freedom = n - (1 - (1 + eigenvalues).pow(-2)).sum(-1)
+    return Residuals(noise * misfit, freedom, summary.information.total)
+
+
+def noise_evidence(summary: Summary, residuals: Residuals, e: Tensor, lane: int) -> NoiseEvidence:
+    """Of one of the models, whose site has the constant e."""
+    return NoiseEvidence(
+        misfit=max(0.0, 2 * float(summary.constant[lane] - e)),
+        blur=float(summary.blur[lane]),
+        residual=float(residuals.residual[lane]),
+        freedom=float(residuals.freedom[lane].clamp_min(0)),
+    )
