@@ -55,6 +55,9 @@ class Team(NamedTuple):
         return list(map(call, *parts) if self.pool is None else self.pool.map(call, *parts))
 
 
+ALONE = Team(1, None)
+
+
 @contextmanager
 def team(most: int) -> Iterator[Team]:
     """The user's threads as a team, at most so many, each of which works alone on its own problem.
@@ -65,7 +68,7 @@ def team(most: int) -> Iterator[Team]:
 
     size = min(torch.get_num_threads(), most)
     if size <= 1:
-        yield Team(1, None)
+        yield ALONE
         return
     with suited_to(0.0), ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield Team(size, pool)

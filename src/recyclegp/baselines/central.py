@@ -15,24 +15,24 @@ from torch import Tensor
 
 from .. import arrays, likelihoods
 from ..errors import RecycleGPError
-from ..local.batch_fit import ROWS_LEARNED
 from ..local.request import Method
 from ..models.fit import fit
 from .committee import Prior, condition
-from .rival import Part, Parts, Rival, Sent, checked, rows_bytes, together
+from .rival import ROWS, Part, Parts, Rival, Sent, checked, for_hyperparameters, rows_bytes, together
 from .svgp import Training, train
 
 EXACT_ROWS = 12_000  # K_XX and its factor: 2.3 GB
 
 
-def exact(parts: Parts, *, kernel: Any = "rbf", rows: int = ROWS_LEARNED[Method.EXACT], seed: int = 0) -> Rival:
+def exact(parts: Parts, *, kernel: Any = "rbf", rows: int = ROWS, seed: int = 0) -> Rival:
     """The exact GP given every row, its hyperparameters learned on at most `rows` of them."""
     data = checked(parts, "gaussian")
     X, y = together(data)
     if len(y) > EXACT_ROWS:
         raise RecycleGPError(f"an exact GP on {len(y)} rows does not fit; at most {EXACT_ROWS}, or use sparse")
     few = torch.as_tensor(np.random.default_rng(arrays.seed(seed)).permutation(len(y))[:rows])
-    m = fit(X[few], y[few], method="exact", kernel=kernel, publish=1, seed=seed)
+    with for_hyperparameters():
+        m = fit(X[few], y[few], method="exact", kernel=kernel, publish=1, seed=seed)
     expert = condition(Prior(m.kernel_spec, m.mean, m.likelihoods[0].parameters[0]), X, y)
     return Rival("exact GP", lambda points: expert(points)[:2], m.likelihoods, Sent(rows_bytes(data)), X.shape[1])
 

@@ -26,15 +26,24 @@ from ..core import linalg
 from ..errors import RecycleGPError, RecycleGPWarning
 from ..kernels import Kernel, learned
 from ..likelihoods import Gaussian, Likelihood
-from ..local.batch_fit import ROWS_LEARNED
-from ..local.request import Method
 from ..merging.member import Member
 from ..merging.pooling import pool_likelihoods
 from ..models.fit import fit_many
 from ..models.module import Module
 from .experts import Predictions, combine
 from .hyper import shared_prior, units_bytes
-from .rival import NUMBER, Part, Parts, Rival, Sent, checked, module_bytes, together
+from .rival import (
+    NUMBER,
+    ROWS,
+    Part,
+    Parts,
+    Rival,
+    Sent,
+    checked,
+    for_hyperparameters,
+    module_bytes,
+    together,
+)
 
 FEATURES = 2**23  # numbers in the features of one expert's answer that are held at once
 
@@ -152,7 +161,7 @@ def exact_experts(
     *,
     hyperparameters: str = "own",
     kernel: Any = "rbf",
-    rows: int = ROWS_LEARNED[Method.EXACT],
+    rows: int = ROWS,
     seed: int = 0,
 ) -> Committee:
     """An exact GP on each owner's rows; hyperparameters are learned on at most `rows` of each owner's."""
@@ -170,7 +179,7 @@ def communication_experts(
     size: int | None = None,
     hyperparameters: str = "shared",
     kernel: Any = "rbf",
-    rows: int = ROWS_LEARNED[Method.EXACT],
+    rows: int = ROWS,
     seed: int = 0,
 ) -> Committee:
     """GRBCM's experts: a random subset D_c of all rows, and each owner's other rows together with D_c.
@@ -218,7 +227,8 @@ def _priors(
     if hyperparameters != "own":
         raise RecycleGPError(f"hyperparameters={hyperparameters!r}; use 'own' or 'shared'")
     # the very hyperparameters a module of these rows would have; where it is published does not matter
-    fitted = fit_many(few, method="exact", kernel=kernel, publish=1, seed=seed, progress=False)
+    with for_hyperparameters():
+        fitted = fit_many(few, method="exact", kernel=kernel, publish=1, seed=seed, progress=False)
     local = [replace(m, rows=len(whole.y)) for m, whole in zip(fitted, data, strict=True)]
     priors = [Prior(m.kernel_spec, m.mean, m.likelihoods[0].parameters[0]) for m in local]
     sent = NUMBER * (len(local[0].kernel_spec.theta) + 2)

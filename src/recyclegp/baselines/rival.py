@@ -6,7 +6,9 @@ everything about y follows from those and its likelihood, exactly as for modules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,13 +16,22 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
-from ..errors import RecycleGPError
+from ..errors import RecycleGPError, RecycleGPWarning
 from ..likelihoods import Likelihood
 from ..models.module import Module
 
+ROWS = 1000  # from which the hyperparameters of an exact GP are learned
 NUMBER = 8  # bytes of a float64: all traffic is counted in these, without headers or compression
 
 Parts = Sequence[tuple[Any, Any]]
+
+
+@contextmanager
+def for_hyperparameters() -> Iterator[None]:
+    """Around a fit whose points do not matter: that they keep little need not be said."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* keeps .* of what its", RecycleGPWarning)
+        yield
 
 
 class Sent(NamedTuple):

@@ -14,7 +14,7 @@ from ..kernels.gpytorch_objects import to_gpytorch
 from ..likelihoods import Likelihood
 from ..local import placement
 from ..models.fit import fit
-from .rival import Part
+from .rival import Part, for_hyperparameters
 
 POINTS = 4096  # predicted at once
 
@@ -70,7 +70,8 @@ def train(data: Part, inducing: int, likelihood: str, kernel: str, how: Training
     X, y = data
     n, rng = len(y), np.random.default_rng(seed)
     few = torch.as_tensor(rng.permutation(n)[: how.rows])
-    start = fit(X[few], y[few], likelihood=likelihood, kernel=kernel, publish=1, seed=seed)
+    with for_hyperparameters():
+        start = fit(X[few], y[few], likelihood=likelihood, kernel=kernel, publish=1, seed=seed)
     Z = placement.over(X, inducing, start.kernel_spec, rng)
     model = SVGP(Z, to_gpytorch(start.kernel_spec, X.shape[1]), start.mean).double().train()
     (first,) = start.likelihoods

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import threads
 from ..core import optimiser, sites
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.least_squares import CentredRows
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 ROWS_LEARNED = {Method.EXACT: 3000, Method.COLLAPSED: 6000, Method.DUAL: 2000}  # rows for the hyperparameters
 LARGE = {Method.EXACT: 1500, Method.COLLAPSED: EXACT_ROWS, Method.DUAL: sys.maxsize}  # rows that make a fit long
 ROWS_BEGUN = 1000  # of a large data set, on whose exact evidence a search for them begins
+CLOSELY = {Method.EXACT: 1e-2, Method.COLLAPSED: 1e-3, Method.DUAL: 1e-3}  # gradient, in nats, at which a search ends
 ROUGHLY = 0.1  # gradient, in nats, to which the kernel is learned that only decides where points go
 FEATURES = 2**20  # numbers in the features of the lanes that are evaluated at once
 
@@ -91,6 +93,16 @@ def step_cost(request: FitRequest) -> float:
 
 def solve(requests: Sequence[FitRequest]) -> list[Fitted | None]:
     """The models of requests of one kind; None for a lane that failed."""
+    batch, learned = _learned(requests)
+    return _publish(batch, learned)
+
+
+def log_evidence(requests: Sequence[FitRequest]) -> Tensor:
+    """(B,)  what learning reaches for requests of one kind: the (bound on the) evidence and the prior."""
+    return _learned(requests)[1].values
+
+
+def _learned(requests: Sequence[FitRequest]) -> tuple[Batch, Learned]:
     template = requests[0]
     data = samples.side_by_side([(r.X, r.y) for r in requests])
     space = search_space.search_space(
@@ -113,8 +125,8 @@ def solve(requests: Sequence[FitRequest]) -> list[Fitted | None]:
     if template.learn:
         learned = _learn(batch, starts, points)
     else:
-        learned = Learned(first, points, [NOTHING_TO_LEARN] * len(requests))
-    return _publish(batch, learned)
+        learned = Learned(first, points, [NOTHING_TO_LEARN] * len(requests), torch.zeros_like(data.y[:, 0]))
+    return batch, learned
 
 
 # --- points -----------------------------------------------------------------------------------
@@ -159,6 +171,7 @@ class Learned(NamedTuple):
     hyper: Hyperparameters
     points: Points
     ends: list[Convergence]
+    values: Tensor  # (B,)  of the objective
 
 
 def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
@@ -182,7 +195,13 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
         width = batch.width(points.Z.shape[1])
         start = optimiser.best_start(objective, starts, width)
         best = optimiser.maximise(
-            objective, start, space.lower, space.upper, width=width, gradient=1e-3 if last else ROUGHLY, metric=metric
+            objective,
+            start,
+            space.lower,
+            space.upper,
+            width=width,
+            gradient=CLOSELY[template.method] if last else ROUGHLY,
+            metric=metric,
         )
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
         hyper = space.unpack(best.x, lanes)
@@ -190,7 +209,7 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
             log.debug("placing points again")
             points, starts, metric = _inducing(batch, hyper.kernel), [best.x], best.metric
     good = zip(best.converged.tolist(), torch.isfinite(best.value).tolist(), evaluations.tolist(), strict=True)
-    return Learned(hyper, points, [_end(*lane) for lane in good])
+    return Learned(hyper, points, [_end(*lane) for lane in good], best.value)
 
 
 def _begin(batch: Batch, subset: Samples, starts: list[Tensor]) -> optimiser.Optimum:
@@ -230,32 +249,33 @@ def _publish(batch: Batch, learned: Learned) -> list[Fitted | None]:
     """Every lane's posterior at the points it publishes; None for a lane that has no finite one."""
     log.debug("summarising %d rows", batch.data.y.shape[1])
     lanes = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
-    points = learned.points
-    if batch.template.method is Method.EXACT:
-        points = _places(batch, learned.hyper)
-    made: list[Fitted | None] = []
-    for some in lanes.split(batch.width(points.Z.shape[1])):  # so that only their features are held
-        made += _publish_some(batch, learned, points.lanes(some), some)
-    return made
+    exact, hyper = batch.template.method is Method.EXACT, learned.hyper
+    with threads.team(len(lanes) if lanes.device.type == "cpu" else 1) as team:
+        whole = None
+        if exact:
+            some = lanes.split(batch.width(0))
+            found = team.map(lambda few: exact_residuals(batch.data.lanes(few), hyper.lanes(few)), some)
+            whole = Residuals(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+        points = learned.points if whole is None else _places(batch, hyper, whole, team)
+        some = lanes.split(batch.width(points.Z.shape[1]))  # so that only their features are held
+        parts = team.map(lambda few: _publish_some(batch, learned, points.lanes(few), few, whole), some)
+    return [fitted for part in parts for fitted in part]
 
 
-def _places(batch: Batch, hyper: Hyperparameters) -> Points:
+def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals, team: threads.Team) -> Points:
     """Where the exact method publishes: its only points."""
     goals = [r.publish for r in batch.requests if r.publish is not None]
     if not isinstance(goals[0], Share):
         return _points(batch, [g for g in goals if not isinstance(g, Share)], hyper.kernel)
     lanes = torch.arange(len(goals), device=hyper.mean.device)
     # what is left out is at most n/2σ² times the mean variance left: with a fifth of what may be, there are enough
-    whole = [exact_residuals(batch.data.lanes(some), hyper.lanes(some)).total for some in lanes.split(batch.width(0))]
-    total, n = torch.cat(whole), batch.data.w.sum(-1)
-    spare = 0.2 * (1 - goals[0].kept) * total.nan_to_num(0.0) * 2 * gaussian_noise(hyper.likelihood) / n
+    noise, n = gaussian_noise(hyper.likelihood), batch.data.w.sum(-1)
+    spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 * noise / n
     most = torch.tensor([g.most for g in goals if isinstance(g, Share)], device=lanes.device)
-    points = placement.place(batch.candidates, int(most.max()), hyper.kernel, batch.placing, spare)
-    limited = points.real & (torch.arange(points.Z.shape[1], device=lanes.device) < most[:, None])
-    parts = [
-        _enough(batch, hyper, points._replace(real=limited).lanes(some), some)
-        for some in lanes.split(batch.width(points.Z.shape[1]))
-    ]
+    points = placement.place(batch.candidates, int(most.max()), hyper.kernel, batch.placing, spare, team)
+    limited = points._replace(real=points.real & (torch.arange(points.Z.shape[1], device=lanes.device) < most[:, None]))
+    some = lanes.split(batch.width(points.Z.shape[1]))
+    parts = team.map(lambda few: _enough(batch, hyper, limited.lanes(few), few), some)
     widest = max(p.Z.shape[1] for p in parts)
     return Points(
         torch.cat([torch.nn.functional.pad(p.Z, (0, 0, 0, widest - p.Z.shape[1])) for p in parts]),
@@ -278,14 +298,17 @@ def _enough(batch: Batch, hyper: Hyperparameters, points: Points, lanes: Tensor)
     return points
 
 
-def _publish_some(batch: Batch, learned: Learned, points: Points, lanes: Tensor) -> list[Fitted | None]:
+@torch.no_grad()
+def _publish_some(
+    batch: Batch, learned: Learned, points: Points, lanes: Tensor, whole: Residuals | None
+) -> list[Fitted | None]:
+    """Some lanes; `whole` is what is known of the residuals of all of them."""
     data, hyper, method = batch.data.lanes(lanes), learned.hyper.lanes(lanes), batch.template.method
     summary = summarise(method, data, points, hyper)
     known = summary.information
     residuals = None
     if batch.template.learns_noise:
-        exact = method is Method.EXACT
-        residuals = exact_residuals(data, hyper) if exact else collapsed_residuals(summary, data, hyper)
+        residuals = collapsed_residuals(summary, data, hyper) if whole is None else whole.lanes(lanes)
     sound = _finite(summary)
     made: list[Fitted | None] = []
     for i, lane in enumerate(lanes.tolist()):

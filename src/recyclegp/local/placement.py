@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import threads
 from ..core.posterior import Basis, basis, features
 from ..errors import RecycleGPError
 from ..kernels import Kernel
@@ -151,6 +152,7 @@ def place(
     kernel: Kernel,
     rngs: Sequence[np.random.Generator],
     enough: Tensor | None = None,
+    team: threads.Team = threads.ALONE,
 ) -> Points:
     """At most `count` points from each model's candidates, for its kernel, one of B side by side.
 
@@ -162,19 +164,12 @@ def place(
     points = torch.nn.utils.rnn.pad_sequence(list(found), batch_first=True)
     present = torch.arange(points.shape[1], device=device) < sizes[:, None]
     lanes = max(1, COVARIANCES // (min(points.shape[1], TARGETS) * points.shape[1]))
-    chosen = torch.cat(
-        [
-            select_by_variance(
-                points[some],
-                present[some],
-                count,
-                kernel.lanes(some),
-                first[some],
-                None if enough is None else enough[some],
-            )
-            for some in torch.arange(len(points), device=device).split(lanes)
-        ]
-    )
+
+    def selected(some: Tensor) -> Tensor:
+        limit = None if enough is None else enough[some]
+        return select_by_variance(points[some], present[some], count, kernel.lanes(some), first[some], limit)
+
+    chosen = torch.cat(team.map(selected, torch.arange(len(points), device=device).split(lanes)))
     real = chosen >= 0
     kept = int(real.sum(-1).max())
     chosen, real = chosen[:, :kept].clamp_min(0), real[:, :kept]

@@ -117,6 +117,8 @@ def check(X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:
     if options.inducing is not None:
         points = _useful(arrays.count_or_points(options.inducing, "inducing", D, columns, X.device), n)
     named = isinstance(options.kernel, str)
+    if named and options.kernel == "auto":
+        raise RecycleGPError("kernel='auto' is chosen by learning; with learn=False pass a kernel")
     kernel = parse(options.kernel, D) if named else from_gpytorch(options.kernel, D)
     if named and knows_its_level(kernel.structure):
         # The level of a line is as uncertain as its slope; without this, merged lines would cross where they must.

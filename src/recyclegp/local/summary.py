@@ -75,6 +75,9 @@ class Residuals(NamedTuple):
     freedom: Tensor
     total: Tensor  # ½logdet(I + K/σ²): nats that the rows say about f
 
+    def lanes(self, chosen: Tensor) -> Residuals:
+        return Residuals(*(t[chosen] for t in self))
+
 
 @torch.no_grad()
 def exact_residuals(data: Samples, hyper: Hyperparameters) -> Residuals:

@@ -12,6 +12,7 @@ from ..core.convergence import Convergence
 from ..core.posterior import basis
 from ..core.stacked import stack
 from ..kernels import Kernel
+from ..local.kernel_choice import best
 from . import affordable
 from .exact_form import ExactForm
 from .exact_learning import Learned, Sites, decide, learn_exactly
@@ -22,7 +23,7 @@ from .noise import PooledNoise, Readings, at_noise
 from .owners import Owners, by_owner, owner_numbers
 from .points import MOST_AUTOMATIC, PointsWanted, select, slack_left
 from .points_form import PointsForm
-from .pooling import median_mean
+from .pooling import kernel_by_name, median_mean
 from .site_store import SiteStore
 
 Form = PointsForm | ExactForm
@@ -42,6 +43,21 @@ def step_cost(store: SiteStore, wanted: PointsWanted) -> float:
         return float(store.rows) ** 3
     points = len(wanted.given) if wanted.given is not None else wanted.count or min(MOST_AUTOMATIC, store.points)
     return float(points) ** 3 + store.points * points * (points + store.largest)
+
+
+def chosen_kernel(members: Sequence[Member], store: SiteStore, dimension: int, owners: Owners) -> Kernel:
+    """Where learning begins with the structure that explains some of the modules best, by their exact evidence."""
+    numbers = owner_numbers(members)
+    model = Owners.OFFSET if owners is Owners.AUTO and len(set(numbers)) > 1 else owners
+    with store.thinned(affordable.first(store.largest)) as some:
+        sites = Sites.of(some, numbers, Readings.of(members))
+        starts_at = {}
+
+        def score(name: str) -> float:
+            starts_at[name] = kernel_by_name(name, members, store, dimension)
+            return decide(sites, starts_at[name], [starts_at[name]], model).value
+
+        return starts_at[best(score)]
 
 
 def build(

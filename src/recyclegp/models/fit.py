@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import gpytorch
@@ -16,6 +17,7 @@ from .. import threads
 from ..errors import RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
 from ..local.batch_fit import Fitted, step_cost
+from ..local.kernel_choice import AUTO, SETS_COMPARED, SMOOTHNESS, choose
 from ..local.request import FitOptions, FitRequest, check
 from .module import Module
 from .naming import check_owner, name_or_new
@@ -65,7 +67,8 @@ def fit(
         X: (n, D) inputs: array, tensor or DataFrame.
         y: n targets.
         likelihood: "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "student-t".
-        kernel: a name ("rbf", "matern52 + linear", …) or a GPyTorch kernel in your units.
+        kernel: a name ("rbf", "matern52 + linear", …), a GPyTorch kernel in your units, or "auto": rbf, matern52 or
+            matern32, with a linear part where that is better, by the evidence of some of the rows.
         method: "exact" (Gaussian; automatic up to 3,000 rows), "collapsed" (Gaussian, inducing points, streamed),
             "dual" (any likelihood), or "auto".
         inducing: number of points, or points, for collapsed and dual.
@@ -90,7 +93,10 @@ def fit(
     options = FitOptions(
         likelihood, kernel, method, inducing, publish, learn, noise, seed, device, columns, target, unit, labels
     )
-    request = check(X, y, name_or_new(name), options)
+    label = name_or_new(name)
+    if _automatic(options):
+        options = replace(options, kernel=choose(lambda kernel: [check(X, y, label, replace(options, kernel=kernel))]))
+    request = check(X, y, label, options)
     with threads.suited_to(step_cost(request)):
         module = _one(request)
     _tell_of_little_kept([module])
@@ -176,7 +182,7 @@ def fit_many(
         data: (X, y) pairs, or any iterator of them, which is read as it is needed.
         names: one for each.
         likelihood: as for `fit`, the same for all.
-        kernel: as for `fit`, the same for all.
+        kernel: as for `fit`, the same for all; "auto" chooses one for all data sets together.
         method: as for `fit`, the same for all.
         inducing: as for `fit`, the same for all.
         publish: as for `fit`, the same for all.
@@ -207,6 +213,10 @@ def fit_many(
     options = FitOptions(
         likelihood, kernel, method, inducing, publish, learn, noise, seed, device, columns, target, unit, labels
     )
+    if _automatic(options):
+        data = list(data)
+        options = replace(options, kernel=_chosen_together(data, options))
+        total = len(data)
     requests: Iterable[FitRequest] = (
         _numbered(i, *pair, name, options) for i, (pair, name) in enumerate(_named(data, names))
     )
@@ -229,6 +239,21 @@ def fit_many(
         warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
     _tell_of_little_kept(modules)
     return [m.owned_by(whose[m.name]) if m.name in whose else m for m in modules]
+
+
+def _automatic(options: FitOptions) -> bool:
+    return isinstance(options.kernel, str) and options.kernel == AUTO and options.learn is True
+
+
+def _chosen_together(data: Sequence[tuple[Any, Any]], options: FitOptions) -> str:
+    """One kernel for all data sets, by the sum of some of their evidences."""
+    some = [pair for pair in data[:: max(1, len(data) // SETS_COMPARED)] if isinstance(pair, (tuple, list))]
+
+    def with_kernel(kernel: str) -> list[FitRequest]:
+        named = replace(options, kernel=kernel)
+        return [_numbered(i, *pair, f"data set {i}", named) for i, pair in enumerate(some)]
+
+    return choose(with_kernel) if some else SMOOTHNESS[0]
 
 
 def _owners(names: Sequence[str] | None, owners: Sequence[str] | None) -> dict[str, str]:

@@ -12,8 +12,9 @@ from .. import arrays, threads
 from ..errors import RecycleGPError
 from ..kernels import Kernel, parse
 from ..kernels.gpytorch_objects import from_gpytorch
+from ..local.kernel_choice import AUTO, SMOOTHNESS
 from ..merging import pooling
-from ..merging.build import build, step_cost
+from ..merging.build import build, chosen_kernel, step_cost
 from ..merging.member import Member
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
@@ -38,7 +39,9 @@ class MergeOptions:
         """What is wrong with them is said before a long stream of modules is read."""
         self.points(first.dimension, first.columns)
         if isinstance(self.kernel, str):
-            parse(self.kernel, first.dimension)
+            if self.kernel == AUTO and not self.learn:
+                raise RecycleGPError("kernel='auto' is chosen by learning; with learn=False pass a kernel, or None")
+            parse(SMOOTHNESS[0] if self.kernel == AUTO else self.kernel, first.dimension)
         elif self.kernel is not None:
             from_gpytorch(self.kernel, first.dimension)
 
@@ -52,6 +55,8 @@ class MergeOptions:
 
     def start(self, members: Sequence[Member], store: SiteStore, dimension: int) -> Kernel:
         """The given kernel, or the median of the members that share the structure with most rows."""
+        if isinstance(self.kernel, str) and self.kernel == AUTO:
+            return chosen_kernel(members, store, dimension, self.owners)
         if isinstance(self.kernel, str):
             return pooling.kernel_by_name(self.kernel, members, store, dimension)
         if self.kernel is not None:
@@ -80,7 +85,8 @@ def merge(
             it costs), a number (of the modules' own points; where they are too few to express them, moved), or the
             points Z_* themselves.
         kernel: the global kernel, or its structure by name; by default the structure with most rows, at the median of
-            the modules' parameters, each counting with its rows.
+            the modules' parameters, each counting with its rows. "auto" compares rbf, matern52 and matern32, and each
+            with a linear part, by the evidence of some of the modules.
         learn: True then maximises the block-marginal evidence over kernel and mean, less a price on slack.
         weights: name → w ≥ 0, or one per module; 0 leaves a module out, 2 counts it twice.
         keep: "sites" (needed to remove modules later) or "names".

@@ -1,0 +1,266 @@
+"""What modules say about their noise, and what their points keep, against dense Gaussian algebra in NumPy."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import recyclegp as rgp
+import reference as ref
+from recyclegp.core import noise as core
+from recyclegp.core.effects import Effects
+from recyclegp.merging.exact_learning import Sites
+from recyclegp.merging.member import stored
+from recyclegp.merging.noise import PooledNoise, Readings
+from recyclegp.merging.owners import owner_numbers
+
+
+def owner(seed, n=14, sd=0.3):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    return X, 0.6 + np.sin(1.5 * X[:, 0]) + 0.4 * X[:, 1] + sd * rng.standard_normal(n)
+
+
+def reference_kernel(kernel):
+    """The same RBF kernel in NumPy."""
+    amplitude, *lengths = np.exp(kernel.theta.numpy())
+    return ref.Kernel("rbf", tuple(lengths), amplitude)
+
+
+def at_rows(seeds=(0, 1, 2), sizes=(9, 14, 11)):
+    """Modules published at their own rows, so that nothing is lost, and all rows."""
+    data = [owner(seed, n) for seed, n in zip(seeds, sizes, strict=True)]
+    modules = [rgp.fit(X, y, publish=X, name=f"m{i}") for i, (X, y) in enumerate(data)]
+    return modules, np.concatenate([X for X, _ in data]), np.concatenate([y for _, y in data])
+
+
+def noise_of(model):
+    return model.likelihoods[0].parameters[0]
+
+
+# --- one module -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 4.0])
+def test_a_site_at_another_noise_is_the_likelihood_there(factor):
+    X, y = owner(3)
+    m = rgp.fit(X, y, publish=X)
+    tau = core.factor(noise_of(m), factor * noise_of(m), m.noise_evidence.blur)
+    site = core.at_noise(m.site, float(tau), m.noise_evidence.misfit, m.rows)
+    k = reference_kernel(m._kernel)
+    found = ref.log_integral(ref.Site(X, *_natural(site)), _with_nugget(k, m.jitter), m.mean)
+    wanted = ref.exact_evidence(k, X, y, m.mean, np.full(len(y), factor * noise_of(m)))
+    assert found == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_collapsed_site_at_another_noise_is_its_bound_there():
+    X, y = owner(4, 60)
+    Z = np.random.default_rng(0).uniform(-2, 2, (12, 2))
+    m = rgp.fit(X, y, method="collapsed", inducing=Z)
+    assert m.noise_evidence.blur == 0
+    site = core.at_noise(m.site, 2.5, m.noise_evidence.misfit, m.rows)
+    k = _with_nugget(reference_kernel(m._kernel), m.jitter)
+    found = ref.log_integral(ref.Site(Z, *_natural(site)), k, m.mean)
+    assert found == pytest.approx(ref.sgpr_bound(k, Z, X, y, m.mean, np.full(len(y), 2.5 * noise_of(m))), abs=1e-5)
+
+
+def _natural(site):
+    """Λ, λ and the constant of log t."""
+    Rt, rho, e = site.Rt.numpy(), site.rho.numpy(), float(site.e)
+    return Rt.T @ Rt, Rt.T @ rho, e - 0.5 * rho @ rho
+
+
+def _with_nugget(kernel, jitter):
+    return replace(kernel, nugget=jitter)
+
+
+@pytest.mark.parametrize("method", ["exact", "collapsed"])
+def test_residual_and_freedom(method):
+    X, y = owner(5, 40)
+    Z = np.random.default_rng(1).uniform(-2, 2, (9, 2))
+    m = rgp.fit(X, y, publish=6) if method == "exact" else rgp.fit(X, y, method="collapsed", inducing=Z)
+    k, noise = reference_kernel(m._kernel), noise_of(m)
+    K = k(X, X)
+    if method == "collapsed":
+        K = k(X, Z) @ np.linalg.solve(k(Z, Z) + m.jitter * np.eye(9), k(Z, X))
+    W = noise * np.linalg.inv(K + noise * np.eye(len(y)))
+    residual = W @ (y - m.mean)
+    assert m.noise_evidence.residual == pytest.approx(residual @ residual, rel=1e-6)
+    assert m.noise_evidence.freedom == pytest.approx(np.trace(W @ W), rel=1e-6)
+
+
+def test_a_noise_that_is_given_is_not_evidence():
+    X, y = owner(6)
+    assert rgp.fit(X, y, noise=0.1).noise_evidence is None
+    counts = np.random.default_rng(0).poisson(2.0, len(y))
+    assert rgp.fit(X, counts, likelihood="poisson").noise_evidence is None
+
+
+# --- what points keep -------------------------------------------------------------------------
+
+
+def nats(kernel, X, noise):
+    return 0.5 * ref.logdet(np.eye(len(X)) + kernel(X, X) / noise)
+
+
+def test_kept_is_the_information_in_the_points_over_that_in_the_rows():
+    X, y = owner(7, 40)
+    m = rgp.fit(X, y, publish=7)
+    k, noise, Z = reference_kernel(m._kernel), noise_of(m), np.asarray(m.inducing)
+    open_ = k(X, X) - k(X, Z) @ np.linalg.solve(k(Z, Z) + m.jitter * np.eye(len(Z)), k(Z, X))
+    left = 0.5 * ref.logdet(np.eye(len(X)) + open_ / noise)
+    total = nats(k, X, noise)
+    assert m.kept == pytest.approx(1 - left / total, abs=1e-6)
+    fewer = m.publish(3)
+    Rt, Z3 = fewer.site.Rt.numpy(), np.asarray(fewer.inducing)
+    said = 0.5 * ref.logdet(np.eye(len(Rt)) + Rt @ (k(Z3, Z3) + fewer.jitter * np.eye(3)) @ Rt.T)
+    assert fewer.kept == pytest.approx(said / total, abs=1e-6)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(1, 60), (2, 80), (5, 60), (2, 3), (1, 1)])
+def test_automatic_points_keep_enough_or_half_the_rows(columns, rows):
+    rng = np.random.default_rng(columns)
+    X = rng.uniform(-1, 1, (rows, columns))
+    m = rgp.fit(X, np.sin(2 * X).sum(1) + 0.1 * rng.standard_normal(rows))
+    points = len(m.inducing)
+    assert 0 < m.kept <= 1
+    assert points <= max(1, rows // 2)
+    assert m.kept >= 0.95 or points == max(1, rows // 2)
+    if m.kept >= 0.95 and points > 1:
+        assert rgp.fit(X, np.sin(2 * X).sum(1), publish=0.5).kept >= 0.5
+    assert f"keep {m.kept:.0%}" in repr(m)
+
+
+def test_sparse_models_publish_as_many_of_their_points_as_it_takes():
+    rng = np.random.default_rng(8)
+    X = rng.uniform(0, 5, (300, 1))
+    y = np.sin(X[:, 0]) + 0.2 * rng.standard_normal(300)
+    m = rgp.fit(X, y, method="collapsed", inducing=40)
+    assert len(m.inducing) < 20
+    assert m.kept >= 0.95
+    few = rgp.fit(X, y, method="collapsed", inducing=40, publish=4)
+    assert len(few.inducing) == 4
+    assert few.kept < m.kept
+    classes = rgp.fit(X, (y > 0).astype(float), likelihood="bernoulli")
+    assert len(classes.inducing) < 100
+    assert classes.kept >= 0.95
+
+
+def test_little_that_is_kept_is_said_with_its_price():
+    X, y = owner(9, 30)
+    with pytest.warns(
+        rgp.RecycleGPWarning, match=r"a keeps .*% of what its 30 rows say about f at 2 points; 4 points "
+    ):
+        rgp.fit(X, y, publish=2, name="a")
+    with pytest.warns(rgp.RecycleGPWarning, match=r"and 1 others of 2 less than 80%"):
+        rgp.fit_many([(X, y), (X, y + 1)], publish=2, names=["a", "b"])
+
+
+# --- merged -----------------------------------------------------------------------------------
+
+
+def test_pooling_at_the_rows_is_the_exact_gp_with_one_noise():
+    modules, X, y = at_rows()
+    e = rgp.merge(modules, owners=None)
+    k, noise = reference_kernel(e._form.kernel), noise_of(e)
+    assert {row["noise"] for row in e.report()} == {noise}
+    assert len({noise_of(m) for m in modules}) == 3
+    everywhere = np.full(len(y), noise)
+    assert e.evidence == pytest.approx(ref.exact_evidence(k, X, y, e.mean, everywhere), abs=1e-5)
+    Xt = np.random.default_rng(1).uniform(-2, 2, (7, 2))
+    mean, covariance = ref.exact_gp(k, X, y, e.mean, everywhere, Xt)
+    np.testing.assert_allclose(e.predict(Xt), [mean, np.diag(covariance)], atol=1e-6)
+
+
+def test_the_gradient_by_the_noise_is_a_finite_difference():
+    modules, _, _ = at_rows()
+    e = rgp.merge(modules, owners=None, learn=False, inducing="all")
+    with stored(e._members, now=False) as store:
+        sites = Sites.of(store, owner_numbers(e._members), Readings.of(e._members))
+
+    def value(x):
+        pooled = PooledNoise(x[0].exp(), x[1].exp())
+        return sites.log_evidence(e._form.kernel, Effects(0.3, 0.2), pooled).value
+
+    x = torch.tensor([math.log(0.2), math.log(5.0)], dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(value(x), x)
+    with torch.no_grad():
+        for i in range(2):
+            step = 1e-5 * torch.eye(2, dtype=torch.float64)[i]
+            assert float(slope[i]) == pytest.approx(float(value(x + step) - value(x - step)) / 2e-5, rel=1e-5)
+
+
+def test_noises_that_differ_stay_apart_and_others_do_not():
+    data = [owner(i, 60, sd) for i, sd in enumerate((0.1, 0.1, 1.0))]
+    apart = rgp.merge(rgp.fit_many(data, names="abc"), owners=None)
+    found = [row["noise"] for row in apart.report()]
+    assert found[2] > 10 * max(found[:2])
+    alike = rgp.merge(rgp.fit_many([owner(i, 60, 0.3) for i in range(3)], names="abc"), owners=None)
+    assert len({row["noise"] for row in alike.report()}) == 1
+
+
+def test_who_says_nothing_about_noise_is_merged_as_it_is():
+    modules, _, _ = at_rows()
+    silent = rgp.fit(*owner(11), noise=0.5, name="silent")
+    e = rgp.merge([*modules, silent], owners=None)
+    noises = {row["name"]: row["noise"] for row in e.report()}
+    assert noises["silent"] == 0.5
+    assert noises["m0"] == noises["m1"] != 0.5
+    kept = rgp.merge(modules, owners=None, noise="keep")
+    assert [row["noise"] for row in kept.report()] == [noise_of(m) for m in modules]
+    with pytest.raises(rgp.RecycleGPError, match="noise='other'; use 'pool' or 'keep'"):
+        rgp.merge(modules, noise="other")
+
+
+# --- operations -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inducing", ["all", 12])
+def test_pooled_noise_through_every_operation(inducing, tmp_path):
+    modules, _, _ = at_rows()
+    e = rgp.merge(modules, owners=None, inducing=inducing)
+    Xt = np.random.default_rng(1).uniform(-2, 2, (7, 2))
+    e.save(tmp_path / "e.safetensors")
+    loaded = rgp.load(tmp_path / "e.safetensors")
+    again = loaded.remove("m1").add(modules[1])
+    for other in (loaded, again):
+        np.testing.assert_allclose(other.predict(Xt), e.predict(Xt), rtol=1e-7)
+        assert other.evidence == pytest.approx(e.evidence, abs=1e-6)
+    assert again.report()[-1]["noise"] == pytest.approx(noise_of(e))
+    assert loaded.report()[0]["kept"] == modules[0].kept
+    scaled = e.transform(output_scale=-3.0, output_shift=1.0)
+    np.testing.assert_allclose(scaled.predict(Xt)[0], 1 - 3 * e.predict(Xt)[0], rtol=1e-8)
+    assert scaled.report()[0]["noise"] == pytest.approx(9 * noise_of(e))
+    back = scaled.remove("m1").add(modules[1].transform(output_scale=-3.0, output_shift=1.0))
+    np.testing.assert_allclose(back.predict(Xt)[0], scaled.predict(Xt)[0], rtol=1e-6)
+    relearned = e.remove("m2", relearn=True)
+    fresh = rgp.merge(modules[:2], owners=None, inducing=inducing)
+    np.testing.assert_allclose(relearned.predict(Xt), fresh.predict(Xt), rtol=1e-6)
+    names = rgp.merge(modules, owners=None, inducing=inducing, keep="names")
+    np.testing.assert_allclose(names.predict(Xt), e.predict(Xt), rtol=1e-7)
+    assert names.evidence == pytest.approx(e.evidence, abs=1e-6)
+
+
+def test_a_module_keeps_its_numbers_in_its_file_and_in_other_units(tmp_path):
+    X, y = owner(12)
+    m = rgp.fit(X, y, name="a")
+    m.save(tmp_path / "a.safetensors")
+    loaded = rgp.load(tmp_path / "a.safetensors")
+    assert (loaded.kept, loaded.noise_evidence) == (m.kept, m.noise_evidence)
+    same = rgp.fit(X, 2 * y + 5, name="a").noise_evidence
+    for found, wanted in zip(m.transform(output_scale=2.0, output_shift=5.0).noise_evidence, same, strict=True):
+        assert found == pytest.approx(wanted, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_rows_beside_five_hundred_do_not_decide(seed):
+    rng = np.random.default_rng([99, seed])
+    X = rng.uniform(-3, 3, (502, 1))
+    y = np.sin(2 * X[:, 0]) + 0.2 * rng.standard_normal(502)
+    Xt = np.linspace(-3, 3, 200)[:, None]
+    yt = np.sin(2 * Xt[:, 0]) + 0.2 * rng.standard_normal(200)
+    large, tiny = rgp.fit(X[2:], y[2:], name="large"), rgp.fit(X[:2], y[:2], name="tiny")
+    alone, both = (-m.log_density(Xt, yt).mean() for m in (large, rgp.merge([large, tiny])))
+    assert both < alone + 0.01
