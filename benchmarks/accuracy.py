@@ -12,6 +12,7 @@ import argparse
 import json
 import multiprocessing
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -46,7 +47,9 @@ class Row(NamedTuple):
 def _one(job: tuple[np.ndarray, np.ndarray, dict[str, Any]]) -> rgp.Module:
     torch.set_num_threads(1)
     X, y, options = job
-    return rgp.fit(X, y, **options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* keeps .* of what its", rgp.RecycleGPWarning)  # a few points are asked for
+        return rgp.fit(X, y, **options)
 
 
 def fit_all(parts: Sequence[tuple[np.ndarray, np.ndarray]], **options: Any) -> list[rgp.Module]:

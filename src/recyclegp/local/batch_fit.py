@@ -181,12 +181,13 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
     evaluations = torch.zeros(len(lanes), dtype=torch.long, device=lanes.device)
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
     single = template.method is Method.EXACT or isinstance(template.inducing, Tensor)
-    metric = space.metric(subset.w.sum(-1))
+    metric, closely = space.metric(subset.w.sum(-1)), CLOSELY[template.method]
     if subset.y.shape[1] > LARGE[template.method]:
         # Cheaper; and what few points cannot express, their bound explains away with kernels that ignore inputs.
         found = _begin(batch, subset, starts)
         evaluations += found.evaluations
-        starts = [found.x]
+        # so many more rows are as much sharper; a tenth of a nat is then nothing
+        starts, metric, closely = [found.x], found.metric * ROWS_BEGUN / subset.y.shape[1], ROUGHLY
         if not single:
             points, single = _inducing(batch, space.unpack(found.x, lanes).kernel), True
     for last in (True,) if single else (False, True):
@@ -200,7 +201,7 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
             space.lower,
             space.upper,
             width=width,
-            gradient=CLOSELY[template.method] if last else ROUGHLY,
+            gradient=closely if last else ROUGHLY,
             metric=metric,
         )
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
@@ -215,9 +216,16 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
 def _begin(batch: Batch, subset: Samples, starts: list[Tensor]) -> optimiser.Optimum:
     """Roughly the best hyperparameters for some of the rows, by their exact evidence."""
     few = Samples(*(t[:, :ROWS_BEGUN] for t in subset))
-    objective = objectives.exact_objective(batch.space, few)
-    start = optimiser.best_start(objective, starts, 1)
-    return optimiser.maximise(objective, start, batch.space.lower, batch.space.upper, width=1, gradient=ROUGHLY)
+    space, objective = batch.space, objectives.exact_objective(batch.space, few)
+    return optimiser.maximise(
+        objective,
+        optimiser.best_start(objective, starts, 1),
+        space.lower,
+        space.upper,
+        width=1,
+        gradient=ROUGHLY,
+        metric=space.metric(few.w.sum(-1)),
+    )
 
 
 def _end(converged: bool, finite: bool, evaluations: int) -> Convergence:
