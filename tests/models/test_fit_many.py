@@ -12,7 +12,7 @@ import torch
 import recyclegp as rgp
 from recyclegp.kernels import parse
 from recyclegp.kernels.gpytorch_objects import to_gpytorch
-from recyclegp.local import batch_fit
+from recyclegp.local import batch, batch_fit
 from recyclegp.models import fit as fitting
 
 SIZES = (7, 31, 40, 36, 33, 8)
@@ -111,7 +111,7 @@ def test_a_lane_does_not_notice_its_companions():
 def test_narrow_slices_and_small_windows_change_nothing(monkeypatch):
     data = parts("gaussian", 1, sizes=(40,) * 7)
     expected = [m.evidence for m in rgp.fit_many(data, method="collapsed", inducing=3)]
-    monkeypatch.setattr(batch_fit, "FEATURES", 40 * 3 * 2)
+    monkeypatch.setattr(batch, "FEATURES", 40 * 3 * 2)
     monkeypatch.setattr(fitting, "WINDOW", 120)
     monkeypatch.setattr(fitting, "LANES", 2)
     found = [m.evidence for m in rgp.fit_many(iter(data), method="collapsed", inducing=3)]

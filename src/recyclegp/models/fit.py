@@ -16,7 +16,8 @@ import gpytorch
 from .. import threads
 from ..errors import RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
-from ..local.batch_fit import Fitted, step_cost
+from ..local.batch import Fitted
+from ..local.batch_fit import step_cost
 from ..local.kernel_choice import AUTO, SETS_COMPARED, SMOOTHNESS, choose
 from ..local.request import FitOptions, FitRequest, check
 from .module import Module

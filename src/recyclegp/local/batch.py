@@ -1,0 +1,97 @@
+"""Requests of one kind side by side: their rows, where their points may go, and what has been learned of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core.convergence import Convergence
+from ..core.noise import NoiseEvidence
+from ..core.sites import Site
+from ..kernels import Kernel
+from ..likelihoods import Likelihood
+from . import placement
+from .placement import Points
+from .request import FitRequest, Method, Share
+from .samples import Samples
+from .search_space import Hyperparameters, SearchSpace
+
+FEATURES = 2**20  # numbers in the features of the lanes that are evaluated at once
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """One fitted model in what it publishes."""
+
+    site: Site
+    jitter: float
+    kernel: Kernel
+    mean: float
+    likelihood: Likelihood
+    convergence: Convergence
+    kept: float  # of what the rows say about f, by its points
+    noise: NoiseEvidence | None  # what the rows say about their noise, where that was learned
+
+
+class Batch(NamedTuple):
+    """Requests of one kind side by side."""
+
+    requests: Sequence[FitRequest]
+    data: Samples
+    space: SearchSpace
+    placing: Sequence[np.random.Generator]  # random numbers for where points go
+    candidates: Sequence[Tensor]  # for automatic points, none of them a row
+
+    @property
+    def template(self) -> FitRequest:
+        """Any of them, for what they all have in common."""
+        return self.requests[0]
+
+    def width(self, points: int) -> int:
+        """Lanes whose features may be held at once."""
+        n = self.data.y.shape[1]
+        return max(1, FEATURES // (n * max(points, n if self.template.method is Method.EXACT else 1)))
+
+
+class Learned(NamedTuple):
+    """Hyperparameters, the inducing points they were learned at, and how each search ended."""
+
+    hyper: Hyperparameters
+    points: Points
+    ends: list[Convergence]
+    values: Tensor  # (B,)  of the objective
+
+
+def candidates(requests: Sequence[FitRequest], placing: Sequence[np.random.Generator], kernel: Kernel) -> list[Tensor]:
+    """Candidates for all the points a request will need, drawn once."""
+    template = requests[0]
+    published = template.publish
+    if isinstance(published, Share):
+        published = max(r.publish.most for r in requests if isinstance(r.publish, Share))
+    counts = [p for p in (template.inducing, published) if isinstance(p, int) and p]
+    if not counts:
+        return []
+    # If publish equals inducing, the inducing points are published.
+    wanted = counts[0] if isinstance(template.inducing, int) and template.inducing else counts[-1]
+    return placement.candidates([r.X for r in requests], wanted, kernel, placing)
+
+
+def inducing(batch: Batch, kernel: Kernel) -> Points:
+    """The points that were given, or automatic ones for these kernels; none for the exact method."""
+    return points(batch, [r.inducing for r in batch.requests], kernel)
+
+
+def points(batch: Batch, wanted: Sequence[int | Tensor], kernel: Kernel) -> Points:
+    given = [w for w in wanted if isinstance(w, Tensor)]
+    if given:
+        Z = torch.stack(given)
+        return Points(Z, torch.ones_like(Z[..., 0], dtype=torch.bool))
+    count = max(w for w in wanted if isinstance(w, int))
+    if not count:
+        return Points(batch.data.X[:, :0], batch.data.X[:, :0, 0] > 0)
+    return placement.place(batch.candidates, count, kernel, batch.placing)

@@ -1,0 +1,173 @@
+"""What is published of local models: the posterior at a few points, what these keep, and what is known of the noise."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from .. import threads
+from ..core import sites
+from ..core.convergence import Convergence
+from ..core.least_squares import CentredRows
+from ..core.publishing import publish
+from ..likelihoods import gaussian_noise
+from . import batch as batches
+from . import placement
+from .batch import Batch, Fitted, Learned
+from .information import Information
+from .placement import Points
+from .request import FitRequest, Method, Share
+from .search_space import Hyperparameters
+from .summary import Residuals, Summary, collapsed_residuals, exact_residuals, noise_evidence, summarise
+
+log = logging.getLogger(__name__)
+
+
+@torch.no_grad()
+def publish_all(batch: Batch, learned: Learned) -> list[Fitted | None]:
+    """Every lane's posterior at the points it publishes; None for a lane that has no finite one."""
+    log.debug("summarising %d rows", batch.data.y.shape[1])
+    lanes = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
+    exact, hyper = batch.template.method is Method.EXACT, learned.hyper
+    with threads.team(len(lanes) if lanes.device.type == "cpu" else 1) as team:
+        whole = None
+        if exact:
+            some = lanes.split(batch.width(0))
+            found = team.map(lambda few: exact_residuals(batch.data.lanes(few), hyper.lanes(few)), some)
+            whole = Residuals(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+        points = learned.points if whole is None else _places(batch, hyper, whole, team)
+        fewer = None if exact else _fewer_points(batch, learned)
+        some = lanes.split(batch.width(points.Z.shape[1]))  # so that only their features are held
+        parts = team.map(lambda few: _publish_some(batch, learned, points.lanes(few), few, whole, fewer), some)
+    return [fitted for part in parts for fitted in part]
+
+
+def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals, team: threads.Team) -> Points:
+    """Where the exact method publishes: its only points."""
+    goals = [r.publish for r in batch.requests if r.publish is not None]
+    if not isinstance(goals[0], Share):
+        return batches.points(batch, [g for g in goals if not isinstance(g, Share)], hyper.kernel)
+    lanes = torch.arange(len(goals), device=hyper.mean.device)
+    # what is left out is at most n/2σ² times the mean variance left: with a fifth of what may be, there are enough
+    noise, n = gaussian_noise(hyper.likelihood), batch.data.w.sum(-1)
+    spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 * noise / n
+    most = torch.tensor([g.most for g in goals if isinstance(g, Share)], device=lanes.device)
+    points = placement.place(batch.candidates, int(most.max()), hyper.kernel, batch.placing, spare, team)
+    limited = points._replace(real=points.real & (torch.arange(points.Z.shape[1], device=lanes.device) < most[:, None]))
+    some = lanes.split(batch.width(points.Z.shape[1]))
+    parts = team.map(lambda few: _enough(batch, hyper, limited.lanes(few), few), some)
+    widest = max(p.Z.shape[1] for p in parts)
+    return Points(
+        torch.cat([torch.nn.functional.pad(p.Z, (0, 0, 0, widest - p.Z.shape[1])) for p in parts]),
+        torch.cat([torch.nn.functional.pad(p.real, (0, widest - p.real.shape[1])) for p in parts]),
+    )
+
+
+def _enough(batch: Batch, hyper: Hyperparameters, points: Points, lanes: Tensor) -> Points:
+    """Of some lanes' points as many as keep the share that is wanted; where all do not, they are moved."""
+    wanted = next(g.kept for g in (batch.requests[i].publish for i in lanes.tolist()) if isinstance(g, Share))
+    data, own = batch.data.lanes(lanes), hyper.lanes(lanes)
+    known = summarise(Method.EXACT, data, points, own).information
+    first = torch.arange(points.Z.shape[1], device=lanes.device)
+    points = points._replace(real=points.real & (first < known.needed(wanted)[:, None]))
+    points = Points(points.Z[:, : int(points.real.sum(-1).max())], points.real[:, : int(points.real.sum(-1).max())])
+    short = (known.kept[:, -1] < wanted).nonzero()[:, 0]
+    if len(short):
+        better = placement.moved(points.lanes(short), own.kernel.lanes(short), data.X[short], data.w[short])
+        points = points._replace(Z=points.Z.index_copy(0, short, better.Z))
+    return points
+
+
+@torch.no_grad()
+def _publish_some(
+    batch: Batch, learned: Learned, points: Points, lanes: Tensor, whole: Residuals | None, fewer: Points | None
+) -> list[Fitted | None]:
+    """Some lanes; `whole` are the residuals of all lanes, `fewer` the points that sparse ones shall be published at."""
+    data, hyper, method = batch.data.lanes(lanes), learned.hyper.lanes(lanes), batch.template.method
+    summary = summarise(method, data, points, hyper)
+    known = summary.information
+    residuals = None
+    if batch.template.learns_noise:
+        residuals = collapsed_residuals(summary, data, hyper) if whole is None else whole.lanes(lanes)
+    sound = _finite(summary)
+    made: list[Fitted | None] = []
+    for i, lane in enumerate(lanes.tolist()):
+        if not sound[i]:
+            made.append(None)
+            continue
+        one = _one(batch.requests[lane], learned.ends[lane], hyper.lanes(i), points.of(i), summary, known, residuals, i)
+        if method is not Method.EXACT:
+            target = _enough_of_its_own(batch.requests[lane], one, known, i) if fewer is None else fewer.of(lane)
+            one = one if target is None else _published_again(batch.requests[lane], one, target, known, i)
+        made.append(one)
+    return made
+
+
+def _finite(summary: Summary) -> list[bool]:
+    """Is there a number everywhere, lane by lane?"""
+    tensors = (summary.base.L, *summary.rows)
+    return (
+        torch.stack([torch.isfinite(t).flatten(1).all(1) if t.ndim > 1 else torch.isfinite(t) for t in tensors])
+        .all(0)
+        .tolist()
+    )
+
+
+def _one(
+    request: FitRequest,
+    end: Convergence,
+    hyper: Hyperparameters,
+    Z: Tensor,
+    summary: Summary,
+    known: Information,
+    residuals: Residuals | None,
+    i: int,
+) -> Fitted:
+    """Lane i of a summary."""
+    M = len(Z)  # what follows is padding
+    rows = CentredRows(summary.rows.H[i, :, :M], *(t[i] for t in summary.rows[1:]))
+    site = sites.from_rows(Z, summary.base.L[i, :M, :M], rows, hyper.mean)
+    if not bool(summary.settled[i]):
+        end = replace(end, converged=False, message="the posterior had not settled")
+    likelihood = hyper.likelihood.with_values(*hyper.likelihood.parameters)  # plain numbers
+    return Fitted(
+        site=site,
+        jitter=float(summary.base.jitter[i]),
+        kernel=hyper.kernel,
+        mean=float(hyper.mean),
+        likelihood=likelihood,
+        convergence=end,
+        kept=float(known.kept[i, -1]),
+        noise=None if residuals is None else noise_evidence(summary, residuals, site.e, i),
+    )
+
+
+def _fewer_points(batch: Batch, learned: Learned) -> Points | None:
+    """Where sparse models are to be published, if that was asked for and is less than they have."""
+    goals = [r.publish for r in batch.requests if isinstance(r.publish, (int, Tensor))]
+    if not goals or (isinstance(goals[0], int) and goals[0] >= learned.points.Z.shape[1]):
+        return None
+    return batches.points(batch, goals, learned.hyper.kernel)
+
+
+def _enough_of_its_own(request: FitRequest, made: Fitted, known: Information, i: int) -> Tensor | None:
+    """As many of a sparse model's points as keep the share that is wanted; None for all of them."""
+    if not isinstance(request.publish, Share):
+        return None
+    count = min(int(known.needed(request.publish.kept)[i]), request.publish.most)
+    return made.site.Z[:count] if count < len(made.site.Z) else None
+
+
+def _published_again(request: FitRequest, made: Fitted, target: Tensor, known: Information, i: int) -> Fitted:
+    """A sparse model at other points than those it was fitted with."""
+    if isinstance(request.publish, int) and len(target) >= len(made.site.Z):
+        return made
+    site, jitter, information, misfit, left_open = publish(made.site, made.jitter, made.kernel, made.mean, target)
+    noise = made.noise
+    if noise is not None:
+        noise = noise.published(float(gaussian_noise(made.likelihood)), len(request.y), misfit, left_open)
+    kept = min(1.0, max(1e-12, information / max(float(known.total[i]), 1e-300)))
+    return replace(made, site=site, jitter=jitter, kept=kept, noise=noise)
