@@ -23,6 +23,7 @@ import torch
 
 import recyclegp as rgp
 from data import MissingDataError, Split, adjoining, banana, kin40k, noisy, oracle, overlapping, shuffled, sunspots
+from recyclegp.errors import LittleKeptWarning
 from recyclegp.experiments.data import quadrants as in_quadrants
 from recyclegp.experiments.data import segments
 from recyclegp.likelihoods import normal_quantile
@@ -48,7 +49,7 @@ def _one(job: tuple[np.ndarray, np.ndarray, dict[str, Any]]) -> rgp.Module:
     torch.set_num_threads(1)
     X, y, options = job
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".* keeps .* of what its", rgp.RecycleGPWarning)  # a few points are asked for
+        warnings.simplefilter("ignore", LittleKeptWarning)  # a few points are asked for
         return rgp.fit(X, y, **options)
 
 

@@ -14,3 +14,7 @@ class NotPositiveDefiniteError(RecycleGPError):
 
 class RecycleGPWarning(UserWarning):
     """A result was returned, but the caller should know something about it."""
+
+
+class LittleKeptWarning(RecycleGPWarning):
+    """A module's points are too few for what its rows say."""

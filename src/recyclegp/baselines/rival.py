@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
-from ..errors import RecycleGPError, RecycleGPWarning
+from ..errors import LittleKeptWarning, RecycleGPError
 from ..likelihoods import Likelihood
 from ..models.module import Module
 
@@ -30,7 +30,7 @@ Parts = Sequence[tuple[Any, Any]]
 def for_hyperparameters() -> Iterator[None]:
     """Around a fit whose points do not matter: that they keep little need not be said."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".* keeps .* of what its", RecycleGPWarning)
+        warnings.simplefilter("ignore", LittleKeptWarning)
         yield
 
 

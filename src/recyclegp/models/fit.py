@@ -14,7 +14,7 @@ from typing import Any
 import gpytorch
 
 from .. import threads
-from ..errors import RecycleGPError, RecycleGPWarning
+from ..errors import LittleKeptWarning, RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
 from ..local.batch import Fitted
 from ..local.batch_fit import step_cost
@@ -116,7 +116,7 @@ def _tell_of_little_kept(modules: Sequence[Module]) -> None:
     warnings.warn(
         f"{worst.name} keeps {worst.kept:.0%} of what its {worst.rows} rows say about f at {now} points{others}; "
         f"{more} (publish={2 * now})",
-        RecycleGPWarning,
+        LittleKeptWarning,
         stacklevel=3,
     )
 
