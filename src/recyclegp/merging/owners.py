@@ -13,7 +13,7 @@ from ..core.sites import Site
 from .member import Member
 from .site_store import SiteStore
 
-OFFSET_GAIN = 3.0, 0.1  # nats, and more for each owner, by which the evidence must prefer offsets
+OFFSET_GAIN = 8.0, 0.1  # nats, and more for each owner, by which the evidence must prefer offsets
 SMOOTH_GAIN = 20.0, 0.5  # the same for smooth departures, which can explain nearly anything
 
 
