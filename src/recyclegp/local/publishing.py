@@ -19,7 +19,7 @@ from . import placement
 from .batch import Batch, Fitted, Learned
 from .information import Information
 from .placement import Points
-from .request import FitRequest, Method, Share
+from .request import FEW_ROWS_EACH, KEPT, FitRequest, Method, Share
 from .search_space import Hyperparameters
 from .summary import Residuals, Summary, collapsed_residuals, exact_residuals, noise_evidence, summarise
 
@@ -48,17 +48,22 @@ def publish_all(batch: Batch, learned: Learned) -> list[Fitted | None]:
 def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals, team: threads.Team) -> Points:
     """Where the exact method publishes: its only points."""
     goals = [r.publish for r in batch.requests if r.publish is not None]
-    if not isinstance(goals[0], Share):
-        return batches.points(batch, [g for g in goals if not isinstance(g, Share)], hyper.kernel)
     lanes = torch.arange(len(goals), device=hyper.mean.device)
-    # what is left out is at most n/2σ² times the mean variance left: with a fifth of what may be, there are enough
-    noise, n = gaussian_noise(hyper.likelihood), batch.data.w.sum(-1)
-    spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 * noise / n
-    most = torch.tensor([g.most for g in goals if isinstance(g, Share)], device=lanes.device)
-    points = placement.place(batch.candidates, int(most.max()), hyper.kernel, batch.placing, spare, team)
-    limited = points._replace(real=points.real & (torch.arange(points.Z.shape[1], device=lanes.device) < most[:, None]))
+    n = batch.data.w.sum(-1)
+    if isinstance(goals[0], Tensor):
+        return batches.points(batch, [g for g in goals if isinstance(g, Tensor)], hyper.kernel)
+    if isinstance(goals[0], Share):
+        # what is left out is at most n/2σ² times the mean variance left: with a fifth of what may be, there are enough
+        spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 * gaussian_noise(hyper.likelihood) / n
+        most = torch.tensor([g.most for g in goals if isinstance(g, Share)], device=lanes.device)
+        points = placement.place(batch.candidates, int(most.max()), hyper.kernel, batch.placing, spare, team)
+        points = points._replace(real=points.real & (_counted(points) < most[:, None]))
+    else:
+        points = batches.points(batch, [g for g in goals if isinstance(g, int)], hyper.kernel)
+        if FEW_ROWS_EACH * points.Z.shape[1] < int(n.min()):
+            return points  # owners of one region shall not all have the few points that are best there
     some = lanes.split(batch.width(points.Z.shape[1]))
-    parts = team.map(lambda few: _enough(batch, hyper, limited.lanes(few), few), some)
+    parts = team.map(lambda few: _enough(batch, hyper, points.lanes(few), few), some)
     widest = max(p.Z.shape[1] for p in parts)
     return Points(
         torch.cat([torch.nn.functional.pad(p.Z, (0, 0, 0, widest - p.Z.shape[1])) for p in parts]),
@@ -66,14 +71,20 @@ def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals, team: thread
     )
 
 
+def _counted(points: Points) -> Tensor:
+    return torch.arange(points.Z.shape[1], device=points.Z.device)
+
+
+@torch.no_grad()
 def _enough(batch: Batch, hyper: Hyperparameters, points: Points, lanes: Tensor) -> Points:
     """Of some lanes' points as many as keep the share that is wanted; where all do not, they are moved."""
-    wanted = next(g.kept for g in (batch.requests[i].publish for i in lanes.tolist()) if isinstance(g, Share))
-    data, own = batch.data.lanes(lanes), hyper.lanes(lanes)
+    data, own, goal = batch.data.lanes(lanes), hyper.lanes(lanes), batch.template.publish
+    wanted = goal.kept if isinstance(goal, Share) else KEPT
     known = summarise(Method.EXACT, data, points, own).information
-    first = torch.arange(points.Z.shape[1], device=lanes.device)
-    points = points._replace(real=points.real & (first < known.needed(wanted)[:, None]))
-    points = Points(points.Z[:, : int(points.real.sum(-1).max())], points.real[:, : int(points.real.sum(-1).max())])
+    if isinstance(goal, Share):
+        points = points._replace(real=points.real & (_counted(points) < known.needed(wanted)[:, None]))
+        most = int(points.real.sum(-1).max())
+        points = Points(points.Z[:, :most], points.real[:, :most])
     short = (known.kept[:, -1] < wanted).nonzero()[:, 0]
     if len(short):
         better = placement.moved(points.lanes(short), own.kernel.lanes(short), data.X[short], data.w[short])
