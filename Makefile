@@ -25,7 +25,7 @@ ONE_CORE := $(shell command -v taskset > /dev/null && echo taskset -c 0)
 LIMIT := $(shell command -v timeout > /dev/null && echo timeout 600)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-fast test-lowest test-peers coverage lint format demo bench bench-accuracy docs dist clean
+.PHONY: help setup test test-fast test-lowest test-peers coverage lint format demo bench bench-accuracy bench-calibration docs dist clean
 
 help:
 	@echo "make setup    virtual environment in $(VENV), installed for development"
@@ -39,6 +39,7 @@ help:
 	@echo "make demo     the demonstration; writes demo-output/"
 	@echo "make bench    how fast: benchmarks/speed.py  (BENCH_ARGS for it, as --quick)"
 	@echo "make bench-accuracy   how good: benchmarks/accuracy.py   (BENCH_ARGS for it)"
+	@echo "make bench-calibration   where merging loses: benchmarks/where_merging_loses.py   (BENCH_ARGS for it)"
 	@echo "make docs     the documentation, in site/"
 	@echo "make dist     wheel and sdist, in dist/"
 	@echo "make clean    remove the environments and everything built"
@@ -116,6 +117,9 @@ bench: $(BENCH_READY)
 
 bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy.py $(BENCH_ARGS)
+
+bench-calibration: $(READY)
+	$(BIN)/python benchmarks/where_merging_loses.py $(BENCH_ARGS)
 
 # mkdocs-material announces at every build that it will end with mkdocs 1; both are pinned below their next versions
 docs: $(DOCS_READY)
