@@ -50,7 +50,7 @@ easy cases to hopeless ones, and those that lose stay in.
   negative figures are luck: on these test points the merge happened to do better.
 - **95%** is the share of the new y inside the central 95% interval. It should be 0.95; less is overconfident.
 
-```console
+```bash
 python benchmarks/where_merging_loses.py --json FILE                       # {minutes}
 python benchmarks/where_merging_loses.py --publish 64 --json OTHER         # the same with other points
 python benchmarks/where_merging_loses.py --show FILE --beside OTHER --docs docs   # this page, from the files

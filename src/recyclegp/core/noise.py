@@ -44,8 +44,12 @@ def factor(old: Tensor | float, new: Tensor | float, blur: Tensor | float) -> Te
     return (new + blur) / (old + blur)
 
 
+def constant(tau: Tensor, misfit: Tensor | float, rows: Tensor | float) -> Tensor:
+    """What e changes by: ½misfit(1 − 1/τ) − (n/2)log τ."""
+    return 0.5 * misfit * (1 - 1 / tau) - 0.5 * rows * tau.log()
+
+
 def at_noise(site: Site, tau: float, misfit: float, rows: float) -> Site:
     """The site of rows whose covariance is τ times as large."""
     t = torch.tensor(tau, dtype=site.e.dtype)
-    e = site.e + 0.5 * misfit * (1 - 1 / t) - 0.5 * rows * t.log()
-    return Site(site.Z, site.Rt / t.sqrt(), site.rho / t.sqrt(), e)
+    return Site(site.Z, site.Rt / t.sqrt(), site.rho / t.sqrt(), site.e + constant(t, misfit, rows))

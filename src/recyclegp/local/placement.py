@@ -104,9 +104,7 @@ def _neighbours(rows: Tensor, sizes: Tensor, picks: Tensor, which: Tensor, most:
     if n == 1:
         return torch.zeros_like(picks)
     present = (torch.arange(n, device=rows.device) < sizes[:, None])[..., None]
-    middle = (rows * present).sum(1, keepdim=True) / sizes[:, None, None]
-    sd = ((rows - middle).square() * present).sum(1, keepdim=True).div((sizes[:, None, None] - 1).clamp_min(1)).sqrt()
-    scaled = rows / torch.where(sd > 0, sd.clamp_min(1e-300), torch.ones_like(sd))
+    scaled = rows / _spread(rows, present)
     parts = []
     for lanes in torch.arange(B, device=rows.device).split(max(1, COVARIANCES // (512 * n))):
         lane = lanes[:, None]
@@ -118,6 +116,14 @@ def _neighbours(rows: Tensor, sizes: Tensor, picks: Tensor, which: Tensor, most:
             columns.append(nearest.gather(2, ranks[..., None])[..., 0])
         parts.append(torch.cat(columns, 1))
     return torch.cat(parts)
+
+
+def _spread(rows: Tensor, present: Tensor) -> Tensor:
+    """Standard deviation of each column (B, 1, D), of the rows (B, n, D) that are no padding; one where it is zero."""
+    count = present.sum(1, keepdim=True)
+    middle = (rows * present).sum(1, keepdim=True) / count
+    sd = ((rows - middle).square() * present).sum(1, keepdim=True).div((count - 1).clamp_min(1)).sqrt()
+    return torch.where(sd > 0, sd.clamp_min(1e-300), torch.ones_like(sd))
 
 
 def _new(points: Tensor, X: Tensor) -> Tensor:
@@ -187,8 +193,7 @@ def moved(points: Points, kernel: Kernel, X: Tensor, w: Tensor) -> Points:
 
     A few steps of Adam; points that are chosen among candidates are a good start, and none ends at a row.
     """
-    spread = (X * w[..., None]).std(-2, keepdim=True)
-    unit = torch.where(spread > 0, spread, torch.ones_like(spread))
+    unit = _spread(X, w[..., None])
     shift = torch.zeros_like(points.Z).requires_grad_()
     adam = torch.optim.Adam([shift], lr=STEP)
     with torch.enable_grad():

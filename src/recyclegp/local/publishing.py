@@ -31,28 +31,30 @@ def publish_all(batch: Batch, learned: Learned) -> list[Fitted | None]:
     """Every lane's posterior at the points it publishes; None for a lane that has no finite one."""
     log.debug("summarising %d rows", batch.data.y.shape[1])
     lanes = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
-    exact, hyper = batch.template.method is Method.EXACT, learned.hyper
+    template, hyper = batch.template, learned.hyper
+    exact = template.method is Method.EXACT
     with threads.team(len(lanes) if lanes.device.type == "cpu" else 1) as team:
         whole = None
-        if exact:
+        if exact and (template.learns_noise or isinstance(template.publish, Share)):
             some = lanes.split(batch.width(0))
             found = team.map(lambda few: exact_residuals(batch.data.lanes(few), hyper.lanes(few)), some)
             whole = Residuals(*(torch.cat(parts) for parts in zip(*found, strict=True)))
-        points = learned.points if whole is None else _places(batch, hyper, whole, team)
+        points = _places(batch, hyper, whole, team) if exact else learned.points
         fewer = None if exact else _fewer_points(batch, learned)
         some = lanes.split(batch.width(points.Z.shape[1]))  # so that only their features are held
         parts = team.map(lambda few: _publish_some(batch, learned, points.lanes(few), few, whole, fewer), some)
     return [fitted for part in parts for fitted in part]
 
 
-def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals, team: threads.Team) -> Points:
-    """Where the exact method publishes: its only points."""
+def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, team: threads.Team) -> Points:
+    """Where the exact method publishes: its only points. `whole` is needed where these are to keep a share."""
     goals = [r.publish for r in batch.requests if r.publish is not None]
     lanes = torch.arange(len(goals), device=hyper.mean.device)
     n = batch.data.w.sum(-1)
     if isinstance(goals[0], Tensor):
         return batches.points(batch, [g for g in goals if isinstance(g, Tensor)], hyper.kernel)
     if isinstance(goals[0], Share):
+        assert whole is not None
         # what is left out is at most n/2σ² times the mean variance left: with a fifth of what may be, there are enough
         spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 * gaussian_noise(hyper.likelihood) / n
         most = torch.tensor([g.most for g in goals if isinstance(g, Share)], device=lanes.device)
@@ -100,6 +102,7 @@ def _publish_some(
     data, hyper, method = batch.data.lanes(lanes), learned.hyper.lanes(lanes), batch.template.method
     summary = summarise(method, data, points, hyper)
     known = summary.information
+    kept, needed = known.kept[:, -1].tolist(), _needed(batch.template, known)
     residuals = None
     if batch.template.learns_noise:
         residuals = collapsed_residuals(summary, data, hyper) if whole is None else whole.lanes(lanes)
@@ -109,10 +112,11 @@ def _publish_some(
         if not sound[i]:
             made.append(None)
             continue
-        one = _one(batch.requests[lane], learned.ends[lane], hyper.lanes(i), points.of(i), summary, known, residuals, i)
+        request = batch.requests[lane]
+        one = _one(learned.ends[lane], hyper.lanes(i), points.of(i), summary, kept[i], residuals, i)
         if method is not Method.EXACT:
-            target = _enough_of_its_own(batch.requests[lane], one, known, i) if fewer is None else fewer.of(lane)
-            one = one if target is None else _published_again(batch.requests[lane], one, target, known, i)
+            target = _enough_of_its_own(request, one, needed[i]) if fewer is None else fewer.of(lane)
+            one = one if target is None else _published_again(request, one, target, float(known.total[i]))
         made.append(one)
     return made
 
@@ -127,13 +131,19 @@ def _finite(summary: Summary) -> list[bool]:
     )
 
 
+def _needed(template: FitRequest, known: Information) -> list[int]:
+    """How many of each lane's points keep the share that is wanted; all of them where none is."""
+    if isinstance(template.publish, Share):
+        return known.needed(template.publish.kept).tolist()
+    return [known.first.shape[1]] * len(known.first)
+
+
 def _one(
-    request: FitRequest,
     end: Convergence,
     hyper: Hyperparameters,
     Z: Tensor,
     summary: Summary,
-    known: Information,
+    kept: float,
     residuals: Residuals | None,
     i: int,
 ) -> Fitted:
@@ -151,7 +161,7 @@ def _one(
         mean=float(hyper.mean),
         likelihood=likelihood,
         convergence=end,
-        kept=float(known.kept[i, -1]),
+        kept=kept,
         noise=None if residuals is None else noise_evidence(summary, residuals, site.e, i),
     )
 
@@ -164,21 +174,19 @@ def _fewer_points(batch: Batch, learned: Learned) -> Points | None:
     return batches.points(batch, goals, learned.hyper.kernel)
 
 
-def _enough_of_its_own(request: FitRequest, made: Fitted, known: Information, i: int) -> Tensor | None:
-    """As many of a sparse model's points as keep the share that is wanted; None for all of them."""
-    if not isinstance(request.publish, Share):
-        return None
-    count = min(int(known.needed(request.publish.kept)[i]), request.publish.most)
+def _enough_of_its_own(request: FitRequest, made: Fitted, needed: int) -> Tensor | None:
+    """As many of a sparse model's points as are needed; None for all of them."""
+    count = min(needed, request.publish.most) if isinstance(request.publish, Share) else needed
     return made.site.Z[:count] if count < len(made.site.Z) else None
 
 
-def _published_again(request: FitRequest, made: Fitted, target: Tensor, known: Information, i: int) -> Fitted:
-    """A sparse model at other points than those it was fitted with."""
+def _published_again(request: FitRequest, made: Fitted, target: Tensor, total: float) -> Fitted:
+    """A sparse model, whose rows say so many nats in all, at other points than those it was fitted with."""
     if isinstance(request.publish, int) and len(target) >= len(made.site.Z):
         return made
     site, jitter, information, misfit, left_open = publish(made.site, made.jitter, made.kernel, made.mean, target)
     noise = made.noise
     if noise is not None:
         noise = noise.published(float(gaussian_noise(made.likelihood)), len(request.y), misfit, left_open)
-    kept = min(1.0, max(1e-12, information / max(float(known.total[i]), 1e-300)))
+    kept = min(1.0, max(1e-12, information / max(total, 1e-300)))
     return replace(made, site=site, jitter=jitter, kept=kept, noise=noise)

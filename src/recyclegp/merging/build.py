@@ -88,13 +88,13 @@ def build(
     def should_be_exact(c: Choice) -> bool:
         """Do its points lose something, or cost as much?"""
         many = MANY * len(c.Z) >= store.rows
-        now = at_noise(store, members, c.noise)
+        now = at_noise(store, readings, c.noise)
         return may_be_exact and (many or float(slack_left(c.kernel, now, c.Z)[-1]) > tolerance)
 
     choice = begin(start, members, store, wanted, learn=learn, owners=owners, readings=readings)
     if should_be_exact(choice):
         return exact([choice.kernel, start])
-    whole = by_owner(at_noise(store, members, choice.noise), numbers, choice.effects)
+    whole = by_owner(at_noise(store, readings, choice.noise), numbers, choice.effects)
     choice = finish(choice, start, whole, wanted) if learn else choice
     if should_be_exact(choice):
         return exact([choice.kernel, start])
@@ -117,7 +117,7 @@ def _exact(
         found = learn_exactly(store, numbers, about, kernels, owners, readings)
     elif owners is not Owners.NONE:
         found = decide(Sites.of(store, numbers), about, None, owners)
-    stacked = stack(at_noise(store, members, found.noise).packs(1), numbers)
+    stacked = stack(at_noise(store, readings, found.noise).packs(1), numbers)
     form = ExactForm(found.kernel, found.mean, stacked, found.effects)
     # what was learned on some of the modules has their mean; the factor that finds that of all is kept
     return Merged(form.at_best_mean() if learn else form, found.convergence, found.noise)

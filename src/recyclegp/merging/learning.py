@@ -66,7 +66,7 @@ def begin(
             first = decide(sites, start, starts(start, members) if learn else None, owners)
     Z = wanted.given
     if Z is None:
-        Z = select(first.kernel, at_noise(store, members, first.noise), wanted.count, tolerance)
+        Z = select(first.kernel, at_noise(store, readings, first.noise), wanted.count, tolerance)
     return Choice(first.kernel, first.mean, Z, first.effects, noise=first.noise)
 
 

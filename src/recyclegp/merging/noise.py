@@ -46,12 +46,6 @@ class PooledNoise:
     level: float | Tensor  # σ², common; a tensor while it is learned
     freedom: float | Tensor = math.inf  # ν: how many rows' worth of belief it has
 
-    def of(self, m: Member) -> float | None:
-        """The noise of one member; None where it has not said what its rows know about it."""
-        if m.noise_evidence is None:
-            return None
-        return float(self.at(Readings.of([m]))[0])
-
     def at(self, r: Readings) -> Tensor:
         """σ_k² (K,)."""
         level = torch.as_tensor(self.level, dtype=torch.float64)
@@ -115,8 +109,8 @@ class Readings(NamedTuple):
         return torch.where(self.known, tau, torch.ones_like(tau))
 
     def constants(self, tau: Tensor) -> Tensor:
-        """What e_k changes by, (K,): ½misfit_k(1 − 1/τ_k) − (n_k/2)log τ_k."""
-        return 0.5 * self.misfit * (1 - 1 / tau) - 0.5 * self.rows * tau.log()
+        """What e_k changes by, (K,)."""
+        return core.constant(tau, self.misfit, self.rows)
 
 
 def apart_is_worth(gain: float, modules: int) -> bool:
@@ -152,15 +146,19 @@ class StackedNoise(NamedTuple):
         return (self.readings.constants(tau) + 0.5 * self.rows * tau.log()).sum()
 
 
-def at_noise(store: SiteStore, members: Sequence[Member], pooled: PooledNoise | None) -> SiteStore:
+def at_noise(store: SiteStore, readings: Readings | None, pooled: PooledNoise | None) -> SiteStore:
     """The same sites under another noise; the store itself where there is none."""
-    if pooled is None:
+    if readings is None or pooled is None:
         return store
-    readings = Readings.of(members)
     tau = readings.factors(pooled)
     return store.scaled(tau.rsqrt(), readings.constants(tau))
 
 
 def with_noise(members: Sequence[Member], pooled: PooledNoise | None) -> tuple[Member, ...]:
-    """Members that know under which noise they count."""
-    return tuple(m._replace(noise=None if pooled is None else pooled.of(m)) for m in members)
+    """Members that know under which noise they count: None for those who have said nothing about theirs."""
+    if pooled is None:
+        return tuple(m._replace(noise=None) for m in members)
+    noises = pooled.at(Readings.of(members)).tolist()
+    return tuple(
+        m._replace(noise=None if m.noise_evidence is None else noise) for m, noise in zip(members, noises, strict=True)
+    )

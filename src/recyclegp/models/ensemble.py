@@ -28,7 +28,7 @@ from ..merging.build import Form, Merged, build
 from ..merging.exact_form import ExactForm
 from ..merging.growing import grow_exact, grow_points, near_rows, published, with_room_for_rows
 from ..merging.member import Member, active, extent, kept_points, stored
-from ..merging.noise import PooledNoise, at_noise, with_noise
+from ..merging.noise import PooledNoise, Readings, at_noise, with_noise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points import PointsWanted
 from ..merging.points_form import PointsForm
@@ -44,8 +44,6 @@ from .module import Module, check_finite, check_units, likelihood_for
 from .naming import NEW, check_name, check_owner, few, next_name
 from .predictive import Predictive, outside_autograd
 from .reading import Frame, Source, check_weight, read_modules
-
-POOL, KEEP = "pool", "keep"  # what becomes of the modules' noises
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +91,11 @@ class Ensemble(Predictive):
         doubts.about_learning(merged.form.kernel, merged.convergence, members)
         if wanted.automatic:
             doubts.about_points(size_of(merged.form, store.rows), members)
-        return ensemble if ensemble._keeps_sites else ensemble._without_sites(at_noise(store, members, merged.noise))
+        return (
+            ensemble
+            if ensemble._keeps_sites
+            else ensemble._without_sites(at_noise(store, Readings.of(members), merged.noise))
+        )
 
     def __repr__(self) -> str:
         shown = ", ".join(self.names[:3]) + (", …" if len(self.names) > 3 else "")
@@ -255,7 +257,7 @@ class Ensemble(Predictive):
         frame = Frame(self.dimension, self.columns, "(ensemble)")
         with SiteStore() as store:
             read = read_modules(modules, store, keep=self._keeps_sites, already=self._members, frame=frame)
-            now = at_noise(store, read.members, self._noise)
+            now = at_noise(store, Readings.of(read.members), self._noise)
             return self._with(with_noise(read.members, self._noise), now, relearn)
 
     def remove(self, names: str | Iterable[str], *, relearn: bool = False) -> Ensemble:

@@ -19,9 +19,11 @@ from ..merging.member import Member
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
 from ..merging.site_store import SiteStore
-from .ensemble import KEEP, POOL, Ensemble
+from .ensemble import Ensemble
 from .module import Module
 from .reading import Source, read_modules
+
+POOL, KEEP = "pool", "keep"  # what becomes of the modules' noises
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def merge(
         start = options.start(read.members, store, read.frame.dimension)
         with threads.suited_to(step_cost(store, wanted)):
             merged = build(
-                start, read.members, store, wanted, learn=learn, owners=options.owners, pool_noise=noise == POOL
+                start, read.members, store, wanted, learn=learn, owners=options.owners, pool_noise=options.noise == POOL
             )
         return Ensemble._from_merged(merged, read.members, store, wanted, read.frame.columns, options.owners)
 
