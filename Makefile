@@ -5,6 +5,7 @@
 PYTHON ?= python3
 BENCH_ARGS ?=
 TEST_ARGS ?=
+FUZZ_ARGS ?= --cases 100000
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,7 +26,7 @@ ONE_CORE := $(shell command -v taskset > /dev/null && echo taskset -c 0)
 LIMIT := $(shell command -v timeout > /dev/null && echo timeout 600)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-fast test-lowest test-peers coverage lint format demo bench bench-accuracy bench-calibration docs dist clean
+.PHONY: help setup test test-fast test-lowest test-peers coverage fuzz lint format demo bench bench-accuracy bench-calibration docs dist clean
 
 help:
 	@echo "make setup    virtual environment in $(VENV), installed for development"
@@ -34,6 +35,7 @@ help:
 	@echo "make coverage     all tests, and which lines and branches they ran: a table, and htmlcov/"
 	@echo "make test-lowest  the fast tests with the oldest versions that pyproject.toml allows, in .venv-lowest"
 	@echo "make test-peers   the tests of GPflow and GPJax, in .venv-gpflow and .venv-gpjax, and how exact they are"
+	@echo "make fuzz     reads 100,000 broken files: none may crash, hang, or need 64 MiB more than idle   (FUZZ_ARGS)"
 	@echo "make lint     ruff check, ruff format --check, mypy, and who may import whom (import-linter)"
 	@echo "make format   let ruff put the layout and imports right"
 	@echo "make demo     the demonstration; writes demo-output/"
@@ -98,6 +100,12 @@ test-peers: $(GPFLOW)/.ready $(GPJAX)/.ready
 	$(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python tests/support/cases_gpjax.py
 	PYTHONPATH=$(GPJAX)/older $(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python $(PEER_TEST) tests/interop/test_gpjax.py
 	PYTHONPATH=$(GPJAX)/older $(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python tests/support/cases_gpjax.py
+
+# atheris is optional: it is used where somebody has installed it
+fuzz: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/support/fuzz_files.py $(FUZZ_ARGS)
+	if $(BIN)/python -c "import atheris" 2> /dev/null; \
+		then OMP_NUM_THREADS=1 $(BIN)/python tests/support/fuzz_atheris.py -runs=20000; fi
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -14,8 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from . import __version__
-from .commands import demo, experiment, fit, inspect, merge, operate, plot, predict
-from .errors import RecycleGPError, RecycleGPWarning
+from .commands import demo, experiment, fit, inspect, merge, operate, plot, predict, signatures
+from .errors import RecycleGPError, RecycleGPWarning, printable
 
 UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
 
@@ -60,7 +60,8 @@ def _message(error: Exception) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Also what a file or its name has put into a message cannot move the cursor."""
+    return printable(" ".join(text.split()))
 
 
 @contextmanager
@@ -113,6 +114,7 @@ def main(
 PANELS = {
     "From data to predictions": (fit.fit, merge.merge, predict.predict, predict.score, plot.plot),
     "What is in a file": (inspect.inspect, inspect.compare),
+    "Who vouches for it": (signatures.keygen, signatures.sign, signatures.verify),
     "Change an ensemble": (operate.update, operate.add, operate.remove, operate.reweight),
     "See it work": (demo.demo, experiment.experiment),
 }

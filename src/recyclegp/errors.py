@@ -18,3 +18,12 @@ class RecycleGPWarning(UserWarning):
 
 class LittleKeptWarning(RecycleGPWarning):
     """A module's points are too few for what its rows say."""
+
+
+LONGEST_MESSAGE = 500  # characters about a file that is refused
+
+
+def printable(text: str, most: int | None = None) -> str:
+    """A text that may come from a stranger, for one line of a terminal: without control characters, and not endless."""
+    shown = text if most is None or len(text) <= most else text[:most] + "…"
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)

@@ -21,6 +21,7 @@ def test_every_command_is_there():
     assert set(COMMANDS) == {
         *("fit", "merge", "predict", "score", "plot", "inspect", "compare"),
         *("update", "add", "remove", "reweight", "demo", "experiment"),
+        *("keygen", "sign", "verify"),
     }
 
 

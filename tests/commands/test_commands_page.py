@@ -47,4 +47,4 @@ def test_the_page_runs(tmp_path, monkeypatch):
             done = subprocess.run(["bash", "-c", setup + command], capture_output=True, text=True, check=True)
             assert blind(done.stdout) == blind(shown), command
     assert seen >= {"fit", "merge", "predict", "plot", "score", "inspect", "compare"}
-    assert seen >= {"update", "add", "remove", "reweight"}
+    assert seen >= {"update", "add", "remove", "reweight", "keygen", "sign", "verify"}

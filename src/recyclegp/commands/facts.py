@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from .models import content_id
+from ..errors import printable
 from .screen import Screen, plain_table, say
 
 NAMES_SHOWN = 5  # modules of an ensemble that are named in words
@@ -23,7 +23,8 @@ def of_file(path: Path) -> Facts:
     from ..storage import container
 
     model = load(path)
-    header = container.read(path).header
+    document = container.read(path)
+    header = document.header
     region = model.region
     names = list(model.columns) if model.columns is not None else [f"input {i + 1}" for i in range(model.dimension)]
     facts: Facts = {
@@ -65,7 +66,7 @@ def of_file(path: Path) -> Facts:
         "bytes": path.stat().st_size,
         "schema": header["schema"],
         "written_by": str(header.get("written_by", "")),
-        "content_id": f"sha256:{content_id(path)}",
+        "content_id": f"sha256:{document.content_id}",
     }
 
 
@@ -129,9 +130,9 @@ def table(found: list[Facts]) -> Table:
     made = plain_table("file", "holds", "inputs", "rows", "points", "likelihood", "bytes", "content id", folded=3)
     for f in found:
         made.add_row(
-            f["file"],
+            printable(f["file"]),
             _holds(f),
-            ", ".join(f["columns"] or [str(len(f["region"]))]),
+            printable(", ".join(f["columns"] or [str(len(f["region"]))])),
             f"{f['rows']:,}",
             str(f["points"]),
             ", ".join(f["likelihoods"]),

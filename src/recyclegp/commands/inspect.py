@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ..errors import RecycleGPError
 from . import facts, models
-from .options import AsJson, Ensemble, NoSeed, Quiet
+from .options import AsJson, Ensemble, Files, NoSeed, Quiet
 from .paths import expand
 from .screen import Screen, plain_table, say, show
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILES…", help="Modules and ensembles: files, folders, or patterns.")
-    ],
+    files: Files,
     seed: NoSeed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,

@@ -8,9 +8,10 @@ import typer
 
 from ..errors import RecycleGPError
 from . import facts, models
-from .options import AsJson, FileNames, Modules, NoSeed, Output, Quiet, Recycle, Threads, pairs
+from .options import AsJson, FileNames, Modules, NoSeed, OnlyTrusted, Output, Quiet, Recycle, Threads, pairs
 from .paths import check_model_output, expand
 from .screen import Screen
+from .signatures import verified
 
 
 def merge(
@@ -42,6 +43,7 @@ def merge(
     ] = "auto",
     recycle: Recycle = False,
     file_names: FileNames = False,
+    trusted: OnlyTrusted = None,
     threads: Threads = 1,
     seed: NoSeed = 0,
     quiet: Quiet = False,
@@ -60,10 +62,11 @@ def merge(
     points = _points(inducing)
     differing = _owners(owners)
     weighed = pairs(weights or [], "--weights")
+    signed = verified(paths, trusted)
     with screen.working("Merging", threads, total=len(paths)) as advance:
         from ..models import merge as library
 
-        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names)
+        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, verified=signed)
         library.merge(
             modules,
             inducing=points,

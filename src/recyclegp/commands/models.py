@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +16,6 @@ if TYPE_CHECKING:
     from ..models.module import Module
     from .rows import Rows
     from .tables import Table
-
-
-def content_id(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def load(path: str | Path) -> Module | Ensemble:
@@ -47,14 +40,21 @@ def modules(
     recycle: bool = False,
     file_names: bool = False,
     taken: Iterable[str] = (),
+    verified: Mapping[Path, str] | None = None,
 ) -> Iterator[Module]:
-    """Modules from files, one after the other; `taken` are names already used."""
+    """Modules from files, one after the other.
+
+    `taken` are names already used, `verified` the content ids whose signatures have been verified, where they must be.
+    """
     from ..models.ensemble import Ensemble
+    from ..models.load import opened
 
     seen = dict.fromkeys(taken, "the ensemble")
     contents: dict[str, Path] = {}
     for path in paths:
-        model = load(path)
+        model, digest = opened(path)
+        if verified is not None and verified.get(path) != digest:
+            raise RecycleGPError(f"{path}: the file has changed since its signature was verified; try again")
         by_file = path.name.removesuffix(SUFFIX)
         if isinstance(model, Ensemble):
             if not recycle:
@@ -68,7 +68,6 @@ def modules(
                 "modules by their files, or fit it with another --name"
             )
         seen[model.name] = str(path)
-        digest = content_id(path)
         if digest in contents:
             warnings.warn(
                 f"{path} is a copy of {contents[digest]} (content id {digest[:8]}): what it says will count twice",

@@ -19,6 +19,7 @@ from .options import (
     ModelInputs,
     Modules,
     NoSeed,
+    OnlyTrusted,
     Output,
     Positive,
     Quiet,
@@ -30,6 +31,7 @@ from .options import (
 )
 from .paths import check_model_output, expand
 from .screen import Screen
+from .signatures import verified
 
 if TYPE_CHECKING:
     from ..models import ensemble as library
@@ -95,6 +97,7 @@ def add(
     relearn: Relearn = False,
     recycle: Recycle = False,
     file_names: FileNames = False,
+    trusted: OnlyTrusted = None,
     threads: Threads = 1,
     seed: NoSeed = 0,
     quiet: Quiet = False,
@@ -107,9 +110,12 @@ def add(
     screen = Screen(quiet, as_json)
     paths = expand(files)
     check_model_output(output, paths)
+    signed = verified(paths, trusted)
     with screen.working("Adding", threads, total=len(paths)) as advance:
         old = models.load_ensemble(ensemble, "add")
-        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, taken=old.names)
+        modules = models.modules(
+            paths, advance, recycle=recycle, file_names=file_names, taken=old.names, verified=signed
+        )
         old.add(modules, relearn=relearn).save(output)
     facts.report(screen, output)
 

@@ -39,6 +39,21 @@ Ensemble = Annotated[str, typer.Argument(metavar="ENSEMBLE", help="File of an en
 Modules = Annotated[
     list[str], typer.Argument(metavar="FILES…", help="Module files, folders of them, or patterns such as 'wards/*'.")
 ]
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILES…", help="Modules and ensembles: files, folders, or patterns.")
+]
+TrustedKeys = Annotated[
+    Path, typer.Option("--trusted", metavar="FOLDER", help="The public keys that you trust: *.pub files.")
+]
+OnlyTrusted = Annotated[
+    Path | None,
+    typer.Option(
+        "--trusted",
+        metavar="FOLDER",
+        help="Refuse files that are not signed with a key in this folder.",
+        show_default="signatures are not looked at",
+    ),
+]
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE.safetensors", help="The file to write.")]
 Recycle = Annotated[
     bool, typer.Option("--recycle", help="Take ensembles among FILES too, each as one module called by its file.")

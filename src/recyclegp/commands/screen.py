@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ..errors import printable
 from ..threads import using_threads
 
 WIDTH_OF_PIPES = 10_000  # characters: where no terminal limits it, a row of a table is one line
@@ -36,12 +37,13 @@ class Screen:
         return Console(stderr=True, quiet=self.quiet or self.as_json)
 
     def note(self, text: str) -> None:
-        self.notes.print(text, soft_wrap=True, highlight=False, markup=False)
+        self.notes.print(printable(text), soft_wrap=True, highlight=False, markup=False)
 
     def result(self, facts: Any, words: Callable[[], None]) -> None:
         """Print what the command has found out: as JSON, or in words."""
         if self.as_json:
-            typer.echo(json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False))
+            text = json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False)
+            typer.echo(text.encode(errors="backslashreplace").decode())  # file names may hold halves of characters
         elif not self.quiet:
             words()
 
@@ -98,12 +100,13 @@ def plain_table(*columns: str, folded: int) -> Table:
 
 
 def show(table: Table) -> None:
-    """Print a table; into a file or a pipe as wide as it is."""
-    Console(width=None if sys.stdout.isatty() else WIDTH_OF_PIPES).print(table)
+    """Print a table; into a file or a pipe as wide as it is. Brackets in a cell are brackets: names hold anything."""
+    width = None if sys.stdout.isatty() else WIDTH_OF_PIPES
+    Console(width=width, markup=False, emoji=False).print(table)
 
 
 def say(lines: dict[str, str]) -> None:
     """Print facts, one on each line, which is not wrapped, so that it can be searched."""
     width = max(map(len, lines)) + 2
     for label, text in lines.items():
-        typer.echo(typer.style(label.ljust(width), bold=True) + text)
+        typer.echo(typer.style(label.ljust(width), bold=True) + printable(text))

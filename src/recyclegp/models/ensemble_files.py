@@ -26,21 +26,27 @@ from ..merging.noise import PooledNoise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points_form import PointsForm
 from ..merging.site_store import SiteStore
+from ..storage import limits
 from ..storage.container import Document
 from ..storage.fields import (
     UNITS,
     Fields,
     convergence_from_json,
     count,
+    fields,
+    flag,
     kept_from_json,
     likelihoods_from_json,
     likelihoods_to_json,
+    listed,
     noise_evidence_from_json,
     number,
+    positive,
     target_from_json,
     target_to_json,
 )
 from .naming import check_name, check_owner
+from .reading import LARGEST_WEIGHT
 
 AUTO = "auto"  # points were chosen automatically
 ALL = "all"  # the exact form was asked for
@@ -68,6 +74,8 @@ class Facts(NamedTuple):
 def to_document(e: Facts) -> Document:
     """Fields that were added to the schema are written only where they say something."""
     form, dimension = e.form, e.form.Z.shape[1]
+    limits.check_members(len(e.members))
+    limits.check_points(len(form.Z))
     header: dict[str, Any] = {
         "kind": "ensemble",
         "kernel": to_json(form.kernel, dimension),
@@ -178,23 +186,17 @@ def from_fields(f: Fields) -> Facts:
 def _noise(found: Any) -> PooledNoise | None:
     if found is None:
         return None
+    found = fields(found, "noise")
     freedom = found["freedom"]
     return PooledNoise(
-        _positive(found["level"], "a noise"),
-        math.inf if freedom is None else _positive(freedom, "degrees of freedom"),
+        positive(found["level"], "a noise"),
+        math.inf if freedom is None else positive(freedom, "degrees of freedom"),
     )
-
-
-def _positive(value: Any, what: str) -> float:
-    found = number(value, what, 0.0)
-    if found == 0:
-        raise RecycleGPError(f"{what} is 0")
-    return found
 
 
 def _points_form(f: Fields, members: Sequence[Member], D: int) -> PointsForm:
     Z = f.tensor("Z", None, D)
-    if len(Z) == 0 or D == 0:
+    if len(Z) == 0:
         raise RecycleGPError("an ensemble needs at least one point")
     if sum(m.appended for m in members) >= len(Z):
         raise RecycleGPError("more points were appended than there are")
@@ -215,19 +217,20 @@ def _exact_form(f: Fields, members: Sequence[Member], D: int) -> ExactForm:
     if all(m.site is not None for m in members):
         store = stored(members)
     else:
-        entries = f.header["anonymous"]
-        numbers = [count(owner, "an owner") for *_, owner in entries]
+        entries = listed(f.header["anonymous"], "anonymous", most=limits.MOST_MEMBERS)
+        numbers = [count(owner, "an owner") for _, _, owner in entries]
         if not set(numbers) <= set(owner_numbers(members)):
             raise RecycleGPError("a site is of an owner who is not here")
         store = SiteStore()
         for i, site in enumerate(_sites(f, _shapes([[M, r] for M, r, _ in entries]), D, "anonymous")):
             store.put(site, 1.0, i)
     with store:
+        limits.check_points(store.points)
         return ExactForm(f.kernel(D), f.number("mean"), stack(store.packs(1), numbers), _effects(f))
 
 
 def _effects(f: Fields) -> Effects:
-    found = f.header.get("effects", {"offset": 0.0, "smooth": 0.0})
+    found = fields(f.header.get("effects", {"offset": 0.0, "smooth": 0.0}), "effects")
     return Effects(number(found["offset"], "offset", 0.0), number(found["smooth"], "smooth", 0.0))
 
 
@@ -237,16 +240,16 @@ def _rows(f: Fields, part: str, M: int) -> CentredRows:
 
 
 def _choice(choice: Any) -> int | str | None:
-    if choice is None or choice in (AUTO, ALL) or (type(choice) is int and choice > 0):
+    if choice is None or choice in (AUTO, ALL) or (type(choice) is int and 0 < choice <= limits.MOST_POINTS):
         found: int | str | None = choice
         return found
     raise RecycleGPError(f"choice is {str(choice)[:50]}, neither a number of points nor 'auto' or 'all'")
 
 
 def _members(f: Fields, D: int) -> tuple[Member, ...]:
-    entries = f.header["members"]
+    entries = listed(f.header["members"], "members", most=limits.MOST_MEMBERS)
     for e in entries:
-        check_name(e["name"])
+        check_name(fields(e, "a module")["name"])
     if not entries or len({e["name"] for e in entries}) < len(entries):
         raise RecycleGPError("the ensemble's modules are none, or two have the same name")
     kept = iter(_sites(f, _shapes([e["site"] for e in entries if e["site"] is not None]), D, "sites"))
@@ -255,29 +258,37 @@ def _members(f: Fields, D: int) -> tuple[Member, ...]:
             name=e["name"],
             site=None if e["site"] is None else next(kept),
             rows=count(e["rows"], "rows of a module", least=1),
-            weight=number(e["weight"], "a weight", 0.0),
+            weight=number(e["weight"], "a weight", 0.0, LARGEST_WEIGHT),
             likelihoods=likelihoods_from_json(e["likelihoods"]),
             kernel=from_json(e["kernel"], D),
             mean=number(e["mean"], "a mean"),
             surprise=math.nan if e["surprise"] is None else number(e["surprise"], "a surprise", 0.0),
-            agreement=math.nan if e["agreement"] is None else number(e["agreement"], "an agreement", 0.0),
+            agreement=math.nan if e["agreement"] is None else number(e["agreement"], "an agreement", 0.0, 1.0),
             target=target_from_json(e),
-            converged=e.get("converged") is not False,
+            converged=flag(e.get("converged", True), "converged"),
             densities=None if e.get("densities") is None else number(e["densities"], "densities", 0.0),
             slack=number(e.get("slack", 0.0), "slack", 0.0),
             appended=count(e.get("appended", 0), "appended"),
             given_owner=check_owner(e.get("owner")),
             kept=kept_from_json(e.get("kept")),
-            noise_evidence=noise_evidence_from_json(e.get("noise_evidence")),
-            noise=None if e.get("noise") is None else _positive(e["noise"], "a noise"),
-            offset=None if e.get("offset") is None else Offset(*(number(v, "an offset") for v in e["offset"])),
+            noise_evidence=noise_evidence_from_json(e.get("noise_evidence"), likelihoods_from_json(e["likelihoods"])),
+            noise=None if e.get("noise") is None else positive(e["noise"], "a noise"),
+            offset=None if e.get("offset") is None else _offset(e["offset"]),
         )
         for e in entries
     )
 
 
-def _shapes(sizes: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
-    shapes = [(count(M, "points of a site"), count(r, "rows of a site")) for M, r in sizes]
+def _offset(found: Any) -> Offset:
+    mean, sd = listed(found, "an offset", most=2)
+    return Offset(number(mean, "an offset"), number(sd, "the sd of an offset", 0.0))
+
+
+def _shapes(sizes: Sequence[Any]) -> list[tuple[int, int]]:
+    shapes = [
+        (count(M, "points of a site"), count(r, "rows of a site"))
+        for M, r in (listed(size, "a site", most=2) for size in sizes)
+    ]
     if any(M == 0 or r > M for M, r in shapes):
         raise RecycleGPError("a module's site has no points, or more rows than points")
     return shapes

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
+import torch
+
+from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
 from ..storage import container
 from ..storage.fields import Fields
 from .ensemble import Ensemble
@@ -16,6 +20,15 @@ MAKERS: dict[str, Callable[[Fields], Module | Ensemble]] = {
     "module": Module._from_fields,
     "ensemble": Ensemble._from_fields,
 }
+ASKED_POINTS = 512  # of a model that is asked while it is loaded, which takes a few MiB
+ASKED_WORK = 2**24  # M²D: numbers that go into its kernel matrix
+
+
+class Opened(NamedTuple):
+    """What a file holds."""
+
+    model: Module | Ensemble
+    content_id: str  # of the very bytes it was made from
 
 
 def load(path: str | PathLike[str]) -> Module | Ensemble:
@@ -30,5 +43,27 @@ def load(path: str | PathLike[str]) -> Module | Ensemble:
     Raises:
         RecycleGPError: The file cannot be what it claims to be; the message says why.
     """
+    model = opened(path).model
+    try:
+        _check_it_answers(model)
+    except RecycleGPError as silent:
+        raise RecycleGPError(f"{path}: {printable(str(silent), LONGEST_MESSAGE)}; ask for the file again") from None
+    return model
+
+
+def opened(path: str | PathLike[str]) -> Opened:
+    """The same with its content id, and not asked anything yet: for those who merge thousands."""
     path = Path(path)
-    return made_from(path, container.read(path), MAKERS)
+    document = container.read(path)
+    return Opened(made_from(path, document, MAKERS), document.content_id)
+
+
+@torch.no_grad()
+def _check_it_answers(model: Module | Ensemble) -> None:
+    """Numbers may be finite one by one and overflow together. What is computed for this is kept for the next question.
+
+    A large model is asked when somebody asks it.
+    """
+    Z = model._points
+    if len(Z) <= ASKED_POINTS and Z.numel() * len(Z) <= ASKED_WORK:
+        model._latent(Z[:1], model._answers(None, of_y=False))

@@ -262,7 +262,7 @@ class Module(Predictive):
         Z = f.tensor("Z", None, None)
         M, D = Z.shape
         Rt = f.tensor("Rt", None, M)
-        if M == 0 or D == 0 or len(Rt) > M:
+        if M == 0 or len(Rt) > M:
             raise RecycleGPError(f"a site of {len(Rt)} rows on {M} points in {D}-D is not one")
         return Module(
             name=f.text("name"),
@@ -279,7 +279,7 @@ class Module(Predictive):
             densities=f.number("densities", least=0.0) if f.header.get("densities") is not None else None,
             given_owner=f.text("owner") if f.header.get("owner") is not None else None,
             kept=kept_from_json(f.header.get("kept")),
-            noise_evidence=noise_evidence_from_json(f.header.get("noise_evidence")),
+            noise_evidence=noise_evidence_from_json(f.header.get("noise_evidence"), f.likelihoods()),
         )
 
     # --- from elsewhere ---

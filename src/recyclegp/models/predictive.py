@@ -184,7 +184,14 @@ class Predictive(ABC):
         return arrays.aligned(X, self.dimension, self.columns)
 
     def _latent(self, points: Tensor, answers: Answers) -> Predicted:
-        return answers.to(points.device).predict(points)
+        """Moments of f there. Never a silent NaN, whatever file a model comes from."""
+        found = answers.to(points.device).predict(points)
+        if not all(bool(torch.isfinite(part.detach()).all()) for part in found):
+            raise RecycleGPError(
+                "predictions are not finite numbers: the model's kernel or what it says overflows there; rescale X, or "
+                "make the model again from data of ordinary size"
+            )
+        return found
 
     def _likelihood(self, name: str | None) -> Likelihood:
         return likelihoods.choose(self.likelihoods, name)

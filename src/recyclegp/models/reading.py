@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from .. import arrays
-from ..errors import RecycleGPError
+from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
 from ..kernels import Kernel
 from ..kernels.units import permuted
 from ..merging.member import Member
@@ -128,9 +128,11 @@ def made_from(path: Path, document: Document, makers: Mapping[str, Callable[[Fie
     try:
         return makers[kind](Fields(document))
     except RecycleGPError as broken:
-        raise RecycleGPError(f"{path}: {broken}; ask for the file again") from None
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as broken:
-        raise RecycleGPError(f"{path}: the header is malformed ({broken!r}); ask for the file again") from None
+        raise RecycleGPError(f"{path}: {printable(str(broken), LONGEST_MESSAGE)}; ask for the file again") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError) as broken:
+        raise RecycleGPError(
+            f"{path}: the header is malformed ({printable(repr(broken), LONGEST_MESSAGE)}); ask for the file again"
+        ) from None
 
 
 # --- what they must share ---------------------------------------------------------------------

@@ -37,6 +37,22 @@ def write_atomically(target: Path, content: bytes) -> None:
         stream.write(content)
 
 
+def create(target: Path, content: bytes, mode: int) -> None:
+    """A new file with these permissions from its first moment; one that is there is never replaced."""
+
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags, mode)
+
+    with open(target, "xb", opener=opener) as stream:
+        try:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        except BaseException:
+            target.unlink()
+            raise
+
+
 def check_writable(target: Path) -> None:
     """Says before the work what would otherwise be said after it."""
     if target.is_dir():

@@ -1,28 +1,37 @@
 """The format: safetensors with a JSON header. Never pickle: modules come from strangers.
 
 Tensors are stored as float64 as they are, so a round trip is bit-exact. docs/schema.md describes the format.
+
+Files are read here rather than by the safetensors library, which would map them into memory: a file that somebody cuts
+short meanwhile would then end the process. Here all that a file announces is compared with its size and with `limits`
+before memory is taken, and its content id is that of the very bytes that were read.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
+import os
+import stat
+import sys
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from safetensors import SafetensorError, safe_open
+import torch
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from ..errors import RecycleGPError
+from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
 from ..version import __version__
+from . import layout, limits, strict_json
 from .atomic import write_atomically
 
 SCHEMA = 2
 READABLE = (1, 2)  # a file of an earlier schema lacks fields that have a default
 KEY = "recyclegp"  # of the header, among the metadata of a safetensors file
-LARGEST_FILE = 2**33  # bytes; more is not a summary of data
+LENGTH = 8  # bytes at the beginning of a file that say how long what describes the tensors is
 
 Header = dict[str, Any]
 Tensors = dict[str, Tensor]
@@ -33,6 +42,7 @@ class Document(NamedTuple):
 
     header: Header
     tensors: Tensors
+    content_id: str = ""  # SHA-256 of all bytes, as hexadecimal digits; empty for what is yet to be written
 
 
 def write(path: str | PathLike[str], document: Document) -> None:
@@ -40,39 +50,90 @@ def write(path: str | PathLike[str], document: Document) -> None:
     header = {"schema": SCHEMA, "written_by": f"recyclegp {__version__}", **document.header}
     text = json.dumps(header, allow_nan=False, sort_keys=True)
     tensors = {k: t.detach().cpu().contiguous() for k, t in document.tensors.items()}
-    write_atomically(Path(path), to_bytes(tensors, metadata={KEY: text}))
+    for name, tensor in tensors.items():
+        limits.check_tensor(name, tensor.shape)
+    content = to_bytes(tensors, metadata={KEY: text})
+    if _number(content[:LENGTH]) > limits.LARGEST_HEADER or len(content) > limits.LARGEST_FILE:
+        raise RecycleGPError(f"{path}: so much does not fit into one file; merge fewer modules, or with keep='names'")
+    write_atomically(Path(path), content)
 
 
 def read(path: str | PathLike[str]) -> Document:
-    """Header and tensors of a file of ours, neither of them looked at yet."""
+    """Header and tensors of a file of ours: the container is checked, what they say is not looked at yet."""
     path = Path(path)
-    size = path.stat().st_size  # FileNotFoundError and PermissionError are the convention
-    if path.is_dir():
+    kind = path.stat().st_mode  # FileNotFoundError and PermissionError are the convention
+    if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file; load its files one by one", str(path))
-    if size > LARGEST_FILE:
-        raise RecycleGPError(f"{path}: {size} bytes is larger than a module can be")
+    if not stat.S_ISREG(kind):  # opening a pipe could wait for ever
+        raise RecycleGPError(f"{path}: neither a file nor a folder; save what it says to a file first")
     try:
-        with safe_open(str(path), framework="pt") as stream:
-            text = (stream.metadata() or {}).get(KEY)
-            if text is None:
-                raise RecycleGPError(f"{path}: a safetensors file, but not one of recyclegp's")
-            header = json.loads(text, parse_constant=_refuse)
-            if not isinstance(header, dict):
-                raise ValueError("the header is not an object")
-            if type(header.get("schema")) is not int or header["schema"] not in READABLE:
-                raise RecycleGPError(
-                    f"{path}: schema {header.get('schema')!r}; this version of recyclegp ({__version__}) reads "
-                    f"schemas up to {SCHEMA}. Upgrade recyclegp, or ask for the file in schema {SCHEMA}"
-                )
-            return Document(header, {k: stream.get_tensor(k) for k in stream.keys()})  # noqa: SIM118 (no dict)
-    except (SafetensorError, ValueError, RecursionError) as broken:
-        if isinstance(broken, RecycleGPError):
-            raise
+        with open(path, "rb") as stream:
+            return _read(_Source(stream), os.fstat(stream.fileno()).st_size)
+    except RecycleGPError as refused:
+        raise RecycleGPError(f"{path}: {printable(str(refused), LONGEST_MESSAGE)}") from None
+    except (ValueError, RecursionError) as broken:
+        why = printable(str(broken), LONGEST_MESSAGE)
         raise RecycleGPError(
-            f"{path}: not a complete recyclegp file ({broken}); it may be truncated or of another format (of a table, "
+            f"{path}: not a complete recyclegp file ({why}); it may be truncated or of another format (of a table, "
             "`recyclegp fit` makes one)"
         ) from None
 
 
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"the header holds {constant}")
+class _Source:
+    """A stream that is read once, from its beginning to its end, while its content id is computed."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
+        self.digest = hashlib.sha256()
+
+    def take(self, size: int) -> bytes:
+        content = self.stream.read(size)
+        self.digest.update(content)
+        if len(content) < size:
+            raise ValueError("it ends early")
+        return content
+
+    def tensor(self, shape: tuple[int, ...]) -> Tensor:
+        """The next numbers, which are float64 and little-endian."""
+        tensor = torch.empty(shape, dtype=torch.float64)
+        if not tensor.numel():
+            return tensor
+        content = tensor.numpy().reshape(-1).data.cast("B")
+        if self.stream.readinto(content) < len(content):  # type: ignore[attr-defined]
+            raise ValueError("it ends early")
+        self.digest.update(content)
+        if sys.byteorder == "big":
+            tensor.numpy().byteswap(inplace=True)
+        return tensor
+
+
+def _read(source: _Source, size: int) -> Document:
+    if size > limits.LARGEST_FILE:
+        raise RecycleGPError(f"{size} bytes is larger than a module can be; ask for a smaller one")
+    length = _number(source.take(LENGTH))
+    if length > min(limits.LARGEST_HEADER, size - LENGTH):
+        raise ValueError(f"a header of {length} bytes in a file of {size}")
+    outer = strict_json.parsed(source.take(length).decode("utf-8"))
+    header = _header(layout.metadata(outer).get(KEY))
+    where = layout.places(outer, size - LENGTH - length)
+    tensors = {place.name: source.tensor(place.shape) for place in where}
+    return Document(header, tensors, source.digest.hexdigest())
+
+
+def _number(content: bytes) -> int:
+    return int.from_bytes(content, "little")
+
+
+def _header(text: str | None) -> Header:
+    if text is None:
+        raise RecycleGPError("a safetensors file, but not one of recyclegp's; `recyclegp fit` makes one of a table")
+    header = strict_json.parsed(text)
+    if not isinstance(header, dict):
+        raise ValueError("the header is not an object")
+    schema = header.get("schema")
+    if type(schema) is not int or schema not in READABLE:
+        raise RecycleGPError(
+            f"schema {repr(schema)[:50]}; this version of recyclegp ({__version__}) reads "
+            f"schemas up to {SCHEMA}. Upgrade recyclegp, or ask for the file in schema {SCHEMA}"
+        )
+    return header

@@ -15,11 +15,13 @@ from ..core.noise import NoiseEvidence
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.file_form import from_json
-from ..likelihoods import Likelihood
+from ..likelihoods import Gaussian, Likelihood
 from ..target import Target
 from .container import Document, Header
+from .limits import LONGEST_TEXT
 
 MOST_LIKELIHOODS = 16
+MOST_PARAMETERS = 8  # of a likelihood
 UNITS = "as in the data: Z in those of X; f, mean, noise and kernel in those of y"  # a reminder for people
 
 
@@ -29,6 +31,8 @@ class Fields:
     def __init__(self, document: Document) -> None:
         self.header = document.header
         self.tensors = document.tensors
+        for key in ("written_by", "units"):  # for people; never interpreted
+            text(self.header.get(key, ""), key)
 
     def text(self, key: str) -> str:
         return text(self.header[key], key)
@@ -39,17 +43,15 @@ class Fields:
     def count(self, key: str, *, least: int = 0) -> int:
         return count(self.header[key], key, least=least)
 
-    def tensor(self, key: str, *shape: int | None, dtype: torch.dtype = torch.float64) -> Tensor:
+    def tensor(self, key: str, *shape: int | None) -> Tensor:
         """A finite tensor of this shape (None: any length)."""
         if key not in self.tensors:
             raise RecycleGPError(f"tensor {key!r} is missing")
         t = self.tensors[key]
         fits = len(t.shape) == len(shape) and all(w in (None, n) for w, n in zip(shape, t.shape, strict=True))
-        if t.dtype != dtype or not fits:
-            raise RecycleGPError(
-                f"tensor {key!r} is {t.dtype} of shape {tuple(t.shape)}; expected {dtype} of shape {shape}"
-            )
-        if dtype.is_floating_point and not bool((t.abs() <= arrays.LARGEST).all()):
+        if t.dtype != torch.float64 or not fits:
+            raise RecycleGPError(f"tensor {key!r} is {t.dtype} of shape {tuple(t.shape)}; expected float64 of {shape}")
+        if not bool((t.abs() <= arrays.LARGEST).all()):
             raise RecycleGPError(f"tensor {key!r} holds NaN or infinite values, or some beyond {arrays.LARGEST:g}")
         return t
 
@@ -63,25 +65,51 @@ class Fields:
         names = self.header["columns"]
         if names is None:
             return None
-        if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
-            raise RecycleGPError("columns is not a list of names")
+        names = [text(name, "a column") for name in listed(names, "columns", most=dimension)]
         if len(names) != dimension or len(set(names)) != dimension:
             raise RecycleGPError(f"columns does not name the {dimension} inputs, each by its own name")
         return tuple(names)
 
 
 def text(value: Any, what: str) -> str:
-    if not isinstance(value, str):
-        raise RecycleGPError(f"{what} is not text")
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise RecycleGPError(f"{what} is not text, or a very long one")
+    if any("\ud800" <= c <= "\udfff" for c in value):  # halves of characters, which cannot be printed
+        raise RecycleGPError(f"{what} is text with characters that are none")
     return value
 
 
-def number(value: Any, what: str, least: float = -math.inf) -> float:
-    most = arrays.LARGEST
+def flag(value: Any, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise RecycleGPError(f"{what} is {str(value)[:50]}, neither true nor false")
+    return value
+
+
+def listed(value: Any, what: str, *, most: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) > most:
+        raise RecycleGPError(f"{what} is not a list of at most {most:,}")
+    return value
+
+
+def fields(value: Any, what: str) -> Header:
+    if not isinstance(value, dict):
+        raise RecycleGPError(f"{what} is not an object")
+    return value
+
+
+def number(value: Any, what: str, least: float = -math.inf, most: float = arrays.LARGEST) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not max(least, -most) <= value <= most:
         said = f" of at least {least:g}" if least > -math.inf else ""
+        said += f" and at most {most:g}" if most < arrays.LARGEST else ""
         raise RecycleGPError(f"{what} is {str(value)[:50]}, not a finite number{said}")
     return float(value)
+
+
+def positive(value: Any, what: str, most: float = arrays.LARGEST) -> float:
+    found = number(value, what, 0.0, most)
+    if found == 0:
+        raise RecycleGPError(f"{what} is 0")
+    return found
 
 
 def count(value: Any, what: str, *, least: int = 0) -> int:
@@ -91,10 +119,11 @@ def count(value: Any, what: str, *, least: int = 0) -> int:
 
 
 def convergence_from_json(found: Any) -> Convergence:
-    if not isinstance(found, dict) or not isinstance(found["converged"], bool):
-        raise RecycleGPError("convergence is not an object that says whether")
+    found = fields(found, "convergence")
     return Convergence(
-        found["converged"], count(found["evaluations"], "evaluations"), text(found["message"], "a message")
+        flag(found["converged"], "converged"),
+        count(found["evaluations"], "evaluations"),
+        text(found["message"], "a message"),
     )
 
 
@@ -110,10 +139,9 @@ def target_from_json(header: Header) -> Target:
     found = header.get("target")
     if found is None:
         return Target()
-    if not isinstance(found, dict):
-        raise RecycleGPError("target is not an object")
+    found = fields(found, "target")
     labels = found.get("labels")
-    if labels is not None and (not isinstance(labels, list) or len(labels) != 2):
+    if labels is not None and len(listed(labels, "labels", most=2)) != 2:
         raise RecycleGPError("labels is not a list of two")
     return Target(found.get("name"), found.get("unit"), None if labels is None else (labels[0], labels[1]))
 
@@ -123,27 +151,28 @@ def likelihoods_to_json(found: Sequence[Likelihood]) -> list[Header]:
 
 
 def likelihoods_from_json(entries: Any) -> tuple[Likelihood, ...]:
-    if not isinstance(entries, list) or len(entries) > MOST_LIKELIHOODS:
-        raise RecycleGPError("likelihoods is not a list of a few")
     found = tuple(
-        likelihoods.named(text(e["name"], "a likelihood"), [number(p, "a parameter", 0.0) for p in e["parameters"]])
-        for e in entries
+        _likelihood(fields(entry, "a likelihood")) for entry in listed(entries, "likelihoods", most=MOST_LIKELIHOODS)
     )
     if not found or len({p.name for p in found}) < len(found):
         raise RecycleGPError("the likelihoods are none, or one is named twice")
     return found
 
 
+def _likelihood(entry: Header) -> Likelihood:
+    parameters = listed(entry["parameters"], "parameters", most=MOST_PARAMETERS)
+    return likelihoods.named(text(entry["name"], "a likelihood"), [positive(p, "a parameter") for p in parameters])
+
+
 def kept_from_json(value: Any) -> float | None:
-    if value is None:
-        return None
-    share = number(value, "kept", 0.0)
-    if not 0 < share <= 1:
-        raise RecycleGPError(f"kept is {share}, not a share")
-    return share
+    return None if value is None else positive(value, "kept", most=1.0)
 
 
-def noise_evidence_from_json(found: Any) -> NoiseEvidence | None:
+def noise_evidence_from_json(found: Any, about: Sequence[Likelihood]) -> NoiseEvidence | None:
+    """What a module says about the noise of its data, which must be Gaussian."""
     if found is None:
         return None
+    if not (len(about) == 1 and isinstance(about[0], Gaussian) and about[0].noise is not None):
+        raise RecycleGPError("noise_evidence is given for data that have no Gaussian noise")
+    found = fields(found, "noise_evidence")
     return NoiseEvidence(*(number(found[name], name, 0.0) for name in NoiseEvidence._fields))

@@ -1,0 +1,218 @@
+"""Who vouches for a file: Ed25519 signatures of content ids, each in a small file beside the one it is of.
+
+A content id is the SHA-256 of all bytes of a file, so the signature cannot stand among them. It is a JSON object in
+FILE.sig; docs/schema.md describes it. Keys are PEM files, as OpenSSL reads and writes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import RecycleGPError
+from . import strict_json
+from .atomic import create, write_atomically
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+FORMAT = 1
+SUFFIX = ".sig"
+PRIVATE, PUBLIC = ".pem", ".pub"
+LARGEST = 4096  # bytes of a key or of a signature
+FIELDS = {"recyclegp_signature", "content_id", "public_key", "signature"}
+
+
+class Signature(NamedTuple):
+    """What stands beside a signed file."""
+
+    content_id: str  # SHA-256, as hexadecimal digits
+    public_key: bytes  # 32, of whoever signed
+    signature: bytes  # 64
+
+
+class Trusted(NamedTuple):
+    """A key whose signatures count."""
+
+    name: str  # of its file
+    public_key: bytes
+
+
+# --- keys -------------------------------------------------------------------------------------
+
+
+def make_keys(stem: Path) -> tuple[Path, Path]:
+    """A new pair, in STEM.pem, which only the user may read, and STEM.pub; neither replaces a file."""
+    ed25519, encoding = _library()
+    key = ed25519.Ed25519PrivateKey.generate()
+    secret = key.private_bytes(encoding.Encoding.PEM, encoding.PrivateFormat.PKCS8, encoding.NoEncryption())
+    public = key.public_key().public_bytes(encoding.Encoding.PEM, encoding.PublicFormat.SubjectPublicKeyInfo)
+    files = stem.with_name(stem.name + PRIVATE), stem.with_name(stem.name + PUBLIC)
+    for file in files:
+        if file.exists():
+            raise RecycleGPError(f"{file} is there already, and keys are not replaced; choose another name")
+    create(files[0], secret, mode=0o600)
+    try:
+        create(files[1], public, mode=0o644)
+    except BaseException:
+        files[0].unlink()
+        raise
+    return files
+
+
+def private_key(path: Path) -> Ed25519PrivateKey:
+    ed25519, encoding = _library()
+    try:
+        found = encoding.load_pem_private_key(_small(path), password=None)
+    except (ValueError, TypeError) as broken:  # TypeError: it is encrypted
+        if isinstance(broken, RecycleGPError):
+            raise
+        found = None
+    if not isinstance(found, ed25519.Ed25519PrivateKey):
+        raise RecycleGPError(f"{path}: not a private key as `recyclegp keygen` makes it; name its {PRIVATE} file")
+    return found
+
+
+def public_key(path: Path) -> Ed25519PublicKey:
+    ed25519, encoding = _library()
+    try:
+        found = encoding.load_pem_public_key(_small(path))
+    except ValueError as broken:
+        if isinstance(broken, RecycleGPError):
+            raise
+        found = None
+    if not isinstance(found, ed25519.Ed25519PublicKey):
+        raise RecycleGPError(f"{path}: not a public key as `recyclegp keygen` makes it; remove it, or ask for it again")
+    return found
+
+
+def trusted_keys(folder: Path) -> list[Trusted]:
+    """Every public key in a folder."""
+    files = sorted(folder.glob(f"*{PUBLIC}")) if folder.is_dir() else []
+    if not files:
+        raise RecycleGPError(f"{folder}: not a folder with {PUBLIC} files; put the public keys that you trust there")
+    return [Trusted(file.name.removesuffix(PUBLIC), public_key(file).public_bytes_raw()) for file in files]
+
+
+# --- signatures -------------------------------------------------------------------------------
+
+
+def content_id(path: Path) -> str:
+    """SHA-256 of a file's bytes, as hexadecimal digits."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise RecycleGPError(f"{path}: not a file; name the files of modules")
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def beside(path: Path) -> Path:
+    """Where the signature of a file stands."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def sign(path: Path, digest: str, key: Ed25519PrivateKey) -> Path:
+    """Write the signature of a file with this content id; an older one is replaced."""
+    content = {
+        "recyclegp_signature": FORMAT,
+        "content_id": f"sha256:{digest}",
+        "public_key": base64.b64encode(key.public_key().public_bytes_raw()).decode(),
+        "signature": base64.b64encode(key.sign(_message(digest))).decode(),
+    }
+    write_atomically(beside(path), (json.dumps(content, indent=1) + "\n").encode())
+    return beside(path)
+
+
+def verify(path: Path, keys: list[Trusted]) -> tuple[Trusted, str]:
+    """Which of these keys has signed a file, and the content id that is signed; an error where none has."""
+    digest = content_id(path)
+    if not beside(path).exists():
+        raise RecycleGPError(f"{path}: no signature; {beside(path).name} is not beside it, ask for both")
+    found = _read(beside(path))
+    if found.content_id != digest:
+        raise RecycleGPError(
+            f"{path}: the signature is of another content id ({found.content_id[:8]}, not {digest[:8]}): the file has "
+            "been changed since; ask for both again"
+        )
+    signer = next((key for key in keys if key.public_key == found.public_key), None)
+    if signer is None:
+        raise RecycleGPError(
+            f"{path}: signed with a key that is not trusted ({found.public_key.hex()[:16]}…); if it should be, add its "
+            f"{PUBLIC} file to the folder"
+        )
+    if not _fits(found):
+        raise RecycleGPError(f"{path}: the signature is not one of {signer.name}'s; ask for file and signature again")
+    return signer, digest
+
+
+def _message(digest: str) -> bytes:
+    """What is signed. It says what for, so that nobody can use it for anything else."""
+    return f"recyclegp signature {FORMAT} of sha256:{digest}".encode()
+
+
+def _fits(found: Signature) -> bool:
+    from cryptography.exceptions import InvalidSignature
+
+    ed25519, _ = _library()
+    try:
+        ed25519.Ed25519PublicKey.from_public_bytes(found.public_key).verify(found.signature, _message(found.content_id))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _read(path: Path) -> Signature:
+    try:
+        found = strict_json.parsed(_small(path).decode())
+        if not isinstance(found, dict) or set(found) != FIELDS or type(found["recyclegp_signature"]) is not int:
+            raise ValueError("other fields")
+        if found["recyclegp_signature"] != FORMAT:
+            raise RecycleGPError(f"{path}: a signature of another format; upgrade recyclegp")
+        kind, _, digest = _text(found["content_id"]).partition(":")
+        if kind != "sha256" or len(bytes.fromhex(digest)) != 32 or digest != digest.lower():
+            raise ValueError("no content id")
+        return Signature(digest, _bytes(found["public_key"], 32), _bytes(found["signature"], 64))
+    except (ValueError, RecursionError) as broken:
+        if isinstance(broken, RecycleGPError):
+            raise
+        raise RecycleGPError(f"{path}: not a signature as `recyclegp sign` writes it; ask for it again") from None
+
+
+def _bytes(value: Any, size: int) -> bytes:
+    try:
+        content = base64.b64decode(_text(value), validate=True)
+    except binascii.Error:
+        raise ValueError("not base64") from None
+    if len(content) != size:
+        raise ValueError("not so many bytes")
+    return content
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.isascii():
+        raise ValueError("not text")
+    return value
+
+
+def _small(path: Path) -> bytes:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise RecycleGPError(f"{path}: not a file; name the file of a key or a signature")
+    with open(path, "rb") as stream:
+        content = stream.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise RecycleGPError(f"{path}: too large for a key or a signature; name another file")
+    return content
+
+
+def _library() -> tuple[Any, Any]:
+    """The modules of `cryptography` for keys and for their file form, which is an optional extra."""
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ModuleNotFoundError:
+        raise RecycleGPError("signatures need the package cryptography: pip install recyclegp[sign]") from None
+    return ed25519, serialization

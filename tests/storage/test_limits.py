@@ -1,0 +1,346 @@
+"""What a file announces is compared with limits before memory is taken for it, and what is odd in it is refused."""
+
+import json
+import os
+import struct
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import recyclegp as rgp
+from hostile_files import GOLDEN, rebuilt, taken_apart
+from recyclegp.storage import limits, strict_json
+
+MODULE = (GOLDEN / "gaussian.safetensors").read_bytes()
+ENSEMBLE = (GOLDEN / "ensemble.safetensors").read_bytes()
+EXACT = (GOLDEN / "2" / "exact.safetensors").read_bytes()
+
+
+@pytest.fixture
+def target(tmp_path):
+    return tmp_path / "m.safetensors"
+
+
+def check_refused(target, content, message):
+    target.write_bytes(content)
+    with pytest.raises(rgp.RecycleGPError, match=message) as caught:
+        rgp.load(target)
+    assert str(target) in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def changed(content, change, body=None):
+    """The file with something changed in (outer, header)."""
+    parts = taken_apart(content)
+    change(parts.outer, parts.header)
+    return rebuilt(parts.outer, parts.header, parts.body if body is None else body)
+
+
+# --- sizes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [0, 1, 2**20, 2**40, 2**62, 2**64 - 1])
+def test_the_length_of_the_header_is_compared_with_the_file(target, length):
+    check_refused(target, struct.pack("<Q", length) + MODULE[8:], "not a complete recyclegp file")
+
+
+def test_a_huge_file_is_not_opened(target):
+    with open(target, "wb") as stream:
+        stream.truncate(limits.LARGEST_FILE + 1)  # takes no room on the disk
+    with pytest.raises(rgp.RecycleGPError, match="larger than a module can be"):
+        rgp.load(target)
+
+
+def test_tensors_larger_than_the_file_take_no_memory(target):
+    def huge(outer, header):
+        outer["Z"] |= {"shape": [30_000, 60_000], "data_offsets": [0, 8 * 30_000 * 60_000]}
+
+    tracemalloc.start()
+    try:
+        check_refused(target, changed(MODULE, huge), "not a complete")
+        assert tracemalloc.get_traced_memory()[1] < 2**21
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ([10**9, 0], "0 input columns"),  # no bytes at all, and a kernel matrix of 10¹⁸ numbers
+        ([0, 10**9], "input columns"),
+        ([2**40, 2], "larger than a file"),
+        ([-7, -2], "not a complete"),
+        ([7.0, 2], "not a complete"),
+        ([True, 14], "not a complete"),
+        ([7, 2, 1], "of shape"),
+        ([1] * 9, "larger than a file"),
+        ([2**62] * 4, "larger than a file"),
+        ([14], "of shape"),
+        ("7", "not a complete"),
+        (None, "not a complete"),
+    ],
+    ids=str,
+)
+def test_shapes(target, shape, message):
+    check_refused(target, changed(MODULE, lambda outer, header: outer["Z"].update(shape=shape)), message)
+
+
+def test_points_columns_and_tensors_are_limited(target):
+    many = limits.MOST_POINTS + 1
+    empty = {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}
+
+    def points(outer, header):
+        for name in [n for n in outer if n != "__metadata__"]:
+            del outer[name]
+        outer["Z"] = {"dtype": "F64", "shape": [many, 1], "data_offsets": [0, 8 * many]}
+
+    check_refused(target, changed(MODULE, points, bytes(8 * many)), "32,769 points; files may have 32,768")
+    tensors = changed(MODULE, lambda outer, header: outer.update({f"t{i}": empty for i in range(limits.MOST_TENSORS)}))
+    check_refused(target, tensors, "tensors; a file may have 64")
+    wide = changed(MODULE, lambda outer, header: outer["Z"].update(shape=[1, limits.MOST_COLUMNS + 1]))
+    check_refused(target, wide, "65,537 input columns")
+
+
+def test_an_exact_ensemble_of_too_many_points(target):
+    """Each site is small, and the matrix between all of them is not."""
+    sites = 1 + limits.MOST_POINTS // 7
+
+    def grow(outer, header):
+        first = header["members"][0]
+        header["members"] = [first | {"name": f"m{i}", "site": [7, 0]} for i in range(sites)]
+        sizes = {"sites.Z": [7 * sites, 2], "sites.Rt": [0], "sites.rho": [0], "sites.e": [sites]}
+        start = 0
+        for name, shape in sizes.items():
+            stop = start + 8 * int(np.prod(shape))
+            outer[name] = {"dtype": "F64", "shape": shape, "data_offsets": [start, stop]}
+            start = stop
+
+    check_refused(target, changed(EXACT, grow, bytes(8 * (14 * sites + sites))), "points; files may have 32,768")
+
+
+def test_what_cannot_be_read_is_not_written(target, monkeypatch):
+    module = rgp.load(GOLDEN / "gaussian.safetensors")
+    exact = rgp.load(GOLDEN / "2" / "exact.safetensors")
+    with monkeypatch.context() as m:
+        m.setattr(limits, "LARGEST_HEADER", 100)
+        with pytest.raises(rgp.RecycleGPError, match="so much does not fit into one file"):
+            exact.save(target)
+    monkeypatch.setattr(limits, "MOST_POINTS", 6)
+    with pytest.raises(rgp.RecycleGPError, match="21 points; files may have 6"):
+        exact.save(target)
+    with pytest.raises(rgp.RecycleGPError, match="7 points; files may have 6: publish, or merge, at fewer"):
+        module.save(target)
+    assert not target.exists()
+
+
+# --- where tensors lie ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda outer: outer["Z"].update(data_offsets=[0, 0]),
+        lambda outer: outer["Z"].update(data_offsets=[-8, 104]),
+        lambda outer: outer["Z"].update(data_offsets=outer["Rt"]["data_offsets"]),
+        lambda outer: outer["Z"].update(data_offsets=[0.0, 112.0]),
+        lambda outer: outer["Z"].update(data_offsets=[0]),
+        lambda outer: outer["Z"].update(more=1),
+        lambda outer: outer["Z"].pop("dtype"),
+        lambda outer: outer.update(Z=[1, 2]),
+        lambda outer: outer.update({"__metadata__": 7}),
+        lambda outer: outer["__metadata__"].update(other=7),
+    ],
+    ids=range(10),
+)
+def test_places_of_tensors(target, change):
+    check_refused(target, changed(MODULE, lambda outer, header: change(outer)), "not a complete")
+
+
+def test_a_file_that_shrinks_while_it_is_read(target, monkeypatch):
+    """Mapped into memory it would end the process."""
+    parts = taken_apart(MODULE)
+    size, numbers = len(parts.body), 2**18  # far beyond what is read ahead
+    more = {"dtype": "F64", "shape": [numbers], "data_offsets": [size, size + 8 * numbers]}
+    target.write_bytes(rebuilt(parts.outer | {"more": more}, parts.header, parts.body + bytes(8 * numbers)))
+    assert rgp.load(target)
+    parsed = strict_json.parsed
+
+    def shrink(text):
+        os.truncate(target, 10_000)
+        return parsed(text)
+
+    monkeypatch.setattr(strict_json, "parsed", shrink)
+    with pytest.raises(rgp.RecycleGPError, match="not a complete"):
+        rgp.load(target)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are POSIX's")
+def test_a_pipe_is_not_waited_for(target):
+    os.mkfifo(target)
+    outcome = []
+
+    def load():
+        try:
+            rgp.load(target)
+        except rgp.RecycleGPError as refused:
+            outcome.append(str(refused))
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert outcome
+    assert "neither a file nor a folder" in outcome[0]
+
+
+# --- the header -------------------------------------------------------------------------------
+
+
+def test_depth_does_not_depend_on_the_stack():
+    deep = "[" * limits.DEEPEST + "]" * limits.DEEPEST
+    assert strict_json.parsed(deep)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        strict_json.parsed(f"[{deep}]")
+    with pytest.raises(ValueError, match="nested too deeply"):
+        strict_json.parsed('{"a":' * 10**6)
+    brackets = json.dumps("[{" * 1000 + '"' + "\\")
+    assert strict_json.parsed(f"[{brackets}]") == ["[{" * 1000 + '"\\']
+
+
+@pytest.mark.parametrize("text", ['"' + '\\"' * 200_000, '\\"' * 200_000, '"a' * 100_001, "\\" * 400_000, '"\\'])
+def test_depth_takes_one_pass(text):
+    """Quotation marks that are never closed once made it take minutes."""
+    with pytest.raises(ValueError, match=r"."):
+        strict_json.parsed(text)
+
+
+@pytest.mark.parametrize("ard", [2.0, True, "2", [2], {}, -2, 10**30], ids=str)
+def test_ard_is_a_count(target, ard):
+    def change(outer, header):
+        header["kernel"]["tree"]["base"]["ard"] = ard
+
+    check_refused(target, changed(MODULE, change), "ard_num_dims")
+
+
+def put(*keys_and_value):
+    *keys, last, value = keys_and_value
+
+    def change(outer, header):
+        for key in keys:
+            header = header[key]
+        header[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("written_by", ["a"]),
+        put("written_by", "w" * 100_000),
+        put("units", 5),
+        put("method", "\ud800"),
+        put("columns", ["a", "\udfff"]),
+        put("likelihoods", 0, "parameters", {}),
+        put("likelihoods", 0, "parameters", ""),
+        put("likelihoods", 0, "parameters", [0.0]),
+        put("likelihoods", ["gaussian"]),
+        put("convergence", ["converged"]),
+        put("convergence", "converged", 1),
+        put("kept", 1.5),
+        put("kept", 0),
+        put("kept", True),
+        put("noise_evidence", [1, 2, 3, 4]),
+        put("noise_evidence", {"misfit": -1.0, "blur": 0.0, "residual": 0.0, "freedom": 0.0}),
+        put("rows", True),
+        put("rows", 3.0),
+        put("rows", 10**30),
+        put("kernel", "log_parameters", [True, 0.0, 0.0]),
+    ],
+)
+def test_strict_types_of_modules(target, change):
+    check_refused(target, changed(MODULE, change), "ask for the file again")
+
+
+def test_only_gaussian_data_have_noise(target):
+    evidence = {"misfit": 1.0, "blur": 0.0, "residual": 1.0, "freedom": 1.0}
+
+    def counts_with_noise(outer, header):
+        header.update(likelihoods=[{"name": "poisson", "parameters": []}], noise_evidence=evidence)
+
+    check_refused(target, changed(MODULE, counts_with_noise), "no Gaussian noise")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("members", {"a": 1}),
+        put("members", 0, "gaussian"),
+        put("members", 0, "converged", "no"),
+        put("members", 0, "converged", 0),
+        put("members", 0, "weight", 1e7),
+        put("members", 0, "weight", True),
+        put("members", 0, "agreement", 1.5),
+        put("members", 0, "offset", [0.0, -1.0]),
+        put("members", 0, "offset", [0.0]),
+        put("members", 0, "offset", {"mean": 0, "sd": 1}),
+        put("members", 0, "site", "77"),
+        put("members", 0, "site", [7.0, 7]),
+        put("members", 0, "noise", 0),
+        put("members", 0, "appended", 1.0),
+        put("effects", [0.0, 0.0]),
+        put("noise", 0.1),
+        put("noise", {"level": 0.0, "freedom": None}),
+        put("choice", True),
+        put("choice", 10**12),
+        put("traces_of_removed", None),
+        put("owners", 1),
+    ],
+)
+def test_strict_types_of_ensembles(target, change):
+    check_refused(target, changed(ENSEMBLE, change), "ask for the file again")
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        {"tree": {"kind": "product", "parts": [{"kind": "constant"}] * 4}, "log_parameters": [230.0] * 4},
+        {"tree": {"kind": "scale", "base": {"kind": "matern", "nu": 1.5}}, "log_parameters": [0.0, -230.0]},
+    ],
+    ids=["variance", "distances"],
+)
+def test_a_model_that_cannot_answer_is_refused_when_it_is_loaded(target, kernel):
+    """Every number of it is sane, and together they are not."""
+    far = np.full((7, 2), 1e90)
+    far[:, 0] *= np.arange(7)
+    parts = taken_apart(MODULE)
+    start, stop = parts.outer["Z"]["data_offsets"]
+    body = parts.body[:start] + far.tobytes() + parts.body[stop:]
+    check_refused(target, rebuilt(parts.outer, parts.header | {"kernel": kernel}, body), "covariance matrix|not finite")
+
+
+def test_predictions_are_never_nan():
+    module = rgp.load(GOLDEN / "poisson.safetensors")  # with a linear part
+    for X in (np.full((1, 2), 1e100), np.array([[-1e100, 1e100], [0.0, 0.0]])):
+        try:
+            found = module.predict(X)
+        except rgp.RecycleGPError as refused:
+            assert "not finite numbers" in str(refused)  # noqa: PT017
+        else:
+            assert np.isfinite(found).all()
+
+
+# --- messages ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change", [put("mean", "\x1b[2J\n"), put("schema", "\x1b]0;x\a"), put("kind", "\r" * 9999), put("form", "\x9b31m")]
+)
+def test_messages_hold_no_control_characters(target, change):
+    for content in (MODULE, ENSEMBLE):
+        target.write_bytes(changed(content, change))
+        try:
+            rgp.load(target)
+        except rgp.RecycleGPError as refused:
+            assert str(refused).isprintable()  # noqa: PT017

@@ -1,0 +1,207 @@
+"""Files nobody would write by accident: golden files with something changed in them, and what must come of them.
+
+`mutated` changes bytes, at random but the same for the same number; `rebuilt` puts a file together from a header that
+a test has changed.
+"""
+
+import json
+import random
+import struct
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from recyclegp import RecycleGPError, load
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+NUMBERS = ["0", "-1", "1", "2", "2.0", "true", "null", '""', "[]", "{}", "1e999", "-1e308", "1e-320", "NaN", "Infinity"]
+NUMBERS += [
+    "65536",
+    "4294967296",
+    "9223372036854775807",
+    "18446744073709551616",
+    "9" * 400,
+    "[[[[[[]]]]]]",
+    '"\\ud800"',
+]
+DOUBLES = [0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf"), 1e308, 1e101, 1e100, -1e100, 1e-320, 1e-200]
+LENGTHS = [0, 1, 7, 2**16, 2**31, 2**32, 2**53, 2**62, 2**63, 2**64 - 1]
+
+
+def golden_files():
+    """The bytes of every file that must stay readable."""
+    return [path.read_bytes() for path in sorted(GOLDEN.rglob("*.safetensors"))]
+
+
+# --- a file in its parts ----------------------------------------------------------------------
+
+
+class Parts(NamedTuple):
+    outer: dict  # where tensors lie, as safetensors has it
+    header: dict  # ours
+    body: bytes  # the tensors
+
+
+def taken_apart(content):
+    text, body = _split(content)
+    outer = json.loads(text)
+    return Parts(outer, json.loads(outer["__metadata__"]["recyclegp"]), body)
+
+
+def rebuilt(outer, header, body):
+    """A file of these parts; `header` may be text that is no JSON."""
+    text = header if isinstance(header, str) else json.dumps(header)
+    if isinstance(outer, dict) and isinstance(outer.get("__metadata__"), dict):
+        outer = outer | {"__metadata__": outer["__metadata__"] | {"recyclegp": text}}
+    return _joined(json.dumps(outer).encode(), body)
+
+
+def _split(content):
+    (length,) = struct.unpack("<Q", content[:8])
+    return content[8 : 8 + length], content[8 + length :]
+
+
+def _joined(text, body):
+    return struct.pack("<Q", len(text)) + text + body
+
+
+# --- bytes changed at random ------------------------------------------------------------------
+
+
+def mutated(files, seed, case):
+    """The bytes of this case: a golden file with one to four changes, half of them where lengths stay right."""
+    rng = random.Random(f"{seed}/{case}")
+    content = rng.choice(files)
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        try:
+            content = rng.choice(CHANGES)(content, rng, files)
+        except (struct.error, IndexError, ValueError):  # an earlier change has left nothing that this one could change
+            continue
+    return content
+
+
+def _flip(content, rng, files):
+    return _overwritten(content, rng.randrange(len(content)), bytes([rng.randrange(256)]))
+
+
+def _flip_bit(content, rng, files):
+    place = rng.randrange(len(content))
+    return _overwritten(content, place, bytes([content[place] ^ (1 << rng.randrange(8))]))
+
+
+def _insert(content, rng, files):
+    place = rng.randrange(len(content) + 1)
+    return content[:place] + rng.randbytes(rng.choice([1, 2, 8, 64])) + content[place:]
+
+
+def _delete(content, rng, files):
+    place = rng.randrange(len(content))
+    return content[:place] + content[place + rng.choice([1, 2, 8, 64]) :]
+
+
+def _truncate(content, rng, files):
+    return content[: rng.randrange(len(content))]
+
+
+def _repeat(content, rng, files):
+    start = rng.randrange(len(content))
+    stop = start + rng.choice([1, 8, 100])
+    return content[:stop] + content[start:stop] * rng.choice([1, 3, 200]) + content[stop:]
+
+
+def _splice(content, rng, files):
+    other = rng.choice(files)
+    return content[: rng.randrange(len(content))] + other[rng.randrange(len(other)) :]
+
+
+def _length(content, rng, files):
+    (length,) = struct.unpack("<Q", content[:8])
+    return (
+        struct.pack("<Q", rng.choice([*LENGTHS, length + 1, length - 1, len(content), len(content) - 8])) + content[8:]
+    )
+
+
+def _double(content, rng, files):
+    """A number of a tensor."""
+    text, body = _split(content)
+    place = 8 * rng.randrange(len(body) // 8)
+    return _joined(text, _overwritten(body, place, struct.pack("<d", rng.choice(DOUBLES))))
+
+
+def _body(content, rng, files):
+    """Tensors of another file behind this header."""
+    return _joined(_split(content)[0], _split(rng.choice(files))[1])
+
+
+def _header_bytes(content, rng, files):
+    text, body = _split(content)
+    return _joined(rng.choice([_flip, _flip_bit, _insert, _delete, _repeat])(text, rng, files), body)
+
+
+def _header_number(content, rng, files):
+    """A number of the header, of ours or of where tensors lie, becomes something else."""
+    text, body = _split(content)
+    places = [i for i, c in enumerate(text) if c in b"0123456789" and text[i - 1] not in b"0123456789.e-_"]
+    start = rng.choice(places)
+    stop = start
+    while text[stop] in b"0123456789.e-":
+        stop += 1
+    new = rng.choice(NUMBERS).replace("\\", "\\\\").replace('"', '\\"').encode()
+    return _joined(text[:start] + new + text[stop:], body)
+
+
+def _header_token(content, rng, files):
+    """A word of the header is exchanged for another one of some header."""
+    text, body = _split(content)
+    words, others = text.split(b'"'), _split(rng.choice(files))[0].split(b'"')
+    words[rng.randrange(len(words))] = rng.choice(others)
+    return _joined(b'"'.join(words), body)
+
+
+def _nest(content, rng, files):
+    text, body = _split(content)
+    place, depth = rng.randrange(len(text)), rng.choice([10, 200, 5000])
+    opened, closed = rng.choice([(b"[", b"]"), (b'{\\"a\\":', b"}"), (b'{"a":', b"}")])
+    return _joined(text[:place] + opened * depth + b"0" + closed * depth + text[place:], body)
+
+
+def _overwritten(content, place, new):
+    return content[:place] + new + content[place + len(new) :]
+
+
+OF_THE_FILE = [_flip, _flip_bit, _insert, _delete, _truncate, _repeat, _splice, _length]
+OF_ITS_PARTS = [_double, _double, _body, _header_bytes, _header_number, _header_number, _header_token, _nest]
+CHANGES = OF_THE_FILE + OF_ITS_PARTS
+
+
+# --- what must come of it ---------------------------------------------------------------------
+
+
+def answers(path):
+    """Reads a file and asks what is in it: True for a model that works, False for a file that is refused.
+
+    Anything else, as another error, a warning, or a prediction that is no number, is raised.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            model = load(path)
+        except RecycleGPError as refused:
+            _check_message(str(refused))
+            return False
+        assert repr(model)
+        for X in (np.zeros((1, model.dimension)), model.inducing[:2] + 0.5):
+            try:
+                found = model.predict(X)
+            except RecycleGPError:  # at this X numbers overflow
+                continue
+            assert np.isfinite(found).all(), "a prediction is not finite"
+            assert (found[1] >= 0).all(), "a variance is negative"
+        return True
+
+
+def _check_message(text):
+    assert len(text) < 1000, "the message is as long as the file wants"
+    assert text.isprintable(), "the message writes what the file wants to the terminal"
