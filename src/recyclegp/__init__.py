@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .models.load import load
     from .models.merge import merge
     from .models.module import Module
+    from .models.screening import Screening, screen
 
 # Where each public name lives: nothing heavy (torch takes seconds) is imported until one is used.
 _HOMES = {
@@ -32,6 +33,8 @@ _HOMES = {
     "from_sklearn": ".interop.scikit_learn",
     "load": ".models.load",
     "merge": ".models.merge",
+    "screen": ".models.screening",
+    "Screening": ".models.screening",
 }
 _ROOMS = ("plot",)  # public submodules, imported when first used
 
@@ -41,6 +44,7 @@ __all__ = [
     "Module",
     "RecycleGPError",
     "RecycleGPWarning",
+    "Screening",
     "__version__",
     "fit",
     "fit_many",
@@ -51,6 +55,7 @@ __all__ = [
     "load",
     "merge",
     "plot",
+    "screen",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

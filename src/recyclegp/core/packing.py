@@ -33,6 +33,16 @@ class PackedSites(NamedTuple):
         Z, Rt, rho, e, members, counts = self
         return PackedSites(Z[some], Rt[some], rho[some], e[some], members[some], counts[some])
 
+    def without(self, gone: frozenset[int]) -> PackedSites:
+        """All but the sites of these members; itself if it has none of them."""
+        left = [i for i, member in enumerate(self.members) if member not in gone]
+        if len(left) == len(self.members):
+            return self
+        Z, Rt, rho, e, members, counts = self
+        return PackedSites(
+            Z[left], Rt[left], rho[left], e[left], tuple(members[i] for i in left), tuple(counts[i] for i in left)
+        )
+
 
 def pack(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float] | None = None) -> PackedSites:
     """Sites with equally many points side by side, each to the power of its weight."""

@@ -19,6 +19,7 @@ from ..kernels.units import in_units
 from ..likelihoods import Gaussian, Likelihood, gaussian_noise
 from ..target import NO_TARGET, Target
 from .site_store import SiteStore
+from .verdicts import Verdict
 
 
 class Member(NamedTuple):
@@ -41,6 +42,7 @@ class Member(NamedTuple):
     kept: float | None = None  # of what its rows say about f, in (0, 1], where that is known
     noise_evidence: NoiseEvidence | None = None
     noise: float | None = None  # variance under which it counts; None: as it was published
+    verdict: Verdict | None = None  # of screening, where somebody looked
 
     @property
     def owner(self) -> str:
@@ -83,6 +85,7 @@ class Member(NamedTuple):
             offset=None if self.offset is None else Offset(scale * self.offset.mean, abs(scale) * self.offset.sd),
             noise_evidence=None if self.noise_evidence is None else self.noise_evidence.in_units(scale),
             noise=None if self.noise is None else self.noise * scale**2,
+            verdict=None if self.verdict is None else self.verdict._replace(remedy=None),
             target=self.target if (scale, shift) == (1.0, 0.0) else replace(self.target, unit=None),
         )
 

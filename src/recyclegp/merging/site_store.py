@@ -8,7 +8,7 @@ removes with the process whatever happens (TMPDIR says where).
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from types import TracebackType
 from typing import IO, NamedTuple
@@ -62,6 +62,7 @@ class SiteStore:
         self._held = 0  # bytes in memory
         self._file: IO[bytes] | None = None
         self._scaling: _Scaling | None = None
+        self._left_out: frozenset[int] = frozenset()  # members whose sites are there, but not given out
         self.largest = 0  # points of the largest site
         self.points = 0  # of all sites together
         self.rows = 0  # of pseudo-observations
@@ -104,8 +105,9 @@ class SiteStore:
         if not self._packed:
             raise RecycleGPError("an ensemble needs at least one module with a positive weight")
         for packed in self._packed:
-            read = self._read(packed) if isinstance(packed, _Stored) else packed
-            yield from split(read if self._scaling is None else self._scaling.of(read), inducing)
+            read = (self._read(packed) if isinstance(packed, _Stored) else packed).without(self._left_out)
+            if read.members:
+                yield from split(read if self._scaling is None else self._scaling.of(read), inducing)
 
     def scaled(self, roots: Tensor, constants: Tensor) -> SiteStore:
         """The same sites with R_k and ρ_k multiplied by a root, and a constant added to e_k, by their members (K,).
@@ -116,6 +118,21 @@ class SiteStore:
             self._pack(size)
         view = copy(self)
         view._scaling = _Scaling(roots, constants)
+        return view
+
+    def without(self, members: Iterable[int]) -> SiteStore:
+        """The same sites but for those of some members. It reads what this store holds, and is closed with it."""
+        for size in list(self._open):
+            self._pack(size)
+        view = copy(self)
+        view._left_out = self._left_out | frozenset(members)
+        view.largest = view.points = view.rows = view.sites = 0
+        for p in view.packs(1):
+            K, size, _ = p.Z.shape
+            view.points += K * size
+            view.rows += sum(p.counts)
+            view.sites += K
+            view.largest = max(view.largest, size)
         return view
 
     def each(self) -> Iterator[tuple[int, Site]]:

@@ -82,6 +82,17 @@ def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[M
         )
 
 
+def about_trust(members: Sequence[Member]) -> None:
+    """Who does not count because of what the others say?"""
+    disarmed = [m for m in members if m.verdict is not None and m.verdict.flagged and m.weight == 0]
+    if disarmed:
+        said = [f"{m.name} ({m.verdict.reason})" for m in disarmed if m.verdict is not None]
+        _warn(
+            f"{len(disarmed)} of {len(members)} modules contradict the others and do not count: {few(said)}; report() "
+            "says more, reweight makes one count all the same, and trust=None all of them"
+        )
+
+
 def about_points(size: Size, members: Sequence[Member]) -> None:
     """Have automatic points reached their limit before they could express everybody?"""
     if size.slack > 10 * slack_tolerance(sum(m.weighted_rows for m in members)):

@@ -34,6 +34,7 @@ from ..merging.points import PointsWanted
 from ..merging.points_form import PointsForm
 from ..merging.site_store import SiteStore, candidates
 from ..merging.size import Size, size_of
+from ..merging.trust import Trust, as_before, judged
 from ..merging.updating import summarise
 from ..storage import container
 from ..storage.fields import Fields
@@ -60,6 +61,7 @@ class Ensemble(Predictive):
     _extent: Tensor | None = None  # (2, D): where modules have points, where their sites are not kept
     _owners: Owners = Owners.NONE  # how owners might differ: what relearning compares
     _noise: PooledNoise | None = None  # to which modules were brought; None: they stay as they were published
+    _trust: Trust = Trust.NONE  # what becomes of modules that contradict the others, also when relearning
 
     def __post_init__(self) -> None:
         check_finite("ensemble", *self._form.tensors())
@@ -75,6 +77,7 @@ class Ensemble(Predictive):
         wanted: PointsWanted,
         columns: arrays.Columns,
         owners: Owners,
+        trust: Trust = Trust.NONE,
     ) -> Ensemble:
         """What merging found, with the members it came from, whose sites are in the store."""
         members = with_noise(members, merged.noise)
@@ -87,7 +90,9 @@ class Ensemble(Predictive):
             convergence=merged.convergence,
             _owners=owners,
             _noise=merged.noise,
+            _trust=trust,
         )
+        doubts.about_trust(members)
         doubts.about_learning(merged.form.kernel, merged.convergence, members)
         if wanted.automatic:
             doubts.about_points(size_of(merged.form, store.rows), members)
@@ -189,7 +194,8 @@ class Ensemble(Predictive):
         others predict for them, per pseudo-observation: about 1 where they agree. `agreement` is the
         probability of a larger one, if the model is right. Both are judged under the ensemble's kernel or, where that
         is far rougher than any module's own, as a kernel that has absorbed a contradiction is, under their median.
-        `offset` and `offset_sd` say what is known of its owner's constant, where owners differ.
+        `offset` and `offset_sd` say what is known of its owner's constant, where owners differ. `trust` is the verdict
+        of `screen`, None where nobody looked, and `proposal` the change of units that would explain a flagged module.
         """
         with self._sites(self._members) as store:
             return reporting.report(self._with_evidence, self._members, store)
@@ -298,7 +304,9 @@ class Ensemble(Predictive):
         for name, weight in weights.items():
             check_weight(arrays.number(weight, f"weights[{name!r}]"))
         self._need_sites("reweight")
-        rest = tuple(m._replace(weight=float(weights.get(m.name, m.weight))) for m in self._members)
+        rest = tuple(
+            m._replace(weight=float(weights[m.name]), verdict=None) if m.name in weights else m for m in self._members
+        )
         if not active(rest):
             raise RecycleGPError("reweight: all weights are zero; an ensemble needs at least one module")
         return self._rebuild(rest, relearn)
@@ -450,6 +458,7 @@ class Ensemble(Predictive):
             extent=self._extent,
             owners=self._owners,
             noise=self._noise,
+            trust=self._trust,
         )
         container.write(path, ensemble_files.to_document(facts))
 
@@ -513,17 +522,18 @@ class Ensemble(Predictive):
         return replace(self, _form=form, likelihoods=likelihoods, _members=members)
 
     def _relearned(self, members: tuple[Member, ...]) -> Ensemble:
-        """Kernel, mean, effects, points and noise chosen anew for other members, in the way they were chosen first."""
-        start = pooling.median_kernel(members, self._form.kernel.structure) or self._form.kernel
+        """Kernel, mean, effects, points, noise and trust chosen anew, in the way they were chosen first."""
         wanted = PointsWanted(given=self._form.Z)
         if self.choice is not None:
             wanted = PointsWanted(
                 count=self.choice if isinstance(self.choice, int) else None, all_of_them=self.choice == ALL
             )
-        with stored(members, now=False) as store:
-            pool = self._noise is not None
+        members, pool = as_before(members), self._noise is not None
+        with stored(members, now=False) as everything:
+            members, store = judged(members, everything, trust=self._trust, owners=self._owners, pool_noise=pool)
+            start = pooling.median_kernel(members, self._form.kernel.structure) or self._form.kernel
             merged = build(start, members, store, wanted, learn=True, owners=self._owners, pool_noise=pool)
-            return Ensemble._from_merged(merged, members, store, wanted, self.columns, self._owners)
+            return Ensemble._from_merged(merged, members, store, wanted, self.columns, self._owners, self._trust)
 
     def _sites(self, members: tuple[Member, ...]) -> SiteStore:
         """The sites that members have kept, as the form takes them."""

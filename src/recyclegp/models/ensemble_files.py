@@ -26,6 +26,8 @@ from ..merging.noise import PooledNoise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points_form import PointsForm
 from ..merging.site_store import SiteStore
+from ..merging.trust import Trust
+from ..merging.verdicts import Standing, Units, Verdict
 from ..storage import limits
 from ..storage.container import Document
 from ..storage.fields import (
@@ -44,6 +46,7 @@ from ..storage.fields import (
     positive,
     target_from_json,
     target_to_json,
+    text,
 )
 from .naming import check_name, check_owner
 from .reading import LARGEST_WEIGHT
@@ -66,6 +69,7 @@ class Facts(NamedTuple):
     extent: Tensor | None
     owners: Owners
     noise: PooledNoise | None
+    trust: Trust
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -95,6 +99,8 @@ def to_document(e: Facts) -> Document:
     if e.noise is not None:
         freedom = float(e.noise.freedom)
         header["noise"] = {"level": float(e.noise.level), "freedom": freedom if math.isfinite(freedom) else None}
+    if e.trust is not Trust.NONE:
+        header["trust"] = e.trust.value
     if e.traces_of_removed:
         header["traces_of_removed"] = e.traces_of_removed
     tensors = _site_tensors([m.site for m in e.members if m.site is not None], dimension, "sites")
@@ -144,6 +150,19 @@ def _member_header(m: Member, dimension: int) -> dict[str, Any]:
         header["noise"] = m.noise
     if m.offset is not None:
         header["offset"] = [m.offset.mean, m.offset.sd]
+    if m.verdict is not None:
+        header["verdict"] = _verdict_header(m.verdict)
+    return header
+
+
+def _verdict_header(v: Verdict) -> dict[str, Any]:
+    header: dict[str, Any] = {"standing": v.standing.value}
+    if v.reason:
+        header["reason"] = v.reason
+    if v.remedy is not None:
+        header["remedy"] = v.remedy._asdict()
+    if v.weight is not None:
+        header["weight"] = v.weight
     return header
 
 
@@ -180,6 +199,7 @@ def from_fields(f: Fields) -> Facts:
         extent=f.tensor("extent", 2, D) if "extent" in f.tensors else None,
         owners=Owners(f.header.get("owners", Owners.NONE.value)),
         noise=_noise(f.header.get("noise")),
+        trust=Trust(f.header.get("trust", Trust.NONE.value)),
     )
 
 
@@ -274,9 +294,24 @@ def _members(f: Fields, D: int) -> tuple[Member, ...]:
             noise_evidence=noise_evidence_from_json(e.get("noise_evidence"), likelihoods_from_json(e["likelihoods"])),
             noise=None if e.get("noise") is None else positive(e["noise"], "a noise"),
             offset=None if e.get("offset") is None else _offset(e["offset"]),
+            verdict=None if e.get("verdict") is None else _verdict(fields(e["verdict"], "a verdict")),
         )
         for e in entries
     )
+
+
+def _verdict(found: dict[str, Any]) -> Verdict:
+    remedy, weight = found.get("remedy"), found.get("weight")
+    return Verdict(
+        Standing(found["standing"]),
+        text(found.get("reason", ""), "the reason of a verdict"),
+        None if remedy is None else _units(fields(remedy, "a remedy")),
+        None if weight is None else number(weight, "a weight", 0.0, LARGEST_WEIGHT),
+    )
+
+
+def _units(found: dict[str, Any]) -> Units:
+    return Units(number(found["scale"], "a scale"), number(found["shift"], "a shift"))
 
 
 def _offset(found: Any) -> Offset:

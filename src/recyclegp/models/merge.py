@@ -19,6 +19,7 @@ from ..merging.member import Member
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
 from ..merging.site_store import SiteStore
+from ..merging.trust import Trust, judged
 from .ensemble import Ensemble
 from .module import Module
 from .reading import Source, read_modules
@@ -36,6 +37,7 @@ class MergeOptions:
     keep: str = "sites"
     owners: Owners = Owners.AUTO
     noise: str = POOL
+    trust: Trust = Trust.LEARN
 
     def check(self, first: Module) -> None:
         """What is wrong with them is said before a long stream of modules is read."""
@@ -76,6 +78,7 @@ def merge(
     keep: str = "sites",
     owners: str | None = "auto",
     noise: str = "pool",
+    trust: str | None = "learn",
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
 
@@ -98,6 +101,9 @@ def merge(
         noise: "pool" (Gaussian modules come to one noise, learned by the evidence from what they say about it; to
             noises of their own, where these clearly differ; with learn=False they stay) or "keep" (they stay as
             they were published).
+        trust: what becomes of modules that contradict the others (see `screen`): "learn" (they do not count, and a
+            warning says who and why), "report" (they count, and `report` names them) or None (nobody looks; so it is
+            with learn=False).
 
     Returns:
         The ensemble. It warns where its points cannot express what the modules know.
@@ -106,18 +112,35 @@ def merge(
         raise TypeError(f"learn must be True or False, not {learn!r}")
     if keep not in ("sites", "names"):
         raise RecycleGPError(f"keep={keep!r}; use 'sites' or 'names'")
+    options = MergeOptions(
+        inducing, kernel, learn, keep, owners_wanted(owners), noise_wanted(noise), trust_wanted(trust, learn)
+    )
+    with SiteStore() as everything:
+        read = read_modules(modules, everything, keep=keep == "sites", weights=weights, check=options.check)
+        wanted = options.points(read.frame.dimension, read.frame.columns)
+        pool = options.noise == POOL
+        with threads.suited_to(step_cost(everything, wanted)):
+            members, store = judged(
+                read.members, everything, trust=options.trust, owners=options.owners, pool_noise=pool
+            )
+            start = options.start(members, store, read.frame.dimension)
+            merged = build(start, members, store, wanted, learn=learn, owners=options.owners, pool_noise=pool)
+        return Ensemble._from_merged(merged, members, store, wanted, read.frame.columns, options.owners, options.trust)
+
+
+def noise_wanted(noise: Any) -> str:
+    """The argument `noise`, checked."""
     if noise not in (POOL, KEEP):
         raise RecycleGPError(f"noise={noise!r}; use 'pool' or 'keep'")
-    options = MergeOptions(inducing, kernel, learn, keep, owners_wanted(owners), noise)
-    with SiteStore() as store:
-        read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
-        wanted = options.points(read.frame.dimension, read.frame.columns)
-        start = options.start(read.members, store, read.frame.dimension)
-        with threads.suited_to(step_cost(store, wanted)):
-            merged = build(
-                start, read.members, store, wanted, learn=learn, owners=options.owners, pool_noise=options.noise == POOL
-            )
-        return Ensemble._from_merged(merged, read.members, store, wanted, read.frame.columns, options.owners)
+    return str(noise)
+
+
+def trust_wanted(trust: Any, learn: bool = True) -> Trust:
+    """The argument `trust`, as a value; without learning nobody is judged."""
+    found = {None: Trust.NONE, "learn": Trust.LEARN, "report": Trust.REPORT}
+    if (trust is not None and not isinstance(trust, str)) or trust not in found:
+        raise RecycleGPError(f"trust={trust!r}; use 'learn', 'report' or None")
+    return found[trust] if learn else Trust.NONE
 
 
 def owners_wanted(owners: Any) -> Owners:

@@ -38,6 +38,8 @@ def report(form: Form, members: tuple[Member, ...], store: SiteStore) -> list[di
             "slack": m.slack,
             "offset": None if m.offset is None else m.offset.mean,
             "offset_sd": None if m.offset is None else m.offset.sd,
+            "trust": None if m.verdict is None else m.verdict.words,
+            "proposal": None if m.verdict is None else m.verdict.proposal,
         }
         for m in remembered(form, members, store)
     ]

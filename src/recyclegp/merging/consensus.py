@@ -1,0 +1,196 @@
+"""What a group of modules agree on, and how well every module fits it, itself left out.
+
+Everything is about the values v ~ N(0, I) at common points: module k says H_kv ≈ ρ_k with unit noise. For trusted
+modules S, P = Σ_S H_kᵀH_k and CCᵀ = I + P. With e_k = ρ_k − H_kv̂ and S_k = H_k(I+P)⁻¹H_kᵀ the others predict ρ_k with
+
+    covariance B_k = (I − S_k)⁻¹ and error B_ke_k,  where k is one of S        (leave-one-out without leaving one out)
+    covariance B_k = I + S_k      and error e_k,      where it is not
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core import linalg
+from ..core.packing import project
+from ..core.posterior import Basis
+from .site_store import SiteStore
+
+LOG_2PI = math.log(2 * math.pi)
+UNITS_SD = 2.0  # how far a and b of a·f + b may be from 1 and 0: a in itself, b in standard deviations of f
+UNITS_SCALES = (1.0, 10.0, 100.0, 1000.0)  # times that: each is as probable
+MOST_USUAL = 3.0  # a model that suits nobody makes squared distances so many times larger, not more
+
+
+class Statements(NamedTuple):
+    """What some modules of one size say about v, log N(ρ_k; H_kv, I) + e_k; rows of padding are zero."""
+
+    H: Tensor  # (K, r, M)
+    rho: Tensor  # (K, r)  less what a constant mean explains
+    ones: Tensor  # (K, r)  what a constant function would be observed as
+    members: Tensor  # (K,)  whose they are
+    counts: Tensor  # (K,)  rows that are no padding
+    e: Tensor  # ()  Σ e_k
+
+
+class Consensus(NamedTuple):
+    """What trusted modules say together: v ~ N(v̂, (CCᵀ)⁻¹)."""
+
+    trusted: Tensor  # (members,) bool
+    v: Tensor  # (M,)
+    C: Tensor  # (M, M)
+    misfit: float  # ρᵀA⁻¹ρ with A = I + HHᵀ
+    numbers: float  # in ρ
+
+    @property
+    def evidence(self) -> float:
+        """log N(ρ; 0, cA), where c is as large as their misfit asks for, and not below one.
+
+        Where the kernel, or the whole model, suits nobody, all are further from each other than they say.
+        """
+        c = min(MOST_USUAL, max(1.0, self.misfit / max(self.numbers, 1.0)))
+        return -0.5 * (self.misfit / c + self.numbers * (math.log(c) + LOG_2PI)) - float(linalg.logdet(self.C))
+
+
+class Fit(NamedTuple):
+    """How each module fits the others, by its position among the members; NaN for those that say nothing."""
+
+    misfit: Tensor  # z_k²: squared distance from what the others predict
+    counts: Tensor  # of how many numbers
+    together: Tensor  # log N(ρ_k; what the others predict)
+    alone: Tensor  # log N(ρ_k; 0, c times its prior covariance), c ≥ 1: as if it were of a function of its own
+    affine: Tensor  # the same as `together`, of a·f + b with a and b unknown: a change of units
+    known: Tensor  # nats that it says about f
+    shared: Tensor  # nats of these that the others know
+
+    @property
+    def share(self) -> Tensor:
+        """Of what each says the others know so much; nothing of those that say nothing."""
+        return torch.where(self.known > 1e-9, self.shared / self.known.clamp_min(1e-9), torch.zeros_like(self.known))
+
+
+@torch.no_grad()
+def statements(base: Basis, store: SiteStore, mean: float) -> list[Statements]:
+    """Every site of a store; what the points cannot express of it is integrated out."""
+    found = []
+    for packed in store.packs(len(base.Z)):
+        K, r, M = len(packed.members), packed.Rt.shape[1], len(base.Z)
+        rows = project(base, packed).rows(marginal=True)
+        ones = rows.ones.reshape(K, r)
+        found.append(
+            Statements(
+                rows.H.reshape(K, r, M),
+                rows.rho.reshape(K, r) - mean * ones,
+                ones,
+                torch.tensor(packed.members),
+                torch.tensor(packed.counts, dtype=torch.float64),
+                rows.e,
+            )
+        )
+    return found
+
+
+@torch.no_grad()
+def consensus(said: Sequence[Statements], trusted: Tensor) -> Consensus:
+    """Of the trusted: P = ΣH_kᵀH_k, v̂ = (I+P)⁻¹b with b = ΣH_kᵀρ_k, ρᵀA⁻¹ρ = ρᵀρ − bᵀ(I+P)⁻¹b."""
+    M = said[0].H.shape[-1]
+    P, b = said[0].H.new_zeros(M, M), said[0].H.new_zeros(M)
+    square, count = 0.0, 0.0
+    for s in said:
+        inside = trusted[s.members]
+        H, rho = s.H[inside].flatten(0, 1), s.rho[inside].flatten()
+        P, b = P + H.mT @ H, b + H.mT @ rho
+        square, count = square + float(rho.square().sum()), count + float(s.counts[inside].sum())
+    C = linalg.cholesky(torch.eye(M, dtype=P.dtype) + P).L
+    half = linalg.solve_lower(C, b[:, None])
+    return Consensus(trusted, linalg.solve_upper(C, half)[:, 0], C, square - float(half.square().sum()), count)
+
+
+@torch.no_grad()
+def fit(said: Sequence[Statements], agreed: Consensus, mean: float, variance: float) -> Fit:
+    """Every module against the consensus of the others; f has this prior mean, and this variance on average."""
+    found = torch.full((len(Fit._fields), len(agreed.trusted)), math.nan, dtype=torch.float64)
+    spreads = torch.tensor([UNITS_SD, UNITS_SD * (variance + mean**2) ** 0.5], dtype=torch.float64)
+    for s in said:
+        e, S = _error(s, agreed)
+        inside = agreed.trusted[s.members][:, None, None]
+        identity = torch.eye(S.shape[-1], dtype=S.dtype)
+        Q = torch.where(inside, identity - S, identity + S)
+        L = linalg.cholesky(Q).L
+        half = linalg.solve_lower(L, e[..., None])
+        z = half.square().sum((-2, -1))
+        error = torch.where(inside, linalg.solve_upper(L, half), e[..., None])  # B_ke_k, or e_k
+        columns = torch.stack([s.rho - error[..., 0] + mean * s.ones, s.ones], -1) * spreads
+        # B_k⁻¹ is Q for those inside, and Q⁻¹ for the others
+        weighed = torch.where(inside, Q @ columns, linalg.solve_upper(L, linalg.solve_lower(L, columns)))
+        spread = (1 - 2 * inside[:, 0, 0].to(z.dtype)) * linalg.logdet(L)
+        prior = linalg.cholesky(identity + s.H @ s.H.mT).L
+        alone = linalg.solve_lower(prior, s.rho[..., None]).square().sum((-2, -1))
+        constant = 0.5 * s.counts * LOG_2PI
+        together = -0.5 * z - spread - constant
+        found[:, s.members] = torch.stack(
+            [
+                z,
+                s.counts,
+                together,
+                _stretched(alone, s.counts) - linalg.logdet(prior) - constant,
+                together + _gain(weighed.mT @ error, weighed.mT @ columns),
+                linalg.logdet(prior),
+                linalg.logdet(prior) - spread,
+            ]
+        )
+    return Fit(*found)
+
+
+def _stretched(misfit: Tensor, counts: Tensor) -> Tensor:
+    """−½misfit/c − ½r·log c at the best c ≥ 1."""
+    c = (misfit / counts.clamp_min(1)).clamp_min(1)
+    return -0.5 * (misfit / c + counts * c.log())
+
+
+def _gain(g: Tensor, G: Tensor) -> Tensor:
+    """What coefficients w ~ N(0, t²I) of columns X explain, at the best of some t, with g = XᵀB⁻¹e and G = XᵀB⁻¹X.
+
+    ½t²gᵀ(I + t²G)⁻¹g − ½logdet(I + t²G)
+    """
+    found = []
+    for t in UNITS_SCALES:
+        L = linalg.cholesky(torch.eye(G.shape[-1], dtype=G.dtype) + t**2 * G).L
+        found.append(0.5 * t**2 * linalg.solve_lower(L, g).square().sum((-2, -1)) - linalg.logdet(L))
+    return torch.stack(found).amax(0) - math.log(len(UNITS_SCALES))
+
+
+class Prediction(NamedTuple):
+    """What the trusted predict for one module that is not among them, in coordinates in which they are independent.
+
+    ρ = predicted + error, the error of covariance I + diag(doubt).
+    """
+
+    error: Tensor  # (r,)
+    predicted: Tensor  # (r,)  with the constant mean
+    ones: Tensor  # (r,)
+    doubt: Tensor  # (r,)
+
+
+@torch.no_grad()
+def predicted(said: Sequence[Statements], agreed: Consensus, member: int, mean: float) -> Prediction:
+    """For one module that is not trusted."""
+    s, i = next((s, int((s.members == member).nonzero()[0, 0])) for s in said if bool((s.members == member).any()))
+    one = s._replace(H=s.H[i : i + 1], rho=s.rho[i : i + 1])
+    e, S = _error(one, agreed)
+    r = int(s.counts[i])
+    doubt, U = torch.linalg.eigh(S[0, :r, :r])
+    error, ones = U.mT @ e[0, :r], U.mT @ s.ones[i, :r]
+    return Prediction(error, U.mT @ s.rho[i, :r] - error + mean * ones, ones, doubt.clamp_min(0))
+
+
+def _error(s: Statements, agreed: Consensus) -> tuple[Tensor, Tensor]:
+    """e_k = ρ_k − H_kv̂ (K, r) and S_k = H_k(I+P)⁻¹H_kᵀ (K, r, r)."""
+    K, r, M = s.H.shape
+    W = linalg.solve_lower(agreed.C, s.H.flatten(0, 1).mT).mT.reshape(K, r, M)
+    return s.rho - s.H @ agreed.v, W @ W.mT

@@ -1,0 +1,79 @@
+"""Why a module contradicts the others, in words a person understands: whatever explains best what it says."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .consensus import LOG_2PI, Prediction
+from .verdicts import Units
+
+PRICE = 1.0  # nats for each number that an explanation needs, beside half the logarithm of how many it explains
+ROUNDS = 10  # of weighing and fitting a change of units
+STEPS = torch.logspace(0, 8, 81, dtype=torch.float64)  # factors of the variance that are tried
+
+
+class Explanation(NamedTuple):
+    reason: str
+    value: float  # log-probability of what the module says, less the price of the numbers it needs
+    units: Units | None = None  # where a change of units explains it
+
+
+def explained(p: Prediction, alone: float, usual: float) -> Explanation:
+    """The best explanation of a module; `alone` is its log-probability as a function of its own."""
+    count = len(p.error)
+    price = PRICE + 0.5 * math.log(max(count, 2))
+    shift = _units(p, usual, free=(False, True))
+    scale = _units(p, usual, free=(True, False))
+    both = _units(p, usual, free=(True, True))
+    factor, sure = _too_sure(p)
+    found = [
+        Explanation("unlike everybody else", alone),
+        Explanation(f"overconfident by a factor of {math.sqrt(factor):.2g}", sure - price),
+        Explanation("opposite sign", _fits(p, Units(-1.0), usual), Units(-1.0)),
+        Explanation(f"shifted by {shift.shift:.2g}", _fits(p, shift, usual) - price, shift),
+        Explanation(f"scaled by about {scale.scale:.2g}", _fits(p, scale, usual) - price, scale),
+        Explanation(_in_words(both), _fits(p, both, usual) - 2 * price, both),
+    ]
+    # a scale near zero says that the module knows nothing of f, and cannot be turned back
+    return max((e for e in found if e.units is None or abs(e.units.scale) > 0.05), key=lambda e: e.value)
+
+
+def _in_words(units: Units) -> str:
+    sign = "−" if units.shift < 0 else "+"
+    return f"in other units: about {units.scale:.2g}·y {sign} {abs(units.shift):.2g}"
+
+
+def _fits(p: Prediction, units: Units, usual: float) -> float:
+    """log N(ρ; a·predicted + b·ones, c(I + a² diag(doubt)))."""
+    rho = p.predicted + p.error
+    variance = usual * (1 + units.scale**2 * p.doubt)
+    return _log_normal(rho - units.scale * p.predicted - units.shift * p.ones, variance)
+
+
+def _units(p: Prediction, usual: float, free: tuple[bool, bool]) -> Units:
+    """The a and b that fit best, weighted by what is known: Σ(ρ − a·predicted − b·ones)²/variance(a)."""
+    columns = torch.stack([p.predicted, p.ones], 1)
+    rho, now = p.predicted + p.error, [1.0, 0.0]
+    some = [i for i in (0, 1) if free[i]]
+    for _ in range(ROUNDS):
+        root = (usual * (1 + now[0] ** 2 * p.doubt)).rsqrt()[:, None]
+        rest = rho - sum(now[i] * columns[:, i] for i in (0, 1) if not free[i])
+        best = torch.linalg.lstsq(root * columns[:, some], root * rest[:, None]).solution[:, 0]
+        for i, value in zip(some, best.tolist(), strict=True):
+            now[i] = value
+    return Units(*now)
+
+
+def _too_sure(p: Prediction) -> tuple[float, float]:
+    """The factor of its own variance that explains its distance from the others best, and how well it does."""
+    values = [_log_normal(p.error, factor + p.doubt) for factor in STEPS]
+    best = max(range(len(values)), key=values.__getitem__)
+    return float(STEPS[best]), values[best]
+
+
+def _log_normal(error: Tensor, variance: Tensor) -> float:
+    return -0.5 * float((error.square() / variance + variance.log() + LOG_2PI).sum())

@@ -1,0 +1,117 @@
+"""Which modules contradict the others: found before a kernel is learned, which bad ones would bend.
+
+Every module is about the shared function, or it is not: then it is of a function of its own, or far too sure of
+itself. The trusted set is the one under which all that modules say is most probable, each that is left out at a price.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .consensus import MOST_USUAL, Consensus, Fit, Statements, consensus, fit
+
+log = logging.getLogger(__name__)
+
+PRICE = 8.0  # nats by which another explanation of a module must be better than that it is honest
+TOO_SURE = 3.0  # times what is usual: squared distances from the others that are no accident
+SEEDS = 6  # modules whose friends are tried as the trusted ones
+STEPS = 20  # changes of the trusted set, from each start
+UNUSUAL = 1.5  # squared distances per number, in the middle, from which on something is wrong, though nobody stands out
+CHECKED = 0.4  # of what a module says: so much the others must know, for it to be judged
+
+
+class About(NamedTuple):
+    """What is believed of f before anybody speaks."""
+
+    mean: float
+    variance: float  # on average
+
+
+class Screened(NamedTuple):
+    """Who is trusted, and how everybody fits those who are."""
+
+    agreed: Consensus
+    fit: Fit
+    usual: float  # squared distance per number that is usual among the trusted: 1 where the model is right
+    value: float  # log-probability of all that modules say, less the price of those left out
+
+    @property
+    def flagged(self) -> list[int]:
+        """Positions of those that contradict the others."""
+        known = ~self.fit.misfit.isnan()
+        return (known & ~self.agreed.trusted).nonzero()[:, 0].tolist()
+
+    @property
+    def unchecked(self) -> list[int]:
+        """Positions of those that cannot be checked: the others know too little of what they say."""
+        return (self.fit.share < CHECKED).nonzero()[:, 0].tolist()
+
+
+def screen(said: Sequence[Statements], members: int, about: About) -> Screened:
+    """The best of several starts: everybody, and the friends of each of a few modules."""
+    present = torch.zeros(members, dtype=torch.bool)
+    for s in said:
+        present[s.members] = True
+    best = _refined(said, present, present, about)
+    if int(present.sum()) < 3 or (not best.flagged and best.usual < UNUSUAL):
+        return best
+    everyone = present.nonzero()[:, 0]
+    seeds = everyone[torch.linspace(0, len(everyone) - 1, min(SEEDS, len(everyone))).round().long()]
+    for seed in seeds.unique().tolist():
+        alone = torch.zeros_like(present)
+        alone[seed] = True
+        found = _refined(said, present, alone, about)
+        if found.value > best.value:
+            best = found
+    log.info("screening: %d of %d modules contradict the others", len(best.flagged), len(everyone))
+    return best
+
+
+def _refined(said: Sequence[Statements], present: Tensor, trusted: Tensor, about: About) -> Screened:
+    """Those that fit the trusted ones join them, and the worst of those that do not leave, until nothing changes."""
+    seen: set[bytes] = set()
+    for _ in range(STEPS):
+        seen.add(trusted.numpy().tobytes())
+        agreed = consensus(said, trusted)
+        now = _judged(said, agreed, present, about)
+        gain = now.gain
+        bad = present & (gain > PRICE) & (now.screened.fit.share >= CHECKED)
+        leaving = bad & trusted
+        if int(leaving.sum()) > 1:  # one bad module makes others look bad: the worse half goes first
+            leaving &= gain >= gain[leaving].median()
+        following = (trusted | (present & ~bad)) & ~leaving
+        if bool((following == trusted).all()) or following.numpy().tobytes() in seen or not bool(following.any()):
+            break
+        trusted = following
+    lonely = present & ~trusted & (now.screened.fit.share < CHECKED)  # once their friends had left
+    if bool(lonely.any()):
+        now = _judged(said, consensus(said, trusted | lonely), present, about)
+    return now.screened
+
+
+class _Judged(NamedTuple):
+    screened: Screened
+    gain: Tensor  # nats by which the best other explanation of each module is better than honesty
+
+
+def _judged(said: Sequence[Statements], agreed: Consensus, present: Tensor, about: About) -> _Judged:
+    found = fit(said, agreed, *about)
+    ratio = found.misfit / found.counts.clamp_min(1)
+    inside = ratio[agreed.trusted & ~found.misfit.isnan()]
+    usual = min(MOST_USUAL, max(1.0, float(inside.median()))) if len(inside) > 2 else 1.0
+    honest = _scaled(found, torch.full_like(ratio, usual))
+    too_sure = torch.where(ratio > TOO_SURE * usual, _scaled(found, ratio.clamp_min(1e-300)), found.alone)
+    other = torch.stack([found.alone, found.affine, too_sure]).amax(0)
+    left_out = present & ~agreed.trusted
+    value = agreed.evidence + float((other[left_out] - PRICE).sum())
+    return _Judged(Screened(agreed, found, usual, value), other - honest)
+
+
+def _scaled(found: Fit, by: Tensor) -> Tensor:
+    """log N(ρ_k; what the others predict, with this many times their covariance)."""
+    return found.together + 0.5 * found.misfit * (1 - 1 / by) - 0.5 * found.counts * by.log()

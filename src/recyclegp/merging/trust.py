@@ -1,0 +1,200 @@
+"""Whom to trust: modules screened under several kernels, and a verdict on each that a person understands.
+
+Bad modules bend a kernel that is learned with them until it believes everybody. So the first screening is at the
+median of the modules' own kernels. Where somebody stands out, kernels (with owners' effects and noise) are learned from
+those that are trusted and from everybody, and under the one that makes all that is said most probable they are
+screened again: honest owners that differ, or a median kernel that suits nobody, are no reason to distrust.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+import torch
+
+from ..core.effects import NO_EFFECTS, Effects
+from ..core.posterior import basis
+from ..kernels import Kernel
+from . import affordable
+from .consensus import Statements, predicted, statements
+from .exact_learning import Learned, Sites, decide
+from .explanations import Explanation, explained
+from .learning import starts
+from .member import Member
+from .noise import FREEDOM, PooledNoise, Readings, at_noise
+from .owners import Owners, owner_numbers
+from .points import select
+from .pooling import median_mean, most_common_kernel
+from .screening import About, Screened, screen
+from .site_store import SiteStore
+from .verdicts import TRUSTED, Standing, Verdict
+
+POINTS = 200  # at which modules are compared
+FEATURES = 2**25  # numbers that may be held while they are: with many modules, at fewer points
+LEAST_POINTS = 32
+SURE = 10.0  # times the precision that is usual: beyond it, a module has no more say about where the points are
+ENOUGH = 8  # trusted modules from which one can tell whether owners differ
+NO_CONSENSUS = Verdict(Standing.UNCHECKED, "no majority agrees about the function")
+FEWEST = 3  # modules: of two that contradict each other nobody can say who is wrong
+
+
+class Trust(Enum):
+    """What becomes of modules that contradict the others."""
+
+    LEARN = "learn"  # they do not count
+    REPORT = "report"  # they count, and are named
+    NONE = "none"  # nobody looks
+
+
+class Belief(NamedTuple):
+    """Under which modules are compared."""
+
+    kernel: Kernel
+    mean: float
+    effects: Effects = NO_EFFECTS
+    noise: PooledNoise | None = None
+
+    @staticmethod
+    def of(found: Learned) -> Belief:
+        return Belief(found.kernel, found.mean, found.effects, found.noise)
+
+
+class _Compared(NamedTuple):
+    said: list[Statements]
+    screened: Screened
+    mean: float
+
+    @property
+    def value(self) -> float:
+        """Log-probability of all that modules say, each that is left out at a price."""
+        return self.screened.value + float(sum(s.e for s in self.said))
+
+    @property
+    def trusted(self) -> int:
+        return int(self.screened.agreed.trusted.sum())
+
+    @property
+    def most_agree(self) -> bool:
+        """Only a majority can say who is wrong."""
+        return len(self.screened.flagged) < self.trusted
+
+
+def verdicts(members: Sequence[Member], store: SiteStore, *, owners: Owners, pool_noise: bool) -> list[Verdict]:
+    """One for each member, by its position; sites are as they were published.
+
+    Args:
+        members: whose sites they are.
+        store: the sites.
+        owners: how owners may differ.
+        pool_noise: whether Gaussian modules come to one noise.
+    """
+    readings = Readings.of(members) if pool_noise else None
+    noise = None
+    if readings is not None and bool(readings.known.any()):
+        noise = PooledNoise(float(readings.estimate[readings.known].median()), FREEDOM)
+    start = most_common_kernel(members)
+    first = _compared(Belief(start, median_mean(members), noise=noise), members, store, readings)
+    if not first.screened.flagged or store.sites < FEWEST:
+        return _verdicts(first, members, suspicious=store.sites < FEWEST)
+    candidates, differ = [], owners
+    if first.most_agree:
+        of_trusted = _learned(store.without(first.screened.flagged), members, start, owners, readings)
+        candidates += [first, _compared(Belief.of(of_trusted), members, store, readings)]
+        if first.trusted >= ENOUGH and not of_trusted.effects.present:
+            differ = Owners.NONE  # owners do not differ; those few who stand out are no reason to believe it
+    of_all = _learned(store, members, start, differ, readings)
+    candidates.append(_compared(Belief.of(of_all), members, store, readings))
+    best = max(candidates, key=lambda c: c.value)
+    return _verdicts(best, members) if best.most_agree else [NO_CONSENSUS] * len(members)
+
+
+def judged(
+    members: Sequence[Member], store: SiteStore, *, trust: Trust, owners: Owners, pool_noise: bool
+) -> tuple[tuple[Member, ...], SiteStore]:
+    """Members with verdicts, and the sites of those that count."""
+    if trust is Trust.NONE:
+        return tuple(members), store
+    found = with_verdicts(members, verdicts(members, store, owners=owners, pool_noise=pool_noise), trust)
+    disarmed = [i for i, m in enumerate(found) if m.weight != members[i].weight]
+    return found, store.without(disarmed) if disarmed else store
+
+
+def with_verdicts(members: Sequence[Member], found: Sequence[Verdict], trust: Trust) -> tuple[Member, ...]:
+    """Members that know what was said about them; those that are not to be trusted have no weight."""
+    judged = []
+    for m, v in zip(members, found, strict=True):
+        disarmed = v.flagged and trust is Trust.LEARN
+        verdict = v._replace(weight=m.weight) if disarmed else v
+        judged.append(m._replace(weight=0.0 if disarmed else m.weight, verdict=verdict))
+    return tuple(judged)
+
+
+def as_before(members: Sequence[Member]) -> tuple[Member, ...]:
+    """Members as if nobody had looked at them: those that were disarmed have their weight again."""
+    return tuple(
+        m if m.verdict is None else m._replace(weight=_first(m.verdict.weight, m.weight), verdict=None) for m in members
+    )
+
+
+def _first(given: float | None, otherwise: float) -> float:
+    return otherwise if given is None else given
+
+
+def _learned(
+    store: SiteStore, members: Sequence[Member], start: Kernel, owners: Owners, readings: Readings | None
+) -> Learned:
+    """Kernel, mean, effects and noise by the exact evidence of some of the modules."""
+    with store.thinned(affordable.first(store.largest)) as some:
+        sites = Sites.of(some, owner_numbers(members), readings)
+        return decide(sites, start, starts(start, members), owners)
+
+
+def _compared(belief: Belief, members: Sequence[Member], store: SiteStore, readings: Readings | None) -> _Compared:
+    now = at_noise(store, readings, belief.noise)
+    count = int(min(POINTS, max(LEAST_POINTS, FEATURES // max(store.rows, 1))))
+    with torch.no_grad():
+        Z = select(belief.kernel, _tempered(now, len(members)), count, 0.0)
+        said = statements(basis(belief.kernel, Z, effects=belief.effects), now, belief.mean)
+        about = About(belief.mean, float(belief.kernel.diagonal(Z).mean()))
+        return _Compared(said, screen(said, len(members), about), belief.mean)
+
+
+def _tempered(store: SiteStore, members: int) -> SiteStore:
+    """The same sites, none of them far surer of itself than is usual: where points are is not for one to decide."""
+    precision = torch.full((members,), math.nan, dtype=torch.float64)
+    for p in store.packs(1):
+        precision[torch.tensor(p.members)] = p.Rt.square().sum((-2, -1)) / p.Z.shape[1]
+    usual = float(precision.nanmedian())
+    roots = (SURE * usual / precision.nan_to_num(usual).clamp_min(1e-300)).clamp_max(1).sqrt()
+    return store.scaled(roots, torch.zeros_like(roots))
+
+
+def _verdicts(c: _Compared, members: Sequence[Member], *, suspicious: bool = False) -> list[Verdict]:
+    """In words. `suspicious` are two modules of which nobody can say who is wrong."""
+    flagged, unchecked = set(c.screened.flagged), set(c.screened.unchecked)
+    found = []
+    for i, m in enumerate(members):
+        if m.weight <= 0:
+            found.append(Verdict(Standing.UNCHECKED, "does not count"))
+        elif i in flagged and suspicious:
+            found.append(Verdict(Standing.UNCHECKED, "contradicts the other, and nobody can say who is right"))
+        elif i in flagged:
+            found.append(_flagged(_explained(c, i)))
+        elif i in unchecked:
+            share = max(0.0, float(c.screened.fit.share[i]))
+            found.append(Verdict(Standing.UNCHECKED, f"the others know {share:.0%} of what it says"))
+        else:
+            found.append(TRUSTED)
+    return found
+
+
+def _explained(c: _Compared, member: int) -> Explanation:
+    p = predicted(c.said, c.screened.agreed, member, c.mean)
+    return explained(p, float(c.screened.fit.alone[member]), c.screened.usual)
+
+
+def _flagged(why: Explanation) -> Verdict:
+    return Verdict(Standing.FLAGGED, why.reason, None if why.units is None else why.units.back)

@@ -1,0 +1,81 @@
+"""Modules → who contradicts the others, and why, before anything is merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..merging.site_store import SiteStore
+from ..merging.trust import verdicts
+from ..merging.verdicts import Standing, Verdict
+from .merge import POOL, noise_wanted, owners_wanted
+from .reading import Source, read_modules
+
+
+@dataclass(frozen=True)
+class Screening:
+    """What screening says about each module, in the order in which they came."""
+
+    verdicts: dict[str, Verdict]  # by the modules' names
+    rows: dict[str, int]
+
+    @property
+    def flagged(self) -> list[str]:
+        """Names of modules that contradict the others."""
+        return self._of(Standing.FLAGGED)
+
+    @property
+    def unchecked(self) -> list[str]:
+        """Names of modules that cannot be checked, because the others know too little of what they say."""
+        return self._of(Standing.UNCHECKED)
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """One row per module: name, rows, standing, reason, and what would explain it.
+
+        `proposal` is the call on a flagged module that would make it agree with the others, where a change of units
+        explains it; ask its owner before you believe it.
+        """
+        return [
+            {
+                "name": name,
+                "rows": self.rows[name],
+                "standing": v.standing.value,
+                "reason": v.reason,
+                "proposal": v.proposal,
+            }
+            for name, v in self.verdicts.items()
+        ]
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.flagged)} of {len(self.verdicts)} modules contradict the others"]
+        for name, v in self.verdicts.items():
+            if v.standing is not Standing.TRUSTED:
+                lines.append(f"  {name}: {v.words}" + (f"; try {v.proposal}" if v.proposal else ""))
+        return "\n".join(lines)
+
+    def _of(self, standing: Standing) -> list[str]:
+        return [name for name, v in self.verdicts.items() if v.standing is standing]
+
+
+def screen(modules: Source, *, owners: str | None = "auto", noise: str = "pool") -> Screening:
+    """Which modules contradict the others, and why. Nothing is merged.
+
+    A module is flagged where its being of another function, in other units, or far too sure of itself explains it
+    clearly better than its being honest, under the kernel and the trusted modules that make all that is said most
+    probable. `merge` does the same by itself (trust="learn").
+
+    Args:
+        modules: as for `merge`: modules, files, a directory, or an iterable of them.
+        owners: how owners' functions may differ from the shared one, as for `merge`: what this allows is no
+            contradiction.
+        noise: "pool" or "keep", as for `merge`.
+
+    Returns:
+        A verdict on each; `flagged` has the names, `table` the reasons.
+    """
+    wanted, pool = owners_wanted(owners), noise_wanted(noise) == POOL
+    with SiteStore() as store:
+        members = read_modules(modules, store, keep=False).members
+        found = verdicts(members, store, owners=wanted, pool_noise=pool)
+    return Screening(dict(zip((m.name for m in members), found, strict=True)), {m.name: m.rows for m in members})
