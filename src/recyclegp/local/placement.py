@@ -38,6 +38,11 @@ class Points(NamedTuple):
     def lanes(self, chosen: Tensor) -> Points:
         return Points(self.Z[chosen], self.real[chosen])
 
+    def first(self, counts: Sequence[int]) -> Points:
+        """Of each model at most so many."""
+        position = torch.arange(self.Z.shape[1], device=self.Z.device)
+        return self._replace(real=self.real & (position < torch.tensor(counts, device=self.Z.device)[:, None]))
+
     def basis(self, kernel: Kernel) -> Basis:
         return basis(kernel, self.Z, real=None if bool(self.real.all()) else self.real)
 
