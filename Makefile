@@ -26,7 +26,7 @@ ONE_CORE := $(shell command -v taskset > /dev/null && echo taskset -c 0)
 LIMIT := $(shell command -v timeout > /dev/null && echo timeout 600)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-fast test-lowest test-peers coverage fuzz lint format demo bench bench-accuracy bench-calibration docs dist clean
+.PHONY: help setup test test-fast test-lowest test-peers coverage fuzz lint format demo bench bench-accuracy bench-calibration bench-privacy docs dist clean
 
 help:
 	@echo "make setup    virtual environment in $(VENV), installed for development"
@@ -42,6 +42,7 @@ help:
 	@echo "make bench    how fast: benchmarks/speed.py  (BENCH_ARGS for it, as --quick)"
 	@echo "make bench-accuracy   how good: benchmarks/accuracy.py   (BENCH_ARGS for it)"
 	@echo "make bench-calibration   where merging loses: benchmarks/where_merging_loses.py   (BENCH_ARGS for it)"
+	@echo "make bench-privacy   what leaks: benchmarks/what_leaks.py   (BENCH_ARGS for it)"
 	@echo "make docs     the documentation, in site/"
 	@echo "make dist     wheel and sdist, in dist/"
 	@echo "make clean    remove the environments and everything built"
@@ -128,6 +129,9 @@ bench-accuracy: $(READY)
 
 bench-calibration: $(READY)
 	$(BIN)/python benchmarks/where_merging_loses.py $(BENCH_ARGS)
+
+bench-privacy: $(READY)
+	$(BIN)/python benchmarks/what_leaks.py $(BENCH_ARGS)
 
 # mkdocs-material announces at every build that it will end with mkdocs 1; both are pinned below their next versions
 docs: $(DOCS_READY)

@@ -435,3 +435,11 @@ def test_documentation_runs(tmp_path, monkeypatch):
     assert names["more"].ensemble_.names == ["ward-7", "ward-8", "theirs"]
     assert names["draws"].shape == (20, 10)
     assert len(names["large"].modules_) == 4
+
+
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")
+@pytest.mark.parametrize("kind", [RecyclableGPRegressor, RecyclableGPClassifier])
+def test_rows_per_point_reaches_every_partition(kind):
+    X, y = data()
+    made = kind(rows_per_point=8, n_partitions=2, learn=False).fit(X, y > np.median(y))
+    assert [len(m.inducing) <= 24 // 8 for m in made.modules_] == [True, True]

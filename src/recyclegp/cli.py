@@ -21,7 +21,7 @@ UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
 
 
 OPTIONS = (
-    "likelihood|kernel|method|inducing|publish|noise|keep|weights|owner"  # those that are arguments of the library
+    "likelihood|kernel|method|inducing|publish|rows_per_point|noise|keep|weights|owner"  # arguments of the library
 )
 
 
@@ -56,7 +56,8 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     # Messages of the library name its arguments, which are options here.
-    return re.sub(rf"\b({OPTIONS})=", r"--\1 ", str(error)).replace("  ", " ") or type(error).__name__
+    said = re.sub(rf"\b({OPTIONS})=", lambda found: f"--{found[1].replace('_', '-')} ", str(error))
+    return said.replace("  ", " ") or type(error).__name__
 
 
 def _one_line(text: str) -> str:

@@ -358,3 +358,25 @@ def test_a_real_limit_on_file_size(data, tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "recyclegp: a.safetensors: File too large\n"
     assert os.listdir(tmp_path) == ["north.csv"]
+
+
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")
+def test_options_that_make_a_file_say_less(data, tmp_path):
+    path = tmp_path / "a.safetensors"
+    facts = answer("fit", data, "-t", "y", "--rows-per-point", 10, "--round", 3, "-o", path)
+    assert facts["points"] <= 4
+    direct = rgp.fit(TABLE[["day", "depth"]], TABLE["y"], rows_per_point=10, name="a").rounded(3)
+    assert np.array_equal(rgp.load(path).predict(TABLE)[0], direct.predict(TABLE)[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rows-per-point", 41), "--rows-per-point 41: 40 rows are too few"),
+        (("--rows-per-point", 0), "--rows-per-point"),
+        (("--round", 16), "--round"),
+    ],
+)
+def test_nonsense_about_points_and_digits_is_one_line(data, tmp_path, options, message):
+    done = call("fit", data, "-t", "y", *options, "-o", tmp_path / "a.safetensors")
+    assert message in one_line(done)

@@ -72,3 +72,58 @@ def test_points_are_no_more_than_rows_are_worth():
     """Four thousand points about eighty rows would take gigabytes and say nothing new."""
     m = rgp.fit(X, Y, publish=4000, kernel="matern12", learn=False)
     assert len(m.inducing) <= 160
+
+
+# --- rows that share a point ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"publish": 0.999},
+        {"publish": 64},
+        {"publish": 64, "method": "collapsed", "inducing": 20},
+        {"publish": None, "method": "collapsed", "inducing": 20},
+        {"method": "collapsed", "inducing": 20},
+        {"likelihood": "student-t"},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")
+@pytest.mark.parametrize("each", [9, 80])
+def test_rows_share_points(options, each):
+    assert len(rgp.fit(X, Y, learn=False, rows_per_point=each, **options).inducing) <= 80 // each
+
+
+def test_no_fewer_points_than_rows_allow():
+    """It is a limit, not a wish: what needs fewer points has fewer."""
+    assert len(rgp.fit(X, Y, learn=False, publish=8, rows_per_point=10).inducing) == 8
+    usual, limited = (rgp.fit(X, Y, rows_per_point=each) for each in (None, 2))
+    np.testing.assert_array_equal(usual.inducing, limited.inducing)
+
+
+@pytest.mark.parametrize("each", [0, -3, 2.5, "20", True])
+def test_rows_per_point_is_checked(each):
+    with pytest.raises(rgp.RecycleGPError, match=r"rows_per_point=.*whole number"):
+        rgp.fit(X, Y, rows_per_point=each)
+
+
+def test_too_few_rows_for_a_point():
+    with pytest.raises(rgp.RecycleGPError, match="rows_per_point=81: 80 rows are too few"):
+        rgp.fit(X, Y, rows_per_point=81)
+
+
+@pytest.mark.parametrize("argument", ["publish", "inducing"])
+def test_points_that_are_given_must_be_few_enough(argument):
+    method = "collapsed" if argument == "inducing" else "exact"
+    Z = np.linspace(0, 6, 9)[:, None]
+    with pytest.raises(rgp.RecycleGPError, match=f"rows_per_point=10: 80 rows may have 8 points, and 9 .* {argument}"):
+        rgp.fit(X, Y, rows_per_point=10, method=method, **{argument: Z})
+    m = rgp.fit(X, Y, rows_per_point=10, method=method, learn=False, **{argument: Z[:8]})
+    np.testing.assert_array_equal(m.inducing, Z[:8])
+
+
+def test_the_warning_names_the_limit():
+    with pytest.warns(rgp.RecycleGPWarning, match="a smaller rows_per_point than 40"):
+        rgp.fit(X, Y, rows_per_point=40)

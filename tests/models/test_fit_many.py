@@ -270,3 +270,18 @@ def test_linear_kernels_are_one_batch():
         patch.setattr(batch_fit, "solve", lambda requests: solved.append(len(requests)) or real(requests))
         rgp.fit_many(data, kernel="rbf + linear", method="collapsed", inducing=3)
     assert solved == [3]
+
+
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")
+@pytest.mark.parametrize(
+    "options", [{"publish": 64}, {"publish": "auto"}, {"publish": None, "method": "collapsed", "inducing": 7}], ids=str
+)
+def test_each_has_the_points_that_its_own_rows_allow(options):
+    """Also where they are solved side by side."""
+    made = rgp.fit_many(parts("gaussian", 2, sizes=(31, 40, 36, 33)), rows_per_point=5, learn=False, **options)
+    assert [len(m.inducing) for m in made] == [6, 7 if options["publish"] is None else 8, 7, 6]
+
+
+def test_a_data_set_that_is_too_small_for_a_point_is_named():
+    with pytest.raises(rgp.RecycleGPError, match=r"data set 1 \(b\): rows_per_point=10: 7 rows"):
+        rgp.fit_many(parts("gaussian", 1, sizes=(30, 7)), names=["a", "b"], rows_per_point=10)

@@ -122,3 +122,64 @@ def test_what_y_means_survives_files(tmp_path):
 def test_words_are_checked(options, message):
     with pytest.raises(rgp.RecycleGPError, match=message):
         rgp.fit(X, (Y > 0).astype(float), **options)
+
+
+# --- fewer digits -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plane():
+    """A module whose inputs are far from zero, and whose columns are of different sizes."""
+    inputs = RNG.uniform(0, 6, (90, 2)) * [1.0, 200.0] + [50.0, -3000.0]
+    y = np.sin(inputs[:, 0]) * np.cos(inputs[:, 1] / 150) + 40 + 0.2 * RNG.normal(size=90)
+    return inputs, rgp.fit(inputs, y, name="plane")
+
+
+def test_twelve_digits_predict_the_same(plane):
+    inputs, m = plane
+    short = m.rounded(12)
+    for now, before in zip(short.predict(inputs), m.predict(inputs), strict=True):
+        np.testing.assert_allclose(now, before, atol=1e-6)
+    assert short.kept == pytest.approx(m.kept, abs=1e-6)
+    assert short.evidence == pytest.approx(m.evidence, abs=1e-3)
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3, 6])
+def test_rounded_modules_are_modules(plane, tmp_path, digits):
+    inputs, m = plane
+    before, whole = m.predict(inputs)[0].copy(), m.inducing.copy()
+    short = m.rounded(digits)
+    np.testing.assert_array_equal(m.predict(inputs)[0], before)  # the module itself stays
+    np.testing.assert_array_equal(m.inducing, whole)
+    assert (short.name, short.rows, short.noise, short.mean) == (m.name, m.rows, m.noise, m.mean)
+    assert len(short.inducing) <= len(whole)
+    unit = 10.0 ** (np.floor(np.log10(whole.std(0))) + 1 - digits)
+    np.testing.assert_allclose(short.inducing / unit, np.round(short.inducing / unit), atol=1e-6)
+    short.save(tmp_path / "m.safetensors")
+    again = rgp.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.predict(inputs)[0], short.predict(inputs)[0])
+    mean, variance = rgp.merge([again, m.rename("b")], learn=False).predict(inputs)
+    assert np.isfinite(mean).all()
+    assert (variance > 0).all()
+    if digits >= 3:
+        np.testing.assert_allclose(short.predict(inputs)[0], before, atol=0.1)
+
+
+def test_what_is_said_has_so_few_digits(plane):
+    """In the coordinates in which it is rounded: H = RᵀL up to the signs of its rows, ρ̃, e, and the noise evidence."""
+    _, m = plane
+    short = m.rounded(3)
+    K = short.kernel(torch.tensor(short.inducing)).to_dense().detach().numpy()
+    L = np.linalg.cholesky(K + short.jitter * np.eye(len(K)))
+    H = short.site.Rt.numpy() @ L
+    H = H[np.abs(H) > 1e-6 * np.abs(H).max()]
+    digits = H / 10.0 ** (np.floor(np.log10(np.abs(H)) + 1e-9) - 2)
+    assert np.mean(np.abs(digits - np.round(digits)) < 1e-2) > 0.99
+    for value in (float(short.site.e), *short.noise_evidence):
+        assert value == pytest.approx(float(f"{value:.2e}"), rel=1e-12)
+
+
+@pytest.mark.parametrize("digits", [0, 16, -1, 2.5, "3", True, None])
+def test_digits_are_checked(module, digits):
+    with pytest.raises(rgp.RecycleGPError, match=r"digits=.*from 1 to 15"):
+        module.rounded(digits)

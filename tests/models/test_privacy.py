@@ -67,6 +67,20 @@ def test_rows_as_close_as_floats_can_be():
         rgp.fit(X, target(X - 2.0**52), publish=16, learn=False)
 
 
+@pytest.mark.parametrize("options", [{}, {"method": "collapsed", "inducing": 30}], ids=["exact", "collapsed"])
+def test_no_published_point_is_on_the_line_between_two_rows(options):
+    """There it would give both rows away to whoever can guess them, and whole numbers to everybody."""
+    X = RNG.normal(size=(60, 3)) * [1.0, 30.0, 5.0]
+    Z = rgp.fit(X, target(X), publish=25, learn=False, **options).inducing
+    X, Z = X / X.std(0), Z / X.std(0)
+    along = X[None] - X[:, None]  # (n, n, D): from a to b
+    along = along / np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-300)
+    for z in Z:
+        from_a = (z - X)[:, None]
+        away = np.linalg.norm(from_a - (from_a * along).sum(-1, keepdims=True) * along, axis=-1)
+        assert away[~np.eye(len(X), dtype=bool)].min() > 1e-5
+
+
 def test_learning_does_not_change_that():
     m = rgp.fit(LATTICE, target(LATTICE), publish=64)
     assert not rows_of(m.inducing) & rows_of(LATTICE)

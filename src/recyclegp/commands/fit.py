@@ -36,6 +36,18 @@ def fit(
             help="Points at which the posterior is published.",
         ),
     ] = None,
+    rows_per_point: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, show_default="2", help="Rows that share each published point, at least: fewer points."
+        ),
+    ] = None,
+    digits: Annotated[
+        int | None,
+        typer.Option(
+            "--round", metavar="DIGITS", min=1, max=15, show_default="as they are", help="Digits that numbers keep."
+        ),
+    ] = None,
     inducing: Annotated[
         int | None,
         typer.Option(
@@ -94,6 +106,7 @@ def fit(
             method=method,
             inducing=inducing,
             publish="auto" if publish is None else publish,
+            rows_per_point=rows_per_point,
             noise=noise,
             name=output.stem if name is None else name,
             seed=seed,
@@ -102,6 +115,7 @@ def fit(
             labels=rows.class_labels,
             owner=owner,
         )
+        module = module if digits is None else module.rounded(digits)
         module.save(output)
     if not module.convergence.converged:
         said = f"{output}: the fit ended early ({module.convergence.message}); try another --kernel or --seed"

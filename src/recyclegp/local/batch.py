@@ -91,7 +91,7 @@ def points(batch: Batch, wanted: Sequence[int | Tensor], kernel: Kernel) -> Poin
     if given:
         Z = torch.stack(given)
         return Points(Z, torch.ones_like(Z[..., 0], dtype=torch.bool))
-    count = max(w for w in wanted if isinstance(w, int))
-    if not count:
+    counts = [w for w in wanted if isinstance(w, int)]
+    if not max(counts):
         return Points(batch.data.X[:, :0], batch.data.X[:, :0, 0] > 0)
-    return placement.place(batch.candidates, count, kernel, batch.placing)
+    return placement.place(batch.candidates, max(counts), kernel, batch.placing).first(counts)

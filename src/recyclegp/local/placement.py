@@ -38,6 +38,11 @@ class Points(NamedTuple):
     def lanes(self, chosen: Tensor) -> Points:
         return Points(self.Z[chosen], self.real[chosen])
 
+    def first(self, counts: Sequence[int]) -> Points:
+        """Of each model at most so many."""
+        position = torch.arange(self.Z.shape[1], device=self.Z.device)
+        return self._replace(real=self.real & (position < torch.tensor(counts, device=self.Z.device)[:, None]))
+
     def basis(self, kernel: Kernel) -> Basis:
         return basis(kernel, self.Z, real=None if bool(self.real.all()) else self.real)
 
@@ -66,8 +71,10 @@ def candidates(
 ) -> list[Tensor]:
     """Candidates for `wanted` points of each X (n, D): they cover its region, and none of them is a row of it.
 
-    Each lies part of the way from a row to one of its near neighbours; where all rows coincide there is no region,
-    and points scatter about the one place within the lengthscales of its kernel, one of B side by side.
+    Each lies part of the way from a row to its near neighbours: in every column to another one of them, and by
+    another part of the way. On the line between two rows a point would give both of them away to whoever can guess
+    them, and where columns are whole numbers to everybody. Where all rows coincide there is no region, and points
+    scatter about the one place within the lengthscales of its kernel, one of B side by side.
     """
     count, D = max(CANDIDATES * wanted, min(10 * CANDIDATES * wanted, 400)), parts[0].shape[1]
     device = parts[0].device
@@ -79,12 +86,13 @@ def candidates(
     picks = _tensor(
         [np.resize(rng.permutation(len(rows)), count) for rows, rng in zip(pools, rngs, strict=True)], device
     )
-    which = _tensor([rng.integers(max(k, 1), size=count) for k, rng in zip(most, rngs, strict=True)], device)
-    steps = _tensor([rng.uniform(0.2, 0.5, size=(count, 1)) for rng in rngs], device)
+    which = _tensor([rng.integers(max(k, 1), size=(count, D)) for k, rng in zip(most, rngs, strict=True)], device)
+    steps = _tensor([rng.uniform(0.2, 0.8, size=(count, D)) for rng in rngs], device)
     rows = torch.nn.utils.rnn.pad_sequence(pools, batch_first=True)
     neighbours = _neighbours(rows, sizes, picks, which, max(most))
     lane = torch.arange(len(rows), device=device)[:, None]
-    found = rows[lane, picks] + steps * (rows[lane, neighbours] - rows[lane, picks])
+    there = rows[lane[..., None], neighbours, torch.arange(D, device=device)]
+    found = rows[lane, picks] + steps * (there - rows[lane, picks])
     alone = [i for i, k in enumerate(most) if k == 0]
     for i in alone:
         scatter = _tensor(rngs[i].standard_normal((count, D)), device)
@@ -99,10 +107,10 @@ def _tensor(values: object, device: torch.device) -> Tensor:
 
 
 def _neighbours(rows: Tensor, sizes: Tensor, picks: Tensor, which: Tensor, most: int) -> Tensor:
-    """For each picked row (B, c) the index of its `which`-th nearest other row, among rows (B, n, D)."""
+    """For each picked row (B, c) the indices of its `which`-th (B, c, k) nearest other rows, among rows (B, n, D)."""
     B, n, _ = rows.shape
     if n == 1:
-        return torch.zeros_like(picks)
+        return torch.zeros_like(which)
     present = (torch.arange(n, device=rows.device) < sizes[:, None])[..., None]
     scaled = rows / _spread(rows, present)
     parts = []
@@ -113,7 +121,7 @@ def _neighbours(rows: Tensor, sizes: Tensor, picks: Tensor, which: Tensor, most:
             distance = torch.cdist(scaled[lane, some], scaled[lanes])
             distance = distance.masked_fill(~present[lanes].mT, torch.inf).scatter(2, some[..., None], torch.inf)
             nearest = distance.topk(most, largest=False).indices
-            columns.append(nearest.gather(2, ranks[..., None])[..., 0])
+            columns.append(nearest.gather(2, ranks))
         parts.append(torch.cat(columns, 1))
     return torch.cat(parts)
 

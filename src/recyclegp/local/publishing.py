@@ -57,9 +57,8 @@ def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, team:
         assert whole is not None
         # what is left out is at most n/2σ² times the mean variance left: with a fifth of what may be, there are enough
         spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 * gaussian_noise(hyper.likelihood) / n
-        most = torch.tensor([g.most for g in goals if isinstance(g, Share)], device=lanes.device)
-        points = placement.place(batch.candidates, int(most.max()), hyper.kernel, batch.placing, spare, team)
-        points = points._replace(real=points.real & (_counted(points) < most[:, None]))
+        most = [g.most for g in goals if isinstance(g, Share)]
+        points = placement.place(batch.candidates, max(most), hyper.kernel, batch.placing, spare, team).first(most)
     else:
         points = batches.points(batch, [g for g in goals if isinstance(g, int)], hyper.kernel)
         if FEW_ROWS_EACH * points.Z.shape[1] < int(n.min()):
@@ -73,10 +72,6 @@ def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, team:
     )
 
 
-def _counted(points: Points) -> Tensor:
-    return torch.arange(points.Z.shape[1], device=points.Z.device)
-
-
 @torch.no_grad()
 def _enough(batch: Batch, hyper: Hyperparameters, points: Points, lanes: Tensor) -> Points:
     """Of some lanes' points as many as keep the share that is wanted; where all do not, they are moved."""
@@ -84,7 +79,7 @@ def _enough(batch: Batch, hyper: Hyperparameters, points: Points, lanes: Tensor)
     wanted = goal.kept if isinstance(goal, Share) else KEPT
     known = summarise(Method.EXACT, data, points, own).information
     if isinstance(goal, Share):
-        points = points._replace(real=points.real & (_counted(points) < known.needed(wanted)[:, None]))
+        points = points.first(known.needed(wanted).tolist())
         most = int(points.real.sum(-1).max())
         points = Points(points.Z[:, :most], points.real[:, :most])
     short = (known.kept[:, -1] < wanted).nonzero()[:, 0]
@@ -169,7 +164,8 @@ def _one(
 def _fewer_points(batch: Batch, learned: Learned) -> Points | None:
     """Where sparse models are to be published, if that was asked for and is less than they have."""
     goals = [r.publish for r in batch.requests if isinstance(r.publish, (int, Tensor))]
-    if not goals or (isinstance(goals[0], int) and goals[0] >= learned.points.Z.shape[1]):
+    counts = [g for g in goals if isinstance(g, int)]
+    if not goals or (counts and min(counts) >= learned.points.Z.shape[1]):
         return None
     return batches.points(batch, goals, learned.hyper.kernel)
 

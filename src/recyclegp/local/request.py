@@ -60,6 +60,7 @@ class FitOptions:
     target: str | None = None  # what y is called,
     unit: str | None = None  # its unit,
     labels: Any = None  # and the names of classes 0 and 1
+    rows_per_point: int | None = None  # rows behind each published point, at least
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def check(X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:
     n, D = X.shape
     if n == 0:
         raise RecycleGPError("X has no rows; a model needs at least one")
+    _check_rows_per_point(options.rows_per_point, n)
     likelihood = likelihoods.named(options.likelihood)
     if target.labels is not None and not likelihood.classifies:
         raise RecycleGPError(f"labels: likelihood {likelihood.name!r} has no classes; leave them out")
@@ -135,7 +137,7 @@ def check(X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:
         named=named,
         method=method,
         inducing=points,
-        publish=_publish(options.publish, method, points, X, columns),
+        publish=_publish(options, method, points, X, columns),
         noise=_noise(options, likelihood, kernel, named, points if isinstance(points, Tensor) else X),
         learn=options.learn,
         entropy=placement.entropy(arrays.seed(options.seed), X, y),
@@ -158,9 +160,9 @@ def _method(options: FitOptions, likelihood: Likelihood, rows: int) -> Method:
     return method
 
 
-def share(publish: Any, rows: int) -> Share | None:
+def share(publish: Any, rows: int, rows_per_point: int | None = None) -> Share | None:
     """publish="auto", or the share that points shall keep as a number between 0 and 1; None for anything else."""
-    most = min(MOST_PUBLISHED, max(1, rows // FEW_ROWS_EACH))
+    most = min(MOST_PUBLISHED, max(1, rows // max(FEW_ROWS_EACH, rows_per_point or 1)))
     if isinstance(publish, str) and publish == "auto":
         return Share(KEPT, most)
     if isinstance(publish, float) and 0 < publish < 1:
@@ -168,11 +170,35 @@ def share(publish: Any, rows: int) -> Share | None:
     return None
 
 
-def _publish(publish: Any, method: Method, points: int | Tensor, X: Tensor, columns: arrays.Columns) -> Publish:
-    """How many points, which, or None for the inducing points themselves."""
+def _publish(options: FitOptions, method: Method, points: int | Tensor, X: Tensor, columns: arrays.Columns) -> Publish:
+    """How many points, which, or None for the inducing points themselves; no more of them than rows allow."""
+    wanted = _asked_for(options.publish, options.rows_per_point, method, points, X, columns)
+    if options.rows_per_point is None or isinstance(wanted, Share):
+        return wanted
+    most = len(X) // options.rows_per_point
+    chosen = points if wanted is None else wanted
+    if isinstance(chosen, int):
+        return min(chosen, most)
+    if len(chosen) > most:
+        raise RecycleGPError(
+            f"rows_per_point={options.rows_per_point}: {len(X)} rows may have {most} points, and {len(chosen)} were "
+            f"given as {'inducing' if wanted is None else 'publish'}; give fewer of them, or publish= a number"
+        )
+    return wanted
+
+
+def _asked_for(
+    publish: Any,
+    rows_per_point: int | None,
+    method: Method,
+    points: int | Tensor,
+    X: Tensor,
+    columns: arrays.Columns,
+) -> Publish:
+    """What `publish` says, taken alone."""
     if isinstance(publish, str) and publish == "auto" and isinstance(points, Tensor):
         return None
-    wanted = share(publish, len(X))
+    wanted = share(publish, len(X), rows_per_point)
     if wanted is not None:
         return wanted
     if publish is not None:
@@ -183,6 +209,18 @@ def _publish(publish: Any, method: Method, points: int | Tensor, X: Tensor, colu
             "(its own rows are never shared unless you pass them)"
         )
     return None
+
+
+def _check_rows_per_point(wanted: Any, rows: int) -> None:
+    if wanted is None:
+        return
+    if isinstance(wanted, bool) or not isinstance(wanted, (int, np.integer)) or wanted < 1:
+        raise RecycleGPError(f"rows_per_point={wanted!r}; pass a whole number of rows, at least 1, or None")
+    if wanted > rows:
+        raise RecycleGPError(
+            f"rows_per_point={wanted}: {rows} rows are too few for a single point; publish them together with other "
+            "rows, or pass a smaller number"
+        )
 
 
 def _useful(points: int | Tensor, rows: int) -> int | Tensor:

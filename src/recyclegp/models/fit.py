@@ -51,6 +51,7 @@ def fit(
     method: str = "auto",
     inducing: Any = None,
     publish: Any = "auto",
+    rows_per_point: int | None = None,
     learn: bool = True,
     noise: float | None = None,
     name: str | None = None,
@@ -76,6 +77,8 @@ def fit(
         publish: where the posterior is published: "auto" (as many points as keep 95% of what the rows say about f, at
             most 512 and at most half as many as rows; `inducing`, where that gives points), a number of points, the
             share to keep (as 0.9), the points themselves, or None to keep `inducing`.
+        rows_per_point: rows that share each published point, at least: never more points than rows // this number,
+            whatever `publish` asks for. The more rows share a point, the less it says about any one of them.
         learn: False takes the kernel as given, with prior mean zero for a kernel object.
         noise: noise variance, kept fixed; None learns it (with learn=False: a tenth of the kernel's variance).
         name: unique within an ensemble; made up when not given.
@@ -92,7 +95,20 @@ def fit(
     """
     check_owner(owner)
     options = FitOptions(
-        likelihood, kernel, method, inducing, publish, learn, noise, seed, device, columns, target, unit, labels
+        likelihood=likelihood,
+        kernel=kernel,
+        method=method,
+        inducing=inducing,
+        publish=publish,
+        learn=learn,
+        noise=noise,
+        seed=seed,
+        device=device,
+        columns=columns,
+        target=target,
+        unit=unit,
+        labels=labels,
+        rows_per_point=rows_per_point,
     )
     label = name_or_new(name)
     if _automatic(options):
@@ -100,11 +116,11 @@ def fit(
     request = check(X, y, label, options)
     with threads.suited_to(step_cost(request)):
         module = _one(request)
-    _tell_of_little_kept([module])
+    _tell_of_little_kept([module], rows_per_point)
     return module if owner is None else module.owned_by(owner)
 
 
-def _tell_of_little_kept(modules: Sequence[Module]) -> None:
+def _tell_of_little_kept(modules: Sequence[Module], rows_per_point: int | None) -> None:
     """Warn of points that are too few, once for all modules, with what more of them would cost."""
     poor = [m for m in modules if m.kept is not None and m.kept < LITTLE_KEPT]
     if not poor:
@@ -113,9 +129,10 @@ def _tell_of_little_kept(modules: Sequence[Module]) -> None:
     now = len(worst.inducing)
     more = f"{2 * now} points would take {_bytes(2 * now, worst):,} bytes instead of {_bytes(now, worst):,}"
     others = f", and {len(poor) - 1} others of {len(modules)} less than {LITTLE_KEPT:.0%}" if len(poor) > 1 else ""
+    remedy = f"publish={2 * now}" if rows_per_point is None else f"a smaller rows_per_point than {rows_per_point}"
     warnings.warn(
         f"{worst.name} keeps {worst.kept:.0%} of what its {worst.rows} rows say about f at {now} points{others}; "
-        f"{more} (publish={2 * now})",
+        f"{more} ({remedy})",
         LittleKeptWarning,
         stacklevel=3,
     )
@@ -165,6 +182,7 @@ def fit_many(
     method: str = "auto",
     inducing: Any = None,
     publish: Any = "auto",
+    rows_per_point: int | None = None,
     learn: bool = True,
     noise: float | None = None,
     seed: int = 0,
@@ -187,6 +205,7 @@ def fit_many(
         method: as for `fit`, the same for all.
         inducing: as for `fit`, the same for all.
         publish: as for `fit`, the same for all.
+        rows_per_point: as for `fit`, the same for all.
         learn: as for `fit`, the same for all.
         noise: as for `fit`, the same for all.
         seed: as for `fit`, the same for all.
@@ -212,7 +231,20 @@ def fit_many(
         raise RecycleGPError(f"names has {len(names)} entries for {total} data sets; give one each")
     _check_unique(names)
     options = FitOptions(
-        likelihood, kernel, method, inducing, publish, learn, noise, seed, device, columns, target, unit, labels
+        likelihood=likelihood,
+        kernel=kernel,
+        method=method,
+        inducing=inducing,
+        publish=publish,
+        learn=learn,
+        noise=noise,
+        seed=seed,
+        device=device,
+        columns=columns,
+        target=target,
+        unit=unit,
+        labels=labels,
+        rows_per_point=rows_per_point,
     )
     if _automatic(options):
         data = list(data)
@@ -238,7 +270,7 @@ def fit_many(
                 failures,
             )
         warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
-    _tell_of_little_kept(modules)
+    _tell_of_little_kept(modules, rows_per_point)
     return [m.owned_by(whose[m.name]) if m.name in whose else m for m in modules]
 
 

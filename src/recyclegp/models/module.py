@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
-from ..core import least_squares, linalg, sites
+from ..core import least_squares, linalg, rounding, sites
 from ..core import publishing as core_publishing
 from ..core.convergence import Convergence
 from ..core.least_squares import Solution
@@ -47,6 +47,7 @@ from ..target import NO_TARGET, Target
 from .naming import check_name, check_owner, name_or_new
 from .predictive import Predictive, outside_autograd
 
+MOST_DIGITS = 15  # that a float64 has
 MOMENTS_JITTER = 1e-8  # of the prior variance, where the source's jitter is not given
 
 
@@ -177,6 +178,30 @@ class Module(Predictive):
         if self.noise_evidence is None or not noise:
             return None
         return self.noise_evidence.published(noise[0], self._densities, made.misfit, made.left_open)
+
+    def rounded(self, digits: int) -> Module:
+        """The same in numbers of fewer digits: the points, and what is known of f there.
+
+        Kernel, prior mean and noise stay as they are. Points are rounded by column, to so many digits of the column's
+        standard deviation over the points; where inputs are whole numbers themselves, a rounded point can be a row.
+
+        Args:
+            digits: how many are kept, from 1 to 15.
+
+        Returns:
+            The rounded module: the posterior at the rounded points, in rounded numbers. With two digits or fewer it
+            may predict visibly worse.
+        """
+        if isinstance(digits, bool) or not isinstance(digits, (int, np.integer)) or not 1 <= digits <= MOST_DIGITS:
+            raise RecycleGPError(f"digits={digits!r}; pass a whole number from 1 to {MOST_DIGITS}")
+        moved = self.publish(rounding.by_column(self._site.Z, int(digits)))
+        short = rounding.site(moved._site, moved._basis.L, moved.mean, int(digits))
+        evidence = moved.noise_evidence
+        if evidence is not None:
+            evidence = NoiseEvidence(
+                *rounding.significant(torch.tensor(evidence, dtype=torch.float64), int(digits)).tolist()
+            )
+        return replace(moved, _site=short, noise_evidence=evidence)
 
     def rename(self, name: str) -> Module:
         """The same under another name."""

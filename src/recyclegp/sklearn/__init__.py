@@ -51,6 +51,8 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         Number of points at which each local posterior is published ("auto": as many as keep 95% of what the rows
         say, at most 512 and at most half the rows), the share to keep, or the points. More are more
         accurate and slower.
+    rows_per_point : int or None
+        Rows that share each published point, at least: never more points than rows // this number.
     learn : bool
         False takes a kernel object as it is.
     ensemble_inducing : int, array, "all" or "auto"
@@ -93,6 +95,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         method: str = "auto",
         inducing: Any = None,
         publish: Any = "auto",
+        rows_per_point: int | None = None,
         learn: bool = True,
         ensemble_inducing: Any = "auto",
         owners: str | None = None,
@@ -106,6 +109,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         self.method = method
         self.inducing = inducing
         self.publish = publish
+        self.rows_per_point = rows_per_point
         self.learn = learn
         self.ensemble_inducing = ensemble_inducing
         self.owners = owners
@@ -239,6 +243,8 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         Number of points at which each local posterior is published ("auto": as many as keep 95% of what the rows
         say, at most 512 and at most half the rows), the share to keep, or the points. More are more
         accurate and slower.
+    rows_per_point : int or None
+        Rows that share each published point, at least: never more points than rows // this number.
     learn : bool
         False takes a kernel object as it is.
     ensemble_inducing : int, array, "all" or "auto"
@@ -276,6 +282,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         *,
         inducing: Any = None,
         publish: Any = "auto",
+        rows_per_point: int | None = None,
         learn: bool = True,
         ensemble_inducing: Any = "auto",
         owners: str | None = None,
@@ -287,6 +294,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         self.kernel = kernel
         self.inducing = inducing
         self.publish = publish
+        self.rows_per_point = rows_per_point
         self.learn = learn
         self.ensemble_inducing = ensemble_inducing
         self.owners = owners

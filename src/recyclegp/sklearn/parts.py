@@ -28,7 +28,7 @@ def fitted_modules(
     """A module for each region of the rows."""
     parts = regions(X, estimator.n_partitions)
     names = [_name(estimator.name, taken + i) for i in range(len(parts))]
-    options |= {k: getattr(estimator, k) for k in ("kernel", "inducing", "publish", "learn")}
+    options |= {k: getattr(estimator, k) for k in ("kernel", "inducing", "publish", "rows_per_point", "learn")}
     options |= {"likelihood": likelihood, "seed": seed_of(estimator.random_state), "progress": False}
     if hasattr(estimator, "method"):
         options["method"] = estimator.method

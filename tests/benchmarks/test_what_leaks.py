@@ -1,0 +1,207 @@
+"""The attacks find what is there to be found, and nothing where nothing is; the page says what was measured."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.metrics import roc_auc_score
+
+import leak_inputs as inputs
+import leak_outcomes as outcomes
+import recyclegp as rgp
+from leak_cases import Plan, Way, on_lines, table, unit
+from leak_page import BEGIN, END, FIGURE, page, picture, summary, with_summary
+from leak_results import Results, best_auc, best_caught, excess, said, y_ratio
+from what_leaks import FULL, measure
+from what_leaks import table as shown
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / "benchmarks" / "results" / "what-leaks.json"
+RNG = np.random.default_rng(11)
+X = RNG.uniform(-1, 1, (24, 3)) * [1.0, 50.0, 0.1]
+Y = 30 + np.sin(2 * X[:, 0]) + X[:, 1] / 50 + 0.3 * RNG.standard_normal(24)
+
+
+# --- outcomes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("publish", [X, 24], ids=["rows as points", "as many points as rows"])
+def test_as_many_points_as_rows_give_every_outcome(publish):
+    m = rgp.fit(X, Y, publish=publish)
+    believed = outcomes.beliefs(m, X)
+    np.testing.assert_allclose(believed.row, Y, atol=1e-4)
+    assert np.abs(believed.stranger - Y).mean() > 0.05  # what the module predicts is another matter
+    strangers = RNG.uniform(-1, 1, (24, 3)) * [1.0, 50.0, 0.1]
+    scores = outcomes.by_ratio(believed, Y, float(m.noise))
+    outside = outcomes.by_ratio(outcomes.beliefs(m, strangers), 30 + RNG.standard_normal(24), float(m.noise))
+    assert scores.min() > outside.max()
+
+
+def test_beliefs_are_the_conditional_of_all_outcomes_given_the_file():
+    """E[y | λ] and its variance by dense algebra, from K, the points and nothing of the library's."""
+    m = rgp.fit(X, Y, publish=7)
+    Z, n = m.inducing, len(X)
+    with torch.no_grad():
+        K = m.kernel(torch.tensor(np.r_[X, Z])).to_dense().numpy()
+    W = np.linalg.solve(K[n:, n:] + m.jitter * np.eye(7), K[n:, :n]).T
+    noise = m.noise * np.eye(n)
+    A = W.T @ np.linalg.inv(noise + K[:n, :n] - W @ K[n:, :n])  # λ = A(y − m)
+    C = K[:n, :n] + noise
+    gain = C @ A.T @ np.linalg.inv(A @ C @ A.T)
+    believed = outcomes.beliefs(m, X)
+    np.testing.assert_allclose(believed.row, m.mean + gain @ A @ (Y - m.mean), rtol=1e-5)
+    np.testing.assert_allclose(believed.row_variance, np.diag(C - gain @ A @ C), rtol=1e-4)
+    np.testing.assert_allclose(believed.stranger, m.predict(X)[0])
+
+
+def test_shadows_find_what_differs_and_nothing_else():
+    member = np.array([RNG.permutation(40) < 20 for _ in range(20)])
+    own = RNG.normal(size=(1, 40, 2))  # people differ, which says nothing
+    noise = RNG.normal(size=(20, 40, 2))
+    nothing = outcomes.by_shadows(own + noise, member)
+    assert outcomes.auc(nothing, member) == pytest.approx(0.5, abs=0.06)
+    something = outcomes.by_shadows(own + noise + 4 * member[..., None] * [1, 0], member)
+    assert outcomes.auc(something, member) > 0.97
+
+
+def test_scores_of_attacks():
+    member = RNG.uniform(size=(3, 400)) < 0.4
+    scores = np.round(RNG.normal(size=(3, 400)) + member, 1)  # with ties
+    assert outcomes.auc(scores, member) == pytest.approx(roc_auc_score(member.ravel(), scores.ravel()))
+    found = outcomes.caught(scores, member, wrongly=0.1)
+    worst = next(t for t in np.unique(scores) if np.mean(scores[~member] > t) <= 0.1)
+    assert found == np.mean(scores[member] > worst)
+    assert outcomes.caught(member.astype(float), member) == 1
+
+
+# --- inputs -----------------------------------------------------------------------------------
+
+
+def test_points_on_lines_give_both_rows_away():
+    strangers = RNG.uniform(-1, 1, (24, 3)) * [1.0, 50.0, 0.1]
+    found = inputs.on_lines(on_lines(X), np.r_[X, strangers])
+    assert np.sum(found[:24] < 1e-9) >= 12
+    assert (found[24:] > 1e-6).all()
+    automatic = inputs.on_lines(rgp.fit(X, Y, publish=12, learn=False).inducing, np.r_[X, strangers])
+    assert (automatic > 1e-6).all()
+    assert np.isinf(inputs.on_lines(X[:4, :1], X[:, :1])).all()
+
+
+def test_two_rows_of_whole_numbers_from_one_point():
+    a, b, units = np.array([59, 2, 32.1, 157]), np.array([48, 1, 30.3, 183]), np.array([1, 1, 0.1, 1])
+    largest = np.array([60, 1, 300, 200])
+    found = inputs.shared_step(a + 0.3217 * (b - a), units, largest)
+    np.testing.assert_allclose(found, [a, b])
+    steps = np.array([0.31, 0.44, 0.27, 0.39]) + 1e-3 * RNG.uniform(size=4)
+    assert inputs.shared_step(a + steps * (b - a), units, largest) is None
+    rows = RNG.integers(0, 40, (30, 5)).astype(float)
+    assert inputs.solved(on_lines(rows), rows, np.ones(5)) > 0.4
+    assert inputs.solved(rgp.fit(rows, Y[:1].repeat(30), publish=15, learn=False).inducing, rows, np.ones(5)) == 0
+
+
+def test_nearness_of_rows_and_of_strangers():
+    strangers = RNG.uniform(-1, 1, (500, 3)) * [1.0, 50.0, 0.1]
+    assert inputs.nearness(X[:6], X, strangers).median == 0
+    assert inputs.nearness(X[:6], X, strangers).recovered == 0.25
+    far = inputs.nearness(strangers, X, strangers)
+    assert far.median == pytest.approx(far.fresh)
+    assert 0.5 < far.median < 2
+    assert inputs.among(np.array([[1.1, 2.0], [1.4, 2.0]]).round(), np.array([[1.0, 2.0]])).all()
+    np.testing.assert_allclose(inputs.nearest_values(np.array([[1.13, 7.6]]), np.array([0.1, 1])), [[1.1, 8.0]])
+
+
+def test_tables():
+    diabetes = table("diabetes")
+    assert diabetes.X.shape == (442, 10)
+    np.testing.assert_allclose(diabetes.units[:3], [1, 1, 0.1])
+    assert unit(np.array([0.25, 3.0])) == 0.01
+    assert table("survey").units.tolist() == [1] * 6
+    assert table("4 inputs, 0.5 noise").X.shape[1] == 4
+
+
+# --- the run and its page ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Two tables of twelve rows: nothing to quote."""
+    ways = (Way("kept", 0.95), Way("points", 1.0), Way("digits", 2), Way("rows", 1.0))
+    return measure(Plan(("2 inputs, 0.5 noise", "survey"), ways, rows=12, modules=6))
+
+
+def test_a_run_says_what_is_known_of_the_worst_case(run):
+    assert len(run.leaks) == 8
+    for leak in run.where(kind="rows"):
+        assert (best_auc(leak), best_caught(leak), y_ratio(leak), leak.x_recovered) == (1, 1, pytest.approx(0), 1)
+    for leak in run.where(kind="points"):
+        assert y_ratio(leak) < 0.01
+    for leak in run.where("survey"):
+        assert 0 <= leak.values_right <= 1
+    assert min(excess(leak, run.leaks) for leak in run.leaks) == 0
+
+
+def test_json_round_trips(run, tmp_path):
+    run.write(tmp_path / "again.json")
+    assert Results.read(tmp_path / "again.json") == run
+
+
+def test_the_page_and_the_picture_are_written(run, tmp_path):
+    text = page(run)
+    for name in run.plan.tables:
+        assert f"## {name[0].upper()}{name[1:]}" in text
+    picture(run, tmp_path / FIGURE)
+    drawn = np.asarray(Image.open(tmp_path / FIGURE).convert("RGB"))
+    assert drawn.shape[1] > 1000
+    assert drawn.std() > 10  # something is drawn
+    assert shown(run).row_count == 8
+
+
+def test_only_the_marked_section_is_written_anew(run):
+    text = f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n"
+    new = with_summary(text, run)
+    assert new == f"before\n\n{BEGIN}\n\n{summary(run)}\n{END}\n\nafter\n"
+    assert with_summary(new, run) == new
+    with pytest.raises(ValueError, match="no section"):
+        with_summary("before", run)
+
+
+def test_the_published_pages_are_what_the_kept_results_say():
+    """Explanations belong into benchmarks/leak_page.py, or around the marked section; figures come from the file."""
+    kept = Results.read(KEPT)
+    assert kept.plan == FULL
+    assert (ROOT / "docs" / "privacy-measured.md").read_text(encoding="utf-8") == page(kept)
+    overview = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    assert with_summary(overview, kept) == overview
+    assert all(said(way) in overview for way in kept.plan.ways)
+
+
+def test_what_the_overview_says_in_words_was_measured():
+    """The short answer of docs/privacy.md, sentence by sentence."""
+    kept = Results.read(KEPT)
+
+    def worst(of, kind, value):
+        return max(of(leak) for leak in kept.where(kind=kind, value=value))
+
+    def mean(of, kind, value):
+        return np.mean([of(leak) for leak in kept.where(kind=kind, value=value)])
+
+    assert worst(best_caught, "points", 0.1) <= 0.055  # one person in twenty
+    assert 0.3 < worst(best_caught, "points", 0.5) < 0.36  # up to a third
+    everything = [leak for leak in kept.where(kind="points", value=1.0) if best_caught(leak) == 1]
+    assert len(everything) == 4
+    assert all(y_ratio(leak) < 0.001 for leak in everything)
+    for digits in (3, 4):
+        assert abs(mean(best_auc, "digits", digits) - mean(best_auc, "kept", 0.95)) < 0.002
+    assert mean(best_auc, "digits", 1) < mean(best_auc, "kept", 0.95) - 0.05
+    lost = {way: mean(lambda leak: excess(leak, kept.leaks), *way) for way in (("digits", 1), ("points", 0.2))}
+    assert lost["digits", 1] > 2 * lost["points", 0.2]
+    assert mean(best_auc, "points", 0.2) < mean(best_auc, "digits", 1) + 0.005
+    for table_name in ("2 inputs, 0.5 noise", "4 inputs, 0.5 noise", "diabetes"):
+        assert excess(kept.where(table_name, "points", 0.1)[0], kept.leaks) < 0.05
+    assert excess(kept.where("4 inputs, 0.1 noise", "points", 0.1)[0], kept.leaks) > 0.3
+    survey = kept.where("survey", "kept", 0.95)[0]
+    assert 0.055 < survey.values_right < 0.065  # six points in a hundred
+    assert 0.001 < survey.values_by_chance < 0.0025  # two in a thousand
+    assert all(leak.points < 60 and 0.025 < best_caught(leak) < 0.065 for leak in kept.larger)
