@@ -8,16 +8,15 @@ from typing import Any
 
 import gpytorch
 
-from .. import arrays, threads
+from .. import arrays
 from ..errors import RecycleGPError
-from ..kernels import Kernel, parse
+from ..kernels import parse
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..local.kernel_choice import AUTO, SMOOTHNESS
-from ..merging import pooling
-from ..merging.build import build, chosen_kernel, step_cost
-from ..merging.member import Member
+from ..merging.forgetting import aged, check_half_life
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
+from ..merging.recipe import Recipe
 from ..merging.site_store import SiteStore
 from .ensemble import Ensemble
 from .module import Module
@@ -55,15 +54,11 @@ class MergeOptions:
         found = arrays.count_or_points(self.inducing, "inducing", dimension, columns, "cpu")
         return PointsWanted(count=found) if isinstance(found, int) else PointsWanted(given=found)
 
-    def start(self, members: Sequence[Member], store: SiteStore, dimension: int) -> Kernel:
-        """The given kernel, or the median of the members that share the structure with most rows."""
-        if isinstance(self.kernel, str) and self.kernel == AUTO:
-            return chosen_kernel(members, store, dimension, self.owners)
-        if isinstance(self.kernel, str):
-            return pooling.kernel_by_name(self.kernel, members, store, dimension)
-        if self.kernel is not None:
-            return from_gpytorch(self.kernel, dimension)
-        return pooling.most_common_kernel(members)
+    def recipe(self, dimension: int) -> Recipe:
+        given = self.kernel
+        if given is not None and not isinstance(given, str):
+            given = from_gpytorch(given, dimension)
+        return Recipe(given, self.learn, self.noise == POOL)
 
 
 def merge(
@@ -76,6 +71,8 @@ def merge(
     keep: str = "sites",
     owners: str | None = "auto",
     noise: str = "pool",
+    half_life: float | None = None,
+    now: Any = None,
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
 
@@ -98,6 +95,9 @@ def merge(
         noise: "pool" (Gaussian modules come to one noise, learned by the evidence from what they say about it; to
             noises of their own, where these clearly differ; with learn=False they stay) or "keep" (they stay as
             they were published).
+        half_life: the age at which a module counts half as much: each has the weight 2^(−age/half_life), times the one
+            in `weights`. In the unit of the modules' times (`fit(time=...)`), which for dates is days.
+        now: the time from which ages are counted; that of the newest module unless given.
 
     Returns:
         The ensemble. It warns where its points cannot express what the modules know.
@@ -108,16 +108,15 @@ def merge(
         raise RecycleGPError(f"keep={keep!r}; use 'sites' or 'names'")
     if noise not in (POOL, KEEP):
         raise RecycleGPError(f"noise={noise!r}; use 'pool' or 'keep'")
+    check_half_life(half_life, now)
     options = MergeOptions(inducing, kernel, learn, keep, owners_wanted(owners), noise)
     with SiteStore() as store:
         read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
         wanted = options.points(read.frame.dimension, read.frame.columns)
-        start = options.start(read.members, store, read.frame.dimension)
-        with threads.suited_to(step_cost(store, wanted)):
-            merged = build(
-                start, read.members, store, wanted, learn=learn, owners=options.owners, pool_noise=options.noise == POOL
-            )
-        return Ensemble._from_merged(merged, read.members, store, wanted, read.frame.columns, options.owners)
+        recipe = options.recipe(read.frame.dimension)
+        members, sites = aged(read.members, store, half_life, now)
+        merged = recipe.follow(members, sites, wanted, read.frame.dimension, options.owners)
+        return Ensemble._from_merged(merged, members, sites, wanted, read.frame.columns, options.owners, recipe)
 
 
 def owners_wanted(owners: Any) -> Owners:

@@ -1,0 +1,52 @@
+"""How an ensemble's kernel and noise were chosen: what relearning does again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .. import threads
+from ..kernels import Kernel
+from ..kernels.units import in_units
+from ..local.kernel_choice import AUTO
+from .build import Merged, build, chosen_kernel, step_cost
+from .member import Member
+from .owners import Owners
+from .points import PointsWanted
+from .pooling import kernel_by_name, most_common_kernel
+from .site_store import SiteStore
+
+
+class Recipe(NamedTuple):
+    kernel: Kernel | str | None = None  # one that was given, a structure by name, "auto", or None for the members' own
+    learn: bool = True
+    pool_noise: bool = True
+
+    def start(self, members: Sequence[Member], store: SiteStore, dimension: int, owners: Owners) -> Kernel:
+        """Where learning begins: the given kernel, or one from the members."""
+        if isinstance(self.kernel, Kernel):
+            return self.kernel
+        if self.kernel is None:
+            return most_common_kernel(members)
+        if self.kernel == AUTO:
+            return chosen_kernel(members, store, dimension, owners)
+        return kernel_by_name(self.kernel, members, store, dimension)
+
+    def follow(
+        self, members: Sequence[Member], store: SiteStore, wanted: PointsWanted, dimension: int, owners: Owners
+    ) -> Merged:
+        """All that is chosen, chosen from these members: in the same way whenever it is done."""
+        start = self.start(members, store, dimension, owners)
+        with threads.suited_to(step_cost(store, wanted)):
+            return build(start, members, store, wanted, learn=self.learn, owners=owners, pool_noise=self.pool_noise)
+
+    def in_units(self, scale: float, input_shift: Tensor) -> Recipe:
+        """For the ensemble of s·f(x − input_shift) + b."""
+        if not isinstance(self.kernel, Kernel):
+            return self
+        return self._replace(kernel=in_units(self.kernel, scale, input_shift))
+
+
+USUAL = Recipe()  # what merge does unless told
