@@ -20,9 +20,8 @@ from .errors import RecycleGPError, RecycleGPWarning, printable
 UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
 
 
-OPTIONS = (
-    "likelihood|kernel|method|inducing|publish|noise|keep|weights|owner"  # those that are arguments of the library
-)
+# those that are arguments of the library
+OPTIONS = "likelihood|kernel|method|inducing|publish|noise|keep|weights|owner|time|now|forget|half_life"
 
 
 class Commands(TyperGroup):
@@ -56,7 +55,8 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     # Messages of the library name its arguments, which are options here.
-    return re.sub(rf"\b({OPTIONS})=", r"--\1 ", str(error)).replace("  ", " ") or type(error).__name__
+    said = re.sub(rf"\b({OPTIONS})=", r"--\1 ", str(error)).replace("  ", " ")
+    return said.replace("--half_life", "--half-life") or type(error).__name__
 
 
 def _one_line(text: str) -> str:

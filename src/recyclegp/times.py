@@ -47,12 +47,15 @@ def ages(times: Mapping[str, When | None], now: When | None) -> dict[str, float]
     if absent:
         shown = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
         raise RecycleGPError(
-            f"half_life: {shown} do not say when they were observed; fit them with time=, or use module.at_time(...)"
+            f"half_life= needs ages, and {shown} do not say when they were observed; fit them with time=, or use "
+            "module.at_time(...)"
         )
     known = [time for time in times.values() if time is not None]
     dates = {isinstance(t, datetime) for t in (*known, *([] if now is None else [now]))}
     if len(dates) > 1:
-        raise RecycleGPError("half_life: some times are numbers and others dates; give all of them, and now=, alike")
+        raise RecycleGPError(
+            "half_life= needs ages, and some times are numbers and others dates; give all of them alike"
+        )
     zero = known[0]
     since = {name: _between(zero, time) for name, time in times.items() if time is not None}
     latest = max(since.values()) if now is None else _between(zero, now)

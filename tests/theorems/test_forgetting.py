@@ -184,7 +184,7 @@ def test_what_is_wrong_with_ages_is_said():
     a, b, c = parts(times=(1.0, None, 2.0))
     dated = made("d", time="2026-03-01")
     cases = [
-        ([a, b, c], {"half_life": 3}, r"half_life: b do not say when .*time=, or use module.at_time"),
+        ([a, b, c], {"half_life": 3}, r"half_life= needs ages, and b do not say when .*time=, or use module.at_time"),
         ([a, c], {"half_life": 0}, "half_life"),
         ([a, c], {"now": 3}, "now= is the time from which ages are counted"),
         ([a, c], {"half_life": 3, "now": 1.5}, "now=1.5: c was observed later"),

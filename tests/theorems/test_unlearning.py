@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import recyclegp as rgp
+from recyclegp.merging import affordable
 from recyclegp.models.unlearning import Guarantee, Trace
 from weighted_sites import NOISE, kernel, made, some_rows, together, truth
 
@@ -265,9 +266,49 @@ def test_a_structure_that_the_removed_had_decided_goes_with_it():
     identical(e.remove("large", relearn=True), rgp.merge(smooth))
 
 
-@pytest.mark.slow
-def test_points_that_were_appended_are_forgotten_when_all_are_chosen_anew():
-    first = rgp.merge(learned(2), inducing="auto")
-    far = rgp.fit(*((lambda X: (X, truth(X)))(some_rows(60, 8)[0] + 9.0)), name="far", noise=0.01)
-    again = first.add(far).reweight({"m0": 1.0}, relearn=True)
-    assert sum(m.appended for m in again._members) == 0
+@pytest.fixture
+def at_points(monkeypatch):
+    """No ensemble is exact."""
+    monkeypatch.setattr(affordable, "DIRECT", 0)
+    monkeypatch.setattr(affordable, "held", lambda: 0)
+
+
+def line(name, low, high, seed, rows=60):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(low, high, (rows, 1))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.standard_normal(rows), name
+
+
+def fitted(X, y, name):
+    return rgp.fit(X, y, name=name)
+
+
+@pytest.mark.usefixtures("at_points")
+def test_rows_that_were_summarised_at_its_points_are_named():
+    first = rgp.merge([fitted(*line("first", 0, 5, 0))])
+    more = first.add(fitted(*line("far", 8, 14, 1)))
+    X, y, _ = line("rows", 8, 14, 2)
+    assert more._members[1].appended > 0
+    less = more.update(X, y, name="rows").remove("far")
+    assert (less.unlearned.traces, less.unlearned.updates) == ((), ("rows",))
+    assert more.update(X, y, name="rows").remove("rows").unlearned.guarantee is Guarantee.EXACT
+    before = first.update(X, y, name="rows").add(fitted(*line("far", 8, 14, 1)))
+    assert before.remove("far").unlearned.guarantee is Guarantee.EXACT
+
+
+@pytest.mark.usefixtures("at_points")
+def test_points_that_were_appended_are_none_when_all_are_chosen_anew():
+    more = rgp.merge([fitted(*line("first", 0, 5, 0))]).add(fitted(*line("far", 8, 14, 1)))
+    assert more._members[1].appended > 0
+    again = more.reweight({"first": 1.0}, relearn=True)
+    np.testing.assert_array_equal(again.remove("far").inducing, again.inducing)
+
+
+@pytest.mark.usefixtures("at_points")
+def test_an_exact_form_that_became_too_large_has_points_that_have_seen_everybody(monkeypatch):
+    monkeypatch.setattr(affordable, "DIRECT", 100)
+    first = rgp.merge([fitted(*line("first", 0, 5, 0))])
+    assert first.size.form == "exact"
+    more = first.add(fitted(*line("far", 8, 14, 1)))
+    assert more.size.form == "points"
+    assert Trace.POINTS in more.remove("far").unlearned.traces

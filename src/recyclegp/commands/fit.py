@@ -78,7 +78,7 @@ def fit(
     screen = Screen(quiet, as_json)
     check_model_output(output, [data])
     check_owner(owner)
-    at = None if time is None else time_of(time, "--time")
+    at = None if time is None else time_of(time, "time")
     from .rows import Rows
     from .tables import open_table
 

@@ -73,7 +73,7 @@ def merge(
     check_model_output(output, paths)
     points = _points(inducing)
     differing = _owners(owners)
-    as_of = None if now is None else time_of(now, "--now")
+    as_of = None if now is None else time_of(now, "now")
     weighed = pairs(weights or [], "--weights")
     signed = verified(paths, trusted)
     with screen.working("Merging", threads, total=len(paths)) as advance:

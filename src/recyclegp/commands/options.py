@@ -90,9 +90,9 @@ def pairs(given: list[str], option: str) -> dict[str, float]:
     return found
 
 
-def time_of(text: str, option: str) -> When:
+def time_of(text: str, name: str) -> When:
     """A number, or a date."""
     try:
-        return when(float(text), option)
+        return when(float(text), name)
     except ValueError:
-        return when(text, option)
+        return when(text, name)

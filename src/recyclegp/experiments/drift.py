@@ -1,8 +1,8 @@
 """Our own: a function that drifts, observed in batches; asked, after each batch, for the function as it is now.
 
-Four functions: two whose phase moves with every batch, slowly or fast, one that stands still but for a jump half-way, and
-one that stands still, which says what forgetting costs where there is nothing to forget. Kernel, noise and points of the
-ensembles are those of the first batch; only what old knowledge counts is different between them. Rivals choose
+Four functions: two whose phase moves with every batch, slowly or fast, one that stands still but for a jump half-way,
+and one that stands still, which says what forgetting costs where there is nothing to forget. Kernel, noise and points
+of the ensembles are those of the first batch; only what old knowledge counts is different between them. Rivals choose
 theirs anew: at every step, or, with time as a second input, once from all batches, the later ones included.
 """
 
