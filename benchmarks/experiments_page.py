@@ -45,7 +45,7 @@ raised afterwards, because a module of two rows beside one of 500 had asked for 
     "drift": """Not in the paper. Ensembles that are updated keep kernel and noise of the first batch of 40 rows, and a
 noise that is too small there is too small for ever: RMSE compares what is remembered, NLPD that noise as well. A merge
 by age has the mean of the noises of all its modules. No share is best for all four: what follows a fast change forgets
-too much where nothing changes, and where it changes fast, or has jumped, the newest module alone has the lower NLPD.""",
+too much where nothing changes, and where it changes fast, or has jumped, the newest module alone has a lower NLPD.""",
     "london": """The paper's figures are log Σ_t p(y_t), as for the banana, and cannot be compared.""",
 }
 NOT_IN_PAPER = ("counts", "stream", "schools")
