@@ -89,6 +89,8 @@ def days():
     rgp.merge([module(1, 0, 3, "monday.safetensors")]).save("city.safetensors")
     module(2, 0, 3, "wednesday.safetensors")
     written(owner(3, 0, 3), "tuesday.csv")
+    written(owner(4, 0, 3), "thursday.csv")
+    written(owner(5, 0, 3), "friday.csv")
 
 
 GIVEN = {

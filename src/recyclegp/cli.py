@@ -20,8 +20,9 @@ from .errors import RecycleGPError, RecycleGPWarning, printable
 UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
 
 
+# those that are arguments of the library
 OPTIONS = (
-    "likelihood|kernel|method|inducing|publish|rows_per_point|noise|keep|weights|owner"  # arguments of the library
+    "likelihood|kernel|method|inducing|publish|rows_per_point|noise|keep|weights|owner|time|now|forget|half_life|trust"
 )
 
 

@@ -69,6 +69,15 @@ def test_owner_reaches_the_module(data, tmp_path):
     assert "owner " not in ok("inspect", path).stdout
 
 
+@pytest.mark.parametrize(("given", "kept"), [("2026-03-01", "2026-03-01"), ("17.5", 17.5)])
+def test_time_reaches_the_module(data, tmp_path, given, kept):
+    path = tmp_path / "a.safetensors"
+    assert answer("fit", data, "-t", "y", *SMALL, "--time", given, "-o", path)["time"] == kept
+    assert f"time                {kept}\n" in ok("inspect", path).stdout
+    assert rgp.load(path).at_time(kept).time == rgp.load(path).time
+    assert "--time 'soon': write a number" in one_line(call("fit", data, "-t", "y", "--time", "soon", "-o", path))
+
+
 def test_in_words_and_quietly(data, tmp_path):
     said = ok("fit", data, "-t", "y", *SMALL, "-o", tmp_path / "a.safetensors")
     assert "40 rows of 2 inputs" in said.stdout

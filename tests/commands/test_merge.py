@@ -41,6 +41,22 @@ def test_merge_options(owners, out):
     assert facts["keeps"] == "names"
 
 
+def test_ages_reach_the_merge(owners, tmp_path, out):
+    parts = [rgp.load(owners / "parts" / f"{name}.safetensors") for name in ("north", "south")]
+    for part, time in zip(parts, ("2026-03-01", "2026-03-11"), strict=True):
+        part.at_time(time).save(tmp_path / f"{part.name}.safetensors")
+    options = ("--no-learn", "--half-life", 5, "-o", out)
+    answer("merge", tmp_path, *options)
+    assert [r["weight"] for r in rgp.load(out).report()] == [0.25, 1.0]
+    answer("merge", tmp_path / "north.safetensors", tmp_path / "south.safetensors", *options, "--now", "2026-03-16")
+    assert [r["weight"] for r in rgp.load(out).report()] == [0.125, 0.5]
+    assert "--half-life needs ages, and north, south do not say when" in one_line(
+        call("merge", owners / "parts", *options)
+    )
+    later = one_line(call("merge", tmp_path / "north.safetensors", *options, "--now", "soon"))
+    assert "--now 'soon': write a number, or a date" in later
+
+
 def test_owners_and_all_points_reach_the_merge(wards, out):
     parts = [rgp.load(path) for path in sorted((wards / "parts").iterdir())]
     for given, asked in (("auto", "auto"), ("offset", "offset"), ("none", None)):

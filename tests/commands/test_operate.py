@@ -93,3 +93,23 @@ def test_names_only_ensembles_say_what_they_cannot(owners, tmp_path, out):
     assert "this ensemble keeps only names" in one_line(
         call("remove", tmp_path / "small.safetensors", "north", "-o", out)
     )
+
+
+def test_forgetting_is_the_librarys(owners, tmp_path, out):
+    data = written(NEW, tmp_path / "new.csv")
+    ok("update", owners / "city.safetensors", data, "-t", "y", "--forget", 0.7, "-o", out)
+    direct = rgp.load(owners / "city.safetensors").update(X, NEW["y"], forget=0.7)
+    np.testing.assert_allclose(means(out), direct.predict(X)[0], rtol=1e-9, atol=1e-9)
+    assert [r["weight"] for r in rgp.load(out).report()] == [0.7, 0.7, 1.0]
+    said = one_line(call("update", owners / "city.safetensors", data, "-t", "y", "--forget", 1.5, "-o", out))
+    assert "--forget 1.5; pass what old knowledge still counts" in said
+
+
+def test_what_is_left_of_a_removed_module_is_said(owners, tmp_path, out):
+    facts = answer("remove", owners / "city.safetensors", "south", "--keep-kernel", "-o", out)
+    assert (facts["guarantee"], facts["modules_removed"]) == ("traces are left", 1)
+    assert "kernel" in facts["traces"]
+    assert "had been chosen with them and are as they were" in ok("inspect", out).stdout.replace("\n", " ")
+    facts = answer("remove", owners / "city.safetensors", "south", "-o", out)
+    assert (facts["guarantee"], facts["traces"]) == ("as if they had never been here", [])
+    assert answer("inspect", owners / "city.safetensors")["guarantee"] == "nothing was removed"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import recyclegp as rgp
 from cases_bad import one_line
 from recyclegp.cli import app
-from recyclegp.experiments import registry, rivals, toy
+from recyclegp.experiments import drift, registry, rivals, toy
 from recyclegp.experiments.core import MissingDataError, Outcome, Row, Settings, averaged, measured
 from recyclegp.experiments.output import best
 
@@ -202,6 +202,26 @@ def test_the_toy_reports_as_many_steps_as_it_takes(monkeypatch):
     outcome = toy.run(settings, messages.append)
     assert len(messages) == toy.steps(settings)
     assert {r.seeds for r in outcome.rows} == {2}
+
+
+@pytest.mark.slow
+def test_forgetting_follows_a_function_that_drifts(monkeypatch):
+    """And costs a little where it does not drift."""
+    monkeypatch.setattr(drift, "size", lambda settings: drift.Size(10, 30, 100))
+    messages = []
+    settings = Settings(False, 1, None)
+    outcome = drift.run(settings, messages.append)
+    assert len(messages) == drift.steps(settings)
+    rmse = {(r.case, r.model): r.rmse for r in outcome.rows}
+    for case in ("drifting fast, mean", "jumping, mean"):
+        assert rmse[case, "update, forget 0.5"] < 0.7 * rmse[case, "update"]
+        assert rmse[case, "merged, half-life 1"] < 0.7 * rmse[case, "update"]
+    assert rmse["standing still, mean", "update"] < rmse["standing still, mean", "update, forget 0.5"]
+    assert {r.case for r in outcome.rows if r.case.startswith("jumping")} == {
+        "jumping, mean",
+        "jumping, after 5",
+        "jumping, after 10",
+    }
 
 
 # --- the page ---------------------------------------------------------------------------------

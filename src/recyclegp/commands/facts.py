@@ -21,6 +21,7 @@ def of_file(path: Path) -> Facts:
     from ..models.ensemble import Ensemble
     from ..models.load import load
     from ..storage import container
+    from ..times import written
 
     model = load(path)
     document = container.read(path)
@@ -49,11 +50,14 @@ def of_file(path: Path) -> Facts:
         facts |= {"keeps": "sites" if model._keeps_sites else "names"}
         facts |= {"converged": model.convergence.converged, "convergence": model.convergence.message}
         facts |= {"not_converged": [row["name"] for row in model.report() if not row["converged"]]}
-        facts |= {"traces_of_removed": model.traces_of_removed}
+        facts |= {"traces_of_removed": model.traces_of_removed, "modules_removed": model.unlearned.removed}
+        facts |= {"removed": str(model.unlearned)}
+        facts |= {"guarantee": model.unlearned.guarantee.value, "traces": [t.value for t in model.unlearned.traces]}
     else:
         end = model.convergence
         facts |= {
             "owner": model.owner,
+            "time": None if model.time is None else written(model.time),
             "kept": model.kept,
             "method": model.method,
             "converged": end.converged,
@@ -85,6 +89,8 @@ def in_words(facts: Facts) -> dict[str, str]:
             lines["kept"] = f"{facts['kept']:.0%} of what the rows say about f, at {_many(points, 'point')}"
         if facts["owner"] != facts["name"]:
             lines["owner"] = facts["owner"]
+        if facts["time"] is not None:
+            lines["time"] = str(facts["time"])
     else:
         names = facts["names"]
         shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
@@ -108,11 +114,8 @@ def in_words(facts: Facts) -> dict[str, str]:
             lines["converged"] = f"NO: the search for the kernel {facts['convergence']}"
         if facts["not_converged"]:
             lines["modules not converged"] = ", ".join(facts["not_converged"][:NAMES_SHOWN])
-        if facts["traces_of_removed"]:
-            lines["removed"] = (
-                f"{_many(facts['traces_of_removed'], 'module')}: what they said of f is gone; kernel, points, mean and "
-                "noise were chosen with them and are as they were (remove --relearn chooses anew)"
-            )
+        if facts["modules_removed"]:
+            lines["removed"] = facts["removed"]
         lines["keeps"] = {
             "sites": "the modules' sites: they can be removed or reweighted",
             "names": "only the modules' names: none can be removed or reweighted",

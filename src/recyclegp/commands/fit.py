@@ -10,7 +10,7 @@ import typer
 from ..errors import RecycleGPWarning
 from ..models.naming import check_owner
 from . import facts
-from .options import AsJson, Data, DropMissing, Inputs, Output, Positive, Quiet, Seed, Target, Threads
+from .options import AsJson, Data, DropMissing, Inputs, Output, Positive, Quiet, Seed, Target, Threads, time_of
 from .paths import check_model_output
 from .screen import Screen
 
@@ -66,6 +66,10 @@ def fit(
             metavar="NAME", help="Whose rows they are, where somebody sends several.", show_default="the module's name"
         ),
     ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBER|DATE", help="When the rows were observed, for merge --half-life; as 2026-03-01."),
+    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="What the target is measured in, as mmHg; goes into the file.")
     ] = None,
@@ -86,6 +90,7 @@ def fit(
     screen = Screen(quiet, as_json)
     check_model_output(output, [data])
     check_owner(owner)
+    at = None if time is None else time_of(time, "time")
     from .rows import Rows
     from .tables import open_table
 
@@ -114,6 +119,7 @@ def fit(
             unit=unit,
             labels=rows.class_labels,
             owner=owner,
+            time=at,
         )
         module = module if digits is None else module.rounded(digits)
         module.save(output)

@@ -8,7 +8,7 @@ import typer
 
 from ..errors import RecycleGPError
 from . import facts, models
-from .options import AsJson, FileNames, Modules, NoSeed, OnlyTrusted, Output, Quiet, Recycle, Threads, pairs
+from .options import AsJson, FileNames, Modules, NoSeed, OnlyTrusted, Output, Quiet, Recycle, Threads, pairs, time_of
 from .paths import check_model_output, expand
 from .screen import Screen
 from .signatures import verified
@@ -41,6 +41,18 @@ def merge(
             help="May owners differ by a constant, or also by a smooth function? auto asks the modules.",
         ),
     ] = "auto",
+    half_life: Annotated[
+        float | None,
+        typer.Option(
+            metavar="AGE",
+            help="At this age a module counts half: in days, or in the unit of fit --time.",
+            show_default="all count alike",
+        ),
+    ] = None,
+    now: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBER|DATE", help="From when ages are counted.", show_default="the newest module's"),
+    ] = None,
     recycle: Recycle = False,
     file_names: FileNames = False,
     trusted: OnlyTrusted = None,
@@ -61,6 +73,7 @@ def merge(
     check_model_output(output, paths)
     points = _points(inducing)
     differing = _owners(owners)
+    as_of = None if now is None else time_of(now, "now")
     weighed = pairs(weights or [], "--weights")
     signed = verified(paths, trusted)
     with screen.working("Merging", threads, total=len(paths)) as advance:
@@ -75,6 +88,8 @@ def merge(
             weights=weighed or None,
             keep=keep,
             owners=differing,
+            half_life=half_life,
+            now=as_of,
         ).save(output)
     facts.report(screen, output)
 

@@ -55,6 +55,10 @@ def update(
         str | None,
         typer.Option(metavar="NAME", help="Whose rows they are.", show_default="somebody new, called like them"),
     ] = None,
+    forget: Annotated[
+        float,
+        typer.Option(metavar="SHARE", help="What all that is known still counts, as 0.98; for a drifting function."),
+    ] = 1.0,
     relearn: Relearn = False,
     positive: Positive = None,
     drop_missing: DropMissing = False,
@@ -85,7 +89,9 @@ def update(
     X, y = rows.whole(screen)
     models.check_labels(old, rows)
     with screen.working("Updating", threads):
-        new = old.update(X, y, likelihood=likelihood, noise=noise, name=name, owner=owner, relearn=relearn)
+        new = old.update(
+            X, y, likelihood=likelihood, noise=noise, name=name, owner=owner, relearn=relearn, forget=forget
+        )
         new.save(output)
     facts.report(screen, output, rows_left_out=rows.incomplete)
 

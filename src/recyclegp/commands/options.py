@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import RecycleGPError
+from ..times import When, when
 
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but warnings and errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
@@ -87,3 +88,11 @@ def pairs(given: list[str], option: str) -> dict[str, float]:
             raise RecycleGPError(f"{option} {item}: write NAME=NUMBER, as ward-7=0.5")
         found[name] = number
     return found
+
+
+def time_of(text: str, name: str) -> When:
+    """A number, or a date."""
+    try:
+        return when(float(text), name)
+    except ValueError:
+        return when(text, name)

@@ -79,6 +79,12 @@ EXPERIMENTS = {
         "Updating an ensemble batch by batch against refitting from scratch: accuracy and cost after each.",
         (1, 2),
     ),
+    "drift": Entry(
+        "a function that drifts, and what forgetting costs where it does not",
+        "A batch at every step, of a wave that moves slowly or fast, that jumps half-way, or that stands still; asked "
+        "for the function as it is now.",
+        (1, 5),
+    ),
     "owners": Entry(
         "owners with offsets of their own",
         "K = 3, 10 and 30 owners, random or adjoining, who differ by 0, 1 or 3 standard deviations of the noise; "

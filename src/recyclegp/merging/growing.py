@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from ..core.posterior import Basis, basis
 from ..likelihoods import Likelihood
 from . import affordable
 from .build import points_form
@@ -65,10 +66,12 @@ def with_room_for_rows(form: PointsForm, X: Tensor, y: Tensor, likelihood: Likel
     return with_room(form, candidates_among(X, y, likelihood, form.kernel, form.mean), rows)
 
 
-def near_rows(form: ExactForm, X: Tensor, y: Tensor, likelihood: Likelihood) -> PointsForm:
-    """What an exact form knows at points among new rows, so that these can be summarised beside it."""
+def basis_for_rows(form: PointsForm | ExactForm, X: Tensor, y: Tensor, likelihood: Likelihood) -> Basis:
+    """Where new rows are summarised: at the form's points; beside an exact form at points among the rows."""
+    if isinstance(form, PointsForm):
+        return form.basis
     most = min(UPDATE_POINTS, max(16, 2 * len(y)))
-    return form.at_points(candidates_among(X, y, likelihood, form.kernel, form.mean, most).Z)
+    return basis(form.kernel, candidates_among(X, y, likelihood, form.kernel, form.mean, most).Z)
 
 
 def at_affordable_points(form: ExactForm, rows: float) -> PointsForm:

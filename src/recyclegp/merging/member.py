@@ -18,6 +18,7 @@ from ..kernels import Kernel
 from ..kernels.units import in_units
 from ..likelihoods import Gaussian, Likelihood, gaussian_noise
 from ..target import NO_TARGET, Target
+from ..times import When
 from .site_store import SiteStore
 from .verdicts import Verdict
 
@@ -43,6 +44,9 @@ class Member(NamedTuple):
     noise_evidence: NoiseEvidence | None = None
     noise: float | None = None  # variance under which it counts; None: as it was published
     verdict: Verdict | None = None  # of screening, where somebody looked
+    time: When | None = None  # of its rows, where somebody has said so
+    came_later: bool = False  # kernel, mean, noise, points and owners' variances were chosen without it
+    update: bool = False  # rows that were summarised here, under the ensemble's kernel, mean, noise and points
 
     @property
     def owner(self) -> str:

@@ -66,8 +66,8 @@ class Readings(NamedTuple):
     blur: Tensor
     misfit: Tensor  # with their weights
     rows: Tensor  # with their weights
-    residual: Tensor
-    freedom: Tensor
+    residual: Tensor  # with their weights
+    freedom: Tensor  # with their weights: half a module leaves half as many rows for the noise
 
     @staticmethod
     def of(members: Sequence[Member]) -> Readings:
@@ -79,7 +79,8 @@ class Readings(NamedTuple):
                 continue
             noise = float(gaussian_noise(m.likelihoods[0]))
             rows = m.number_of_densities * m.weight
-            table.append((True, noise, e.blur, e.misfit * m.weight, rows, e.residual, e.freedom))
+            said = (e.misfit * m.weight, rows, e.residual * m.weight, e.freedom * m.weight)
+            table.append((True, noise, e.blur, *said))
         columns = torch.tensor(table, dtype=torch.float64).T
         return Readings(columns[0] > 0, *columns[1:])
 

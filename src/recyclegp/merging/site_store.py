@@ -43,13 +43,23 @@ class _Open(NamedTuple):
 
 
 class _Scaling(NamedTuple):
+    """R, ρ, e → root·R, root·ρ, factor·e + constant, by members."""
+
     roots: Tensor  # (K,)
+    factors: Tensor  # (K,)
     constants: Tensor  # (K,)
 
     def of(self, p: PackedSites) -> PackedSites:
         members = torch.tensor(p.members)
-        root = self.roots[members]
-        return p._replace(Rt=root[:, None, None] * p.Rt, rho=root[:, None] * p.rho, e=p.e + self.constants[members])
+        root, e = self.roots[members], self.factors[members] * p.e + self.constants[members]
+        return p._replace(Rt=root[:, None, None] * p.Rt, rho=root[:, None] * p.rho, e=e)
+
+    def after(self, first: _Scaling | None) -> _Scaling:
+        """This one of what another one has made."""
+        if first is None:
+            return self
+        constants = self.factors * first.constants + self.constants
+        return _Scaling(self.roots * first.roots, self.factors * first.factors, constants)
 
 
 class SiteStore:
@@ -114,10 +124,17 @@ class SiteStore:
 
         It reads what this store holds, and is closed with it.
         """
+        return self._seen_through(_Scaling(roots, torch.ones_like(roots), constants))
+
+    def weighted(self, weights: Tensor) -> SiteStore:
+        """The same sites to further powers, by their members (K,); it reads what this store holds."""
+        return self._seen_through(_Scaling(weights.sqrt(), weights, torch.zeros_like(weights)))
+
+    def _seen_through(self, scaling: _Scaling) -> SiteStore:
         for size in list(self._open):
             self._pack(size)
         view = copy(self)
-        view._scaling = _Scaling(roots, constants)
+        view._scaling = scaling.after(self._scaling)
         return view
 
     def without(self, members: Iterable[int]) -> SiteStore:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,32 +18,35 @@ from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import Answers
 from ..core.posterior import Basis, Posterior
-from ..errors import RecycleGPError, RecycleGPWarning
+from ..errors import RecycleGPError
 from ..export import gpytorch_model
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..merging import affordable, pooling
-from ..merging.build import Form, Merged, build
+from ..merging.build import Form
 from ..merging.exact_form import ExactForm
-from ..merging.growing import grow_exact, grow_points, near_rows, published, with_room_for_rows
+from ..merging.forgetting import check_share, faded
+from ..merging.growing import grow_exact, grow_points, published
 from ..merging.member import Member, active, extent, kept_points, stored
 from ..merging.noise import PooledNoise, Readings, at_noise, with_noise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points import PointsWanted
 from ..merging.points_form import PointsForm
+from ..merging.recipe import USUAL, Made, Recipe
 from ..merging.site_store import SiteStore, candidates
 from ..merging.size import Size, size_of
-from ..merging.trust import Trust, as_before, judged
-from ..merging.updating import summarise
+from ..merging.trust import as_before
 from ..storage import container
 from ..storage.fields import Fields
 from ..target import NO_TARGET, Target
-from . import doubts, ensemble_files, reporting
-from .ensemble_files import ALL, AUTO
+from . import doubts, ensemble_files, reporting, unlearning
+from .choice import ALL, AUTO, choice_of, wanted_again
 from .module import Module, check_finite, check_units, likelihood_for
-from .naming import NEW, check_name, check_owner, few, next_name
+from .naming import NEW, check_owner, few, name_of_update
+from .new_rows import as_member
 from .predictive import Predictive, outside_autograd
 from .reading import Frame, Source, check_weight, read_modules
+from .unlearning import NOTHING_REMOVED, Chosen, Guarantee, Unlearned
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,11 +59,11 @@ class Ensemble(Predictive):
     choice: int | str | None  # how its points were chosen: "auto", "all", a number, or None for points that were given
     _members: tuple[Member, ...]
     convergence: Convergence = NOTHING_TO_LEARN  # of the search for its kernel
-    traces_of_removed: int = 0  # modules removed since, with whom kernel, points, mean and noise were chosen
+    unlearned: Unlearned = NOTHING_REMOVED  # what is left of modules that were removed
     _extent: Tensor | None = None  # (2, D): where modules have points, where their sites are not kept
     _owners: Owners = Owners.NONE  # how owners might differ: what relearning compares
     _noise: PooledNoise | None = None  # to which modules were brought; None: they stay as they were published
-    _trust: Trust = Trust.NONE  # what becomes of modules that contradict the others, also when relearning
+    _recipe: Recipe = USUAL  # how kernel, noise and trust were chosen: what relearning does again
 
     def __post_init__(self) -> None:
         check_finite("ensemble", *self._form.tensors())
@@ -71,26 +73,21 @@ class Ensemble(Predictive):
 
     @staticmethod
     def _from_merged(
-        merged: Merged,
-        members: tuple[Member, ...],
-        store: SiteStore,
-        wanted: PointsWanted,
-        columns: arrays.Columns,
-        owners: Owners,
-        trust: Trust = Trust.NONE,
+        made: Made, wanted: PointsWanted, columns: arrays.Columns, owners: Owners, recipe: Recipe
     ) -> Ensemble:
-        """What merging found, with the members it came from, whose sites are in the store."""
-        members = with_noise(members, merged.noise)
+        """What merging found, with the members it came from."""
+        merged, members, store = made
+        members = tuple(m._replace(came_later=m.weight == 0, appended=0) for m in with_noise(members, merged.noise))
         ensemble = Ensemble(
             _form=merged.form,
             likelihoods=pooling.pool_likelihoods(members),
             columns=columns,
-            choice=ALL if wanted.all_of_them else AUTO if wanted.automatic else wanted.count,
+            choice=choice_of(wanted),
             _members=members,
             convergence=merged.convergence,
             _owners=owners,
             _noise=merged.noise,
-            _trust=trust,
+            _recipe=recipe,
         )
         doubts.about_trust(members)
         doubts.about_learning(merged.form.kernel, merged.convergence, members)
@@ -147,6 +144,11 @@ class Ensemble(Predictive):
     def slack(self) -> float:
         """Nats of the modules' knowledge that the points Z_* cannot express; none where it is exact."""
         return self._form.slack
+
+    @property
+    def traces_of_removed(self) -> int:
+        """Modules that were removed where something still reflects them; `unlearned` says what."""
+        return self.unlearned.removed if self.unlearned.guarantee is Guarantee.TRACES else 0
 
     @property
     def size(self) -> Size:
@@ -271,12 +273,11 @@ class Ensemble(Predictive):
 
         Args:
             names: one or several.
-            relearn: False keeps kernel, points, mean and noise, which had been chosen with the removed modules and so
-                still reflect them (`traces_of_removed` counts them). True chooses all of these anew: then the
-                ensemble is the one that would have been merged without them.
+            relearn: False keeps kernel, points, mean, noise and owners' variances, also where they had been chosen with
+                the removed modules. True chooses all of these anew, as if the modules had never been merged.
 
         Returns:
-            The smaller ensemble.
+            The smaller ensemble. Its `unlearned` says which guarantee holds, and what is left where none does.
         """
         gone = {names} if isinstance(names, str) else set(names)
         self._need_names("remove", gone)
@@ -288,7 +289,11 @@ class Ensemble(Predictive):
         if isinstance(form, PointsForm):  # points that were appended for a module go with it
             form = form.without_points(kept_points(self._members, gone, len(form.Z)))
         left = replace(self, _form=form)._rebuild(rest, relearn)
-        return left if relearn else replace(left, traces_of_removed=self.traces_of_removed + len(gone))
+        known = left.likelihoods if relearn else unlearning.likelihoods_without(self.likelihoods, rest)
+        whole = (self._form, self._members, self._recipe, self._owners, self._noise, self.likelihoods)
+        chosen = Chosen(*whole, self.choice not in (None, ALL))
+        unlearned = unlearning.after_removal(self.unlearned, chosen, gone, relearned=relearn)
+        return replace(left, likelihoods=known, unlearned=unlearned)
 
     def reweight(self, weights: dict[str, float], *, relearn: bool = False) -> Ensemble:
         """With other weights for the named modules.
@@ -321,8 +326,9 @@ class Ensemble(Predictive):
         name: str | None = None,
         owner: str | None = None,
         relearn: bool = False,
+        forget: float = 1.0,
     ) -> Ensemble:
-        """With new data of any likelihood: the maximiser of the combined bound.
+        """With new data of any likelihood; those that are not Gaussian are better collected until they are a few dozen.
 
         Args:
             X: inputs of the new rows.
@@ -332,40 +338,26 @@ class Ensemble(Predictive):
             name: what to call them; update-1, … unless given.
             owner: whose rows they are; somebody new, called like them, unless given.
             relearn: choose kernel, points, mean and noise anew afterwards.
+            forget: what all that is known counts beside the new rows, in (0, 1]: 0.98 multiplies every weight by 0.98
+                first, for a function that drifts.
 
         Returns:
             The ensemble with the new rows. Where points were chosen automatically, new ones are appended if the rows
             lie in a region that has none; other points stay, and a warning says what they cannot express.
         """
-        label = name if name is not None else next_name("update", self.names)
-        check_name(label)
-        if label in self.names:
-            raise RecycleGPError(f"update: a module is already named {label!r}; pass another name")
+        label = name_of_update(name, self.names)
         points = arrays.aligned(X, self.dimension, self.columns, device=self._form.Z.device)
         if not len(points):
             raise RecycleGPError("update: X has no rows; pass at least one")
+        if check_share(forget) < 1:
+            less = faded(self._form, self._members, forget)
+            return replace(self, _form=less.form, _members=less.members).update(
+                X, y, likelihood=likelihood, noise=noise, name=label, owner=owner, relearn=relearn
+            )
         chosen = likelihood_for(self.likelihoods, likelihood, noise)
         y = chosen.check(arrays.targets(y, len(points), device=self._form.Z.device))
-        form, appended = self._form, list[int]()
-        if isinstance(form, PointsForm) and self.choice == AUTO:
-            form, appended = with_room_for_rows(form, points, y, chosen, self.rows + len(y))
-        beside = near_rows(form, points, y, chosen) if isinstance(form, ExactForm) else form
-        site, slack, settled = summarise(beside, points, y, chosen)
-        if not settled:
-            warnings.warn(f"update {label!r}: the posterior had not settled", RecycleGPWarning, stacklevel=2)
-        new = Member(
-            name=label,
-            site=site,
-            rows=len(y),
-            weight=1.0,
-            likelihoods=(chosen,),
-            kernel=self._form.kernel,
-            mean=self.mean,
-            appended=len(appended),
-            converged=settled,
-            slack=slack,
-            given_owner=check_owner(owner),
-        )
+        rows = self.rows + len(y) if self.choice == AUTO else None
+        new, form = as_member(self._form, points, y, chosen, label, check_owner(owner), rows=rows, stacklevel=2)
         with stored((new,)) as store:
             return self._with((new,), store, relearn, form)
 
@@ -379,6 +371,7 @@ class Ensemble(Predictive):
             _members=tuple(m.in_units(scale, offset, shift) for m in self._members),
             _extent=None if self._extent is None else self._extent + shift,
             _noise=None if self._noise is None else self._noise.in_units(scale),
+            _recipe=self._recipe.in_units(scale, shift),
         )
 
     def to_module(self, name: str, inducing: Any = "auto") -> Module:
@@ -454,11 +447,11 @@ class Ensemble(Predictive):
             choice=self.choice,
             members=self._members,
             convergence=self.convergence,
-            traces_of_removed=self.traces_of_removed,
+            unlearned=self.unlearned,
             extent=self._extent,
             owners=self._owners,
             noise=self._noise,
-            trust=self._trust,
+            recipe=self._recipe,
         )
         container.write(path, ensemble_files.to_document(facts))
 
@@ -482,6 +475,8 @@ class Ensemble(Predictive):
         if isinstance(base, ExactForm):
             most = None if self.choice == ALL else affordable.held()
             grown = grow_exact(base, store, numbers, first, most, rows)
+            if isinstance(grown, PointsForm):  # whose points were chosen with everybody
+                members = tuple(m._replace(came_later=False) for m in members)
         elif base.effects.present and not set(numbers[:first]).isdisjoint(numbers[first:]):
             # an owner's modules are one site where owners differ, so that its old ones must be read again
             self._need_sites("another module of an owner who has one here")
@@ -523,17 +518,12 @@ class Ensemble(Predictive):
 
     def _relearned(self, members: tuple[Member, ...]) -> Ensemble:
         """Kernel, mean, effects, points, noise and trust chosen anew, in the way they were chosen first."""
-        wanted = PointsWanted(given=self._form.Z)
-        if self.choice is not None:
-            wanted = PointsWanted(
-                count=self.choice if isinstance(self.choice, int) else None, all_of_them=self.choice == ALL
-            )
-        members, pool = as_before(members), self._noise is not None
-        with stored(members, now=False) as everything:
-            members, store = judged(members, everything, trust=self._trust, owners=self._owners, pool_noise=pool)
-            start = pooling.median_kernel(members, self._form.kernel.structure) or self._form.kernel
-            merged = build(start, members, store, wanted, learn=True, owners=self._owners, pool_noise=pool)
-            return Ensemble._from_merged(merged, members, store, wanted, self.columns, self._owners, self._trust)
+        wanted = wanted_again(self.choice, self._form.Z)
+        recipe = self._recipe._replace(learn=True)
+        with stored(as_before(members), now=False) as store:
+            made = recipe.follow(as_before(members), store, wanted, self.dimension, self._owners)
+            new = Ensemble._from_merged(made, wanted, self.columns, self._owners, recipe)
+            return replace(new, unlearned=self.unlearned.relearned())
 
     def _sites(self, members: tuple[Member, ...]) -> SiteStore:
         """The sites that members have kept, as the form takes them."""

@@ -17,14 +17,17 @@ from ..core.least_squares import CentredRows
 from ..core.sites import Site
 from ..core.stacked import stack
 from ..errors import RecycleGPError
+from ..kernels import Kernel, parse
 from ..kernels.file_form import from_json, to_json
 from ..likelihoods import Likelihood
+from ..local.kernel_choice import AUTO as KERNEL_AUTO
 from ..merging.build import Form
 from ..merging.exact_form import ExactForm
 from ..merging.member import Member, stored
 from ..merging.noise import PooledNoise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points_form import PointsForm
+from ..merging.recipe import Recipe
 from ..merging.site_store import SiteStore
 from ..merging.trust import Trust
 from ..merging.verdicts import Standing, Units, Verdict
@@ -47,12 +50,14 @@ from ..storage.fields import (
     target_from_json,
     target_to_json,
     text,
+    time_from_json,
 )
+from ..times import written
+from .choice import ALL, AUTO
 from .naming import check_name, check_owner
 from .reading import LARGEST_WEIGHT
+from .unlearning import Unlearned, unlearned_from_json, unlearned_to_json
 
-AUTO = "auto"  # points were chosen automatically
-ALL = "all"  # the exact form was asked for
 EXACT, POINTS = "exact", "points"  # the forms
 
 
@@ -65,11 +70,11 @@ class Facts(NamedTuple):
     choice: int | str | None
     members: tuple[Member, ...]
     convergence: Convergence
-    traces_of_removed: int
+    unlearned: Unlearned
     extent: Tensor | None
     owners: Owners
     noise: PooledNoise | None
-    trust: Trust
+    recipe: Recipe
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -99,10 +104,9 @@ def to_document(e: Facts) -> Document:
     if e.noise is not None:
         freedom = float(e.noise.freedom)
         header["noise"] = {"level": float(e.noise.level), "freedom": freedom if math.isfinite(freedom) else None}
-    if e.trust is not Trust.NONE:
-        header["trust"] = e.trust.value
-    if e.traces_of_removed:
-        header["traces_of_removed"] = e.traces_of_removed
+    header |= unlearned_to_json(e.unlearned)
+    if e.recipe != _recipe(None, form, e.members, dimension):
+        header["recipe"] = _recipe_header(e.recipe, dimension)
     tensors = _site_tensors([m.site for m in e.members if m.site is not None], dimension, "sites")
     if isinstance(form, PointsForm):
         assert form.marginal is not None  # the evidence needs no sites
@@ -117,6 +121,16 @@ def to_document(e: Facts) -> Document:
     if e.extent is not None:
         tensors["extent"] = e.extent
     return Document(header, tensors)
+
+
+def _recipe_header(recipe: Recipe, dimension: int) -> dict[str, Any]:
+    kernel = to_json(recipe.kernel, dimension) if isinstance(recipe.kernel, Kernel) else recipe.kernel
+    return {
+        "kernel": kernel,
+        "learn": recipe.learn,
+        "pool_noise": recipe.pool_noise,
+        "trust": recipe.trust.value,
+    }
 
 
 def _member_header(m: Member, dimension: int) -> dict[str, Any]:
@@ -152,7 +166,9 @@ def _member_header(m: Member, dimension: int) -> dict[str, Any]:
         header["offset"] = [m.offset.mean, m.offset.sd]
     if m.verdict is not None:
         header["verdict"] = _verdict_header(m.verdict)
-    return header
+    if m.time is not None:
+        header["time"] = written(m.time)
+    return header | {key: True for key in ("came_later", "update") if getattr(m, key)}
 
 
 def _verdict_header(v: Verdict) -> dict[str, Any]:
@@ -195,12 +211,28 @@ def from_fields(f: Fields) -> Facts:
         choice=_choice(f.header["choice"]),
         members=members,
         convergence=NOTHING_TO_LEARN if ended is None else convergence_from_json(ended),
-        traces_of_removed=count(f.header.get("traces_of_removed", 0), "traces_of_removed"),
+        unlearned=unlearned_from_json(f.header),
         extent=f.tensor("extent", 2, D) if "extent" in f.tensors else None,
         owners=Owners(f.header.get("owners", Owners.NONE.value)),
         noise=_noise(f.header.get("noise")),
-        trust=Trust(f.header.get("trust", Trust.NONE.value)),
+        recipe=_recipe(f.header.get("recipe"), form, members, D),
     )
+
+
+def _recipe(found: Any, form: Form, members: Sequence[Member], D: int) -> Recipe:
+    """A file that does not say how it was made is relearned as merge does unless told, with its own structure."""
+    if found is None:
+        known = any(m.kernel.structure == form.kernel.structure for m in members)
+        return Recipe(None if known else form.kernel)
+    found = fields(found, "recipe")
+    kernel = found["kernel"]
+    if isinstance(kernel, str):
+        if kernel != KERNEL_AUTO:
+            parse(text(kernel, "a kernel"), D)
+    elif kernel is not None:
+        kernel = from_json(kernel, D)
+    trust = Trust(found.get("trust", Trust.LEARN.value))
+    return Recipe(kernel, flag(found["learn"], "learn"), flag(found["pool_noise"], "pool_noise"), trust)
 
 
 def _noise(found: Any) -> PooledNoise | None:
@@ -295,6 +327,9 @@ def _members(f: Fields, D: int) -> tuple[Member, ...]:
             noise=None if e.get("noise") is None else positive(e["noise"], "a noise"),
             offset=None if e.get("offset") is None else _offset(e["offset"]),
             verdict=None if e.get("verdict") is None else _verdict(fields(e["verdict"], "a verdict")),
+            time=time_from_json(e.get("time")),
+            came_later=flag(e.get("came_later", False), "came_later"),
+            update=flag(e.get("update", False), "update"),
         )
         for e in entries
     )

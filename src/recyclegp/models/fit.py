@@ -20,6 +20,7 @@ from ..local.batch import Fitted
 from ..local.batch_fit import step_cost
 from ..local.kernel_choice import AUTO, SETS_COMPARED, SMOOTHNESS, choose
 from ..local.request import FitOptions, FitRequest, check
+from ..times import when
 from .module import Module
 from .naming import check_owner, name_or_new
 
@@ -62,6 +63,7 @@ def fit(
     unit: str | None = None,
     labels: Sequence[str | None] | None = None,
     owner: str | None = None,
+    time: Any = None,
 ) -> Module:
     """Fit one local model and return what may be shared of it: no data rows.
 
@@ -89,11 +91,13 @@ def fit(
         unit: what y is measured in.
         labels: what classes 0 and 1 are called. Modules that contradict each other in these are not merged.
         owner: whose rows they are, where somebody sends several modules; the module's name unless given.
+        time: when the rows were observed, for `merge(half_life=...)`: a number in any unit, or a date as "2026-03-01".
 
     Returns:
         The module.
     """
     check_owner(owner)
+    at = None if time is None else when(time)
     options = FitOptions(
         likelihood=likelihood,
         kernel=kernel,
@@ -117,7 +121,7 @@ def fit(
     with threads.suited_to(step_cost(request)):
         module = _one(request)
     _tell_of_little_kept([module], rows_per_point)
-    return module if owner is None else module.owned_by(owner)
+    return replace(module, given_owner=owner, time=at)
 
 
 def _tell_of_little_kept(modules: Sequence[Module], rows_per_point: int | None) -> None:

@@ -8,18 +8,17 @@ from typing import Any
 
 import gpytorch
 
-from .. import arrays, threads
+from .. import arrays
 from ..errors import RecycleGPError
-from ..kernels import Kernel, parse
+from ..kernels import parse
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..local.kernel_choice import AUTO, SMOOTHNESS
-from ..merging import pooling
-from ..merging.build import build, chosen_kernel, step_cost
-from ..merging.member import Member
+from ..merging.forgetting import aged, check_half_life
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
+from ..merging.recipe import Recipe
 from ..merging.site_store import SiteStore
-from ..merging.trust import Trust, judged
+from ..merging.trust import Trust
 from .ensemble import Ensemble
 from .module import Module
 from .reading import Source, read_modules
@@ -57,15 +56,11 @@ class MergeOptions:
         found = arrays.count_or_points(self.inducing, "inducing", dimension, columns, "cpu")
         return PointsWanted(count=found) if isinstance(found, int) else PointsWanted(given=found)
 
-    def start(self, members: Sequence[Member], store: SiteStore, dimension: int) -> Kernel:
-        """The given kernel, or the median of the members that share the structure with most rows."""
-        if isinstance(self.kernel, str) and self.kernel == AUTO:
-            return chosen_kernel(members, store, dimension, self.owners)
-        if isinstance(self.kernel, str):
-            return pooling.kernel_by_name(self.kernel, members, store, dimension)
-        if self.kernel is not None:
-            return from_gpytorch(self.kernel, dimension)
-        return pooling.most_common_kernel(members)
+    def recipe(self, dimension: int) -> Recipe:
+        given = self.kernel
+        if given is not None and not isinstance(given, str):
+            given = from_gpytorch(given, dimension)
+        return Recipe(given, self.learn, self.noise == POOL, self.trust)
 
 
 def merge(
@@ -79,6 +74,8 @@ def merge(
     owners: str | None = "auto",
     noise: str = "pool",
     trust: str | None = "learn",
+    half_life: float | None = None,
+    now: Any = None,
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
 
@@ -104,6 +101,9 @@ def merge(
         trust: what becomes of modules that contradict the others (see `screen`): "learn" (they do not count, and a
             warning says who and why), "report" (they count, and `report` names them) or None (nobody looks; so it is
             with learn=False).
+        half_life: the age at which a module counts half as much: each has the weight 2^(−age/half_life), times the one
+            in `weights`. In the unit of the modules' times (`fit(time=...)`), which for dates is days.
+        now: the time from which ages are counted; that of the newest module unless given.
 
     Returns:
         The ensemble. It warns where its points cannot express what the modules know.
@@ -112,20 +112,17 @@ def merge(
         raise TypeError(f"learn must be True or False, not {learn!r}")
     if keep not in ("sites", "names"):
         raise RecycleGPError(f"keep={keep!r}; use 'sites' or 'names'")
+    check_half_life(half_life, now)
     options = MergeOptions(
-        inducing, kernel, learn, keep, owners_wanted(owners), noise_wanted(noise), trust_wanted(trust, learn)
+        inducing, kernel, learn, keep, owners_wanted(owners), noise_wanted(noise), trust_wanted(trust)
     )
-    with SiteStore() as everything:
-        read = read_modules(modules, everything, keep=keep == "sites", weights=weights, check=options.check)
+    with SiteStore() as store:
+        read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
         wanted = options.points(read.frame.dimension, read.frame.columns)
-        pool = options.noise == POOL
-        with threads.suited_to(step_cost(everything, wanted)):
-            members, store = judged(
-                read.members, everything, trust=options.trust, owners=options.owners, pool_noise=pool
-            )
-            start = options.start(members, store, read.frame.dimension)
-            merged = build(start, members, store, wanted, learn=learn, owners=options.owners, pool_noise=pool)
-        return Ensemble._from_merged(merged, members, store, wanted, read.frame.columns, options.owners, options.trust)
+        recipe = options.recipe(read.frame.dimension)
+        members, sites = aged(read.members, store, half_life, now)
+        made = recipe.follow(members, sites, wanted, read.frame.dimension, options.owners)
+        return Ensemble._from_merged(made, wanted, read.frame.columns, options.owners, recipe)
 
 
 def noise_wanted(noise: Any) -> str:
@@ -135,12 +132,12 @@ def noise_wanted(noise: Any) -> str:
     return str(noise)
 
 
-def trust_wanted(trust: Any, learn: bool = True) -> Trust:
-    """The argument `trust`, as a value; without learning nobody is judged."""
+def trust_wanted(trust: Any) -> Trust:
+    """The argument `trust`, as a value."""
     found = {None: Trust.NONE, "learn": Trust.LEARN, "report": Trust.REPORT}
     if (trust is not None and not isinstance(trust, str)) or trust not in found:
         raise RecycleGPError(f"trust={trust!r}; use 'learn', 'report' or None")
-    return found[trust] if learn else Trust.NONE
+    return found[trust]
 
 
 def owners_wanted(owners: Any) -> Owners:

@@ -42,8 +42,10 @@ from ..storage.fields import (
     noise_evidence_from_json,
     target_from_json,
     target_to_json,
+    time_from_json,
 )
 from ..target import NO_TARGET, Target
+from ..times import When, when, written
 from .naming import check_name, check_owner, name_or_new
 from .predictive import Predictive, outside_autograd
 
@@ -70,6 +72,7 @@ class Module(Predictive):
     given_owner: str | None = None  # whose it is, where its owner has said so
     kept: float | None = None  # of what its rows say about f, in (0, 1]; None where that is not known
     noise_evidence: NoiseEvidence | None = None  # what its rows say about their noise, where they were asked
+    time: When | None = None  # of its rows, where its owner has said so
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -211,6 +214,10 @@ class Module(Predictive):
         """The same as a module of this owner, who may have others."""
         return replace(self, given_owner=owner)
 
+    def at_time(self, time: Any) -> Module:
+        """The same as of a time: a number in any unit, or a date, for `merge(half_life=...)`."""
+        return replace(self, time=when(time))
+
     def with_columns(self, columns: Sequence[str]) -> Module:
         """The same with names for its input columns, in their order: for a module that has none."""
         return replace(self, columns=arrays.named_columns(columns, self.dimension))
@@ -280,6 +287,8 @@ class Module(Predictive):
             header["kept"] = self.kept
         if self.noise_evidence is not None:
             header["noise_evidence"] = self.noise_evidence._asdict()
+        if self.time is not None:
+            header["time"] = written(self.time)
         return Document(header, self._site._asdict())
 
     @staticmethod
@@ -305,6 +314,7 @@ class Module(Predictive):
             given_owner=f.text("owner") if f.header.get("owner") is not None else None,
             kept=kept_from_json(f.header.get("kept")),
             noise_evidence=noise_evidence_from_json(f.header.get("noise_evidence"), f.likelihoods()),
+            time=time_from_json(f.header.get("time")),
         )
 
     # --- from elsewhere ---

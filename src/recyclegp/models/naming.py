@@ -41,10 +41,15 @@ def check_owner(owner: str | None) -> str | None:
     return owner
 
 
-def next_name(stem: str, names: Sequence[str]) -> str:
-    """stem-1, stem-2, …: the first that is not taken."""
-    taken = set(names)
-    return next(f"{stem}-{i}" for i in range(1, len(taken) + 2) if f"{stem}-{i}" not in taken)
+def name_of_update(name: str | None, taken: Sequence[str]) -> str:
+    """The given name, if it is free; or update-1, update-2, …: the first that is."""
+    known = set(taken)
+    if name is None:
+        return next(f"update-{i}" for i in range(1, len(known) + 2) if f"update-{i}" not in known)
+    check_name(name)
+    if name in known:
+        raise RecycleGPError(f"update: a module is already named {name!r}; pass another name")
+    return name
 
 
 def few(names: Sequence[str]) -> str:

@@ -66,7 +66,7 @@ def read_modules(
         weight = weigh.of(module.name, len(members))
         if weight > 0:
             store.put(module._site, weight, len(members))
-        members.append(shared.member(module, weight, keep))
+        members.append(shared.member(module, weight, keep)._replace(came_later=bool(already)))
     if not members or frame is None:
         raise RecycleGPError("modules is empty; merge needs at least one module")
     weigh.finish(len(members), seen)
@@ -234,4 +234,5 @@ class _Shared:
             given_owner=m.given_owner,
             kept=m.kept,
             noise_evidence=m.noise_evidence,
+            time=m.time,
         )

@@ -12,6 +12,7 @@ from ..merging.exact_form import ExactForm
 from ..merging.member import Member
 from ..merging.owners import owner_numbers, owner_site
 from ..merging.site_store import SiteStore
+from ..times import written
 
 
 def as_seen_by(form: Form, members: tuple[Member, ...], owner: str) -> Answers:
@@ -29,6 +30,7 @@ def report(form: Form, members: tuple[Member, ...], store: SiteStore) -> list[di
             "rows": m.rows,
             "points": None if m.site is None else len(m.site.Z),
             "weight": m.weight,
+            "time": None if m.time is None else written(m.time),
             "kept": m.kept,
             "noise": m.likelihoods_now[0].parameters[0] if m.likelihoods_now[0].has_units else None,
             "likelihood": "+".join(p.name for p in m.likelihoods),

@@ -17,6 +17,7 @@ from ..kernels import Kernel
 from ..kernels.file_form import from_json
 from ..likelihoods import Gaussian, Likelihood
 from ..target import Target
+from ..times import When, when
 from .container import Document, Header
 from .limits import LONGEST_TEXT
 
@@ -176,3 +177,14 @@ def noise_evidence_from_json(found: Any, about: Sequence[Likelihood]) -> NoiseEv
         raise RecycleGPError("noise_evidence is given for data that have no Gaussian noise")
     found = fields(found, "noise_evidence")
     return NoiseEvidence(*(number(found[name], name, 0.0) for name in NoiseEvidence._fields))
+
+
+def time_from_json(found: Any) -> When | None:
+    """A number or a date, as `times.written` writes it."""
+    if found is None:
+        return None
+    if not isinstance(found, str):
+        return number(found, "time")
+    if len(found) > 40:
+        raise RecycleGPError("time is longer than a date")
+    return when(found)

@@ -1,0 +1,67 @@
+"""How an ensemble's kernel and noise were chosen, and whom it trusts: what relearning does again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .. import threads
+from ..kernels import Kernel
+from ..kernels.units import in_units
+from ..local.kernel_choice import AUTO
+from .build import Merged, build, chosen_kernel, step_cost
+from .member import Member
+from .owners import Owners
+from .points import PointsWanted
+from .pooling import kernel_by_name, most_common_kernel
+from .site_store import SiteStore
+from .trust import Trust, judged
+
+
+class Made(NamedTuple):
+    """What was chosen, the members as they were judged, and the sites of those that count."""
+
+    merged: Merged
+    members: tuple[Member, ...]
+    sites: SiteStore
+
+
+class Recipe(NamedTuple):
+    kernel: Kernel | str | None = None  # one that was given, a structure by name, "auto", or None for the members' own
+    learn: bool = True
+    pool_noise: bool = True
+    trust: Trust = Trust.LEARN  # without learning nobody is judged
+
+    def start(self, members: Sequence[Member], store: SiteStore, dimension: int, owners: Owners) -> Kernel:
+        """Where learning begins: the given kernel, or one from the members."""
+        if isinstance(self.kernel, Kernel):
+            return self.kernel
+        if self.kernel is None:
+            return most_common_kernel(members)
+        if self.kernel == AUTO:
+            return chosen_kernel(members, store, dimension, owners)
+        return kernel_by_name(self.kernel, members, store, dimension)
+
+    def follow(
+        self, members: Sequence[Member], store: SiteStore, wanted: PointsWanted, dimension: int, owners: Owners
+    ) -> Made:
+        """All that is chosen, chosen from these members: in the same way whenever it is done."""
+        with threads.suited_to(step_cost(store, wanted)):
+            trust = self.trust if self.learn else Trust.NONE
+            judged_members, sites = judged(members, store, trust=trust, owners=owners, pool_noise=self.pool_noise)
+            start = self.start(judged_members, sites, dimension, owners)
+            merged = build(
+                start, judged_members, sites, wanted, learn=self.learn, owners=owners, pool_noise=self.pool_noise
+            )
+        return Made(merged, judged_members, sites)
+
+    def in_units(self, scale: float, input_shift: Tensor) -> Recipe:
+        """For the ensemble of s·f(x − input_shift) + b."""
+        if not isinstance(self.kernel, Kernel):
+            return self
+        return self._replace(kernel=in_units(self.kernel, scale, input_shift))
+
+
+USUAL = Recipe()  # what merge does unless told
