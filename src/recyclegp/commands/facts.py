@@ -12,6 +12,7 @@ from ..errors import printable
 from .screen import Screen, plain_table, say
 
 NAMES_SHOWN = 5  # modules of an ensemble that are named in words
+FLAGGED = "flagged"  # how the verdict on a module begins that contradicts the others
 
 Facts = dict[str, Any]
 
@@ -49,7 +50,11 @@ def of_file(path: Path) -> Facts:
         facts |= {"owners": model.owners, "offset_sd": model.offset_sd, "smooth_sd": model.smooth_sd}
         facts |= {"keeps": "sites" if model._keeps_sites else "names"}
         facts |= {"converged": model.convergence.converged, "convergence": model.convergence.message}
-        facts |= {"not_converged": [row["name"] for row in model.report() if not row["converged"]]}
+        rows = model.report()
+        facts |= {"not_converged": [row["name"] for row in rows if not row["converged"]]}
+        facts |= {
+            "not_trusted": {row["name"]: row["trust"] for row in rows if (row["trust"] or "").startswith(FLAGGED)}
+        }
         facts |= {"traces_of_removed": model.traces_of_removed, "modules_removed": model.unlearned.removed}
         facts |= {"removed": str(model.unlearned)}
         facts |= {"guarantee": model.unlearned.guarantee.value, "traces": [t.value for t in model.unlearned.traces]}
@@ -114,6 +119,11 @@ def in_words(facts: Facts) -> dict[str, str]:
             lines["converged"] = f"NO: the search for the kernel {facts['convergence']}"
         if facts["not_converged"]:
             lines["modules not converged"] = ", ".join(facts["not_converged"][:NAMES_SHOWN])
+        if facts["not_trusted"]:
+            said = [
+                f"{name} ({why.removeprefix(FLAGGED).removeprefix(': ')})" for name, why in facts["not_trusted"].items()
+            ]
+            lines["not trusted"] = ", ".join(said[:NAMES_SHOWN]) + (", …" if len(said) > NAMES_SHOWN else "")
         if facts["modules_removed"]:
             lines["removed"] = facts["removed"]
         lines["keeps"] = {

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ..models.module import Module
 
 
+TRUSTED = "trusted"  # the verdict on a module about which nothing needs to be said
+
+
 def inspect(
     files: Files,
     seed: NoSeed = 0,
@@ -64,7 +67,8 @@ def compare(
     deviations, and the information between them in nats per point. Where owners
     differ, offset is the constant of a module's owner, plus or minus its
     standard deviation, and predictions are those for that owner if the ensemble
-    can tell owners apart, else of the shared f.
+    can tell owners apart, else of the shared f. Where somebody is not trusted,
+    a column says why.
 
     Example: recyclegp compare city.safetensors north.safetensors south.safetensors
     """
@@ -111,10 +115,12 @@ def _comparison(rows: list[dict[str, Any]]) -> Table:
     if any("nats" in row for row in rows):
         measures += ["difference", "standardised", "nats"]
     offsets = ["offset"] if any(row["offset"] is not None for row in rows) else []
-    table = plain_table("module", "rows", "weight", *offsets, *measures, folded=1)
+    trust = ["trust"] if any(row.get("trust") not in (None, TRUSTED) for row in rows) else []
+    table = plain_table("module", "rows", "weight", *offsets, *measures, *trust, folded=1)
     for row in rows:
         name = row["name"] if row["member"] else f"{row['name']} (not in it)"
         numbers = ["" if row.get(key) is None else f"{row[key]:.3g}" for key in measures]
         said = ["" if row["offset"] is None else f"{row['offset']:.3g} ± {row['offset_sd']:.2g}" for _ in offsets]
-        table.add_row(name, f"{row['rows']:,}", f"{row['weight']:g}", *said, *numbers)
+        verdict = [row.get("trust") or "" for _ in trust]
+        table.add_row(name, f"{row['rows']:,}", f"{row['weight']:g}", *said, *numbers, *verdict)
     return table

@@ -8,7 +8,22 @@ import typer
 
 from ..errors import RecycleGPError
 from . import facts, models
-from .options import AsJson, FileNames, Modules, NoSeed, OnlyTrusted, Output, Quiet, Recycle, Threads, pairs, time_of
+from .options import (
+    OWNERS,
+    AsJson,
+    FileNames,
+    Modules,
+    NoSeed,
+    OnlyTrusted,
+    Output,
+    Owners,
+    Quiet,
+    Recycle,
+    Threads,
+    none_or,
+    pairs,
+    time_of,
+)
 from .paths import check_model_output, expand
 from .screen import Screen
 from .signatures import verified
@@ -34,13 +49,7 @@ def merge(
     keep: Annotated[
         str, typer.Option(metavar="sites|names", help="With names only the file is small, but none can be removed.")
     ] = "sites",
-    owners: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|offset|smooth|none",
-            help="May owners differ by a constant, or also by a smooth function? auto asks the modules.",
-        ),
-    ] = "auto",
+    owners: Owners = "auto",
     half_life: Annotated[
         float | None,
         typer.Option(
@@ -53,6 +62,13 @@ def merge(
         str | None,
         typer.Option(metavar="NUMBER|DATE", help="From when ages are counted.", show_default="the newest module's"),
     ] = None,
+    trust: Annotated[
+        str,
+        typer.Option(
+            metavar="learn|report|none",
+            help="Modules that contradict the others: learn leaves them out, report only names them.",
+        ),
+    ] = "learn",
     recycle: Recycle = False,
     file_names: FileNames = False,
     trusted: OnlyTrusted = None,
@@ -72,8 +88,9 @@ def merge(
     paths = expand(files)
     check_model_output(output, paths)
     points = _points(inducing)
-    differing = _owners(owners)
+    differing = none_or(owners, "--owners", OWNERS)
     as_of = None if now is None else time_of(now, "now")
+    believed = none_or(trust, "--trust", ("learn", "report"))
     weighed = pairs(weights or [], "--weights")
     signed = verified(paths, trusted)
     with screen.working("Merging", threads, total=len(paths)) as advance:
@@ -88,6 +105,7 @@ def merge(
             weights=weighed or None,
             keep=keep,
             owners=differing,
+            trust=believed,
             half_life=half_life,
             now=as_of,
         ).save(output)
@@ -100,9 +118,3 @@ def _points(inducing: str) -> int | str:
     if not inducing.isdecimal() or int(inducing) < 1:
         raise RecycleGPError(f"--inducing {inducing}: give a positive number of points, all, or auto")
     return int(inducing)
-
-
-def _owners(owners: str) -> str | None:
-    if owners not in ("auto", "offset", "smooth", "none"):
-        raise RecycleGPError(f"--owners {owners}: use auto, offset, smooth or none")
-    return None if owners == "none" else owners

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -55,6 +56,14 @@ OnlyTrusted = Annotated[
         show_default="signatures are not looked at",
     ),
 ]
+Owners = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|offset|smooth|none",
+        help="May owners differ by a constant, or also by a smooth function? auto asks the modules.",
+    ),
+]
+OWNERS = ("auto", "offset", "smooth")
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE.safetensors", help="The file to write.")]
 Recycle = Annotated[
     bool, typer.Option("--recycle", help="Take ensembles among FILES too, each as one module called by its file.")
@@ -96,3 +105,10 @@ def time_of(text: str, name: str) -> When:
         return when(float(text), name)
     except ValueError:
         return when(text, name)
+
+
+def none_or(word: str, option: str, words: Sequence[str]) -> str | None:
+    """One of these words, or none for None."""
+    if word not in (*words, "none"):
+        raise RecycleGPError(f"{option} {word}: use {', '.join(words)} or none")
+    return None if word == "none" else word

@@ -88,8 +88,8 @@ def about_trust(members: Sequence[Member]) -> None:
     if disarmed:
         said = [f"{m.name} ({m.verdict.reason})" for m in disarmed if m.verdict is not None]
         _warn(
-            f"{len(disarmed)} of {len(members)} modules contradict the others and do not count: {few(said)}; report() "
-            "says more, reweight makes one count all the same, and trust=None all of them"
+            f"{len(disarmed)} of {len(members)} modules contradict the others and do not count: {few(said)}; ask their "
+            "owners. reweight makes one count all the same, trust=None all of them"
         )
 
 

@@ -19,6 +19,8 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..merging.verdicts import Standing
+from ..models.ensemble import Ensemble
 from . import figure, maps, numbers, ranges
 from .numbers import Map, Panel
 from .ranges import Range
@@ -43,6 +45,7 @@ def write(scene: Scene, at: Any = None, title: str | None = None) -> str:
         "columns": [plain(c) for c in scene.columns],
         "label": scene.scale.label,
         "entries": entries.found,
+        "trust": _trust(scene),
         **content,
     }
     parts = {
@@ -53,6 +56,16 @@ def write(scene: Scene, at: Any = None, title: str | None = None) -> str:
     template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     # All parts are filled in at once: names that strangers chose may themselves look like a place to fill in.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+
+
+def _trust(scene: Scene) -> list[Json]:
+    """Modules of ensembles that are not simply trusted, and why."""
+    judged = [m for s in scene.subjects if isinstance(s.model, Ensemble) for m in s.model._members if m.verdict]
+    return [
+        {"name": plain(m.name), "standing": m.verdict.standing.value, "reason": m.verdict.reason, "weight": m.weight}
+        for m in judged
+        if m.verdict is not None and m.verdict.standing is not Standing.TRUSTED
+    ]
 
 
 def _embedded(data: Json) -> str:
