@@ -198,9 +198,10 @@ class Ensemble(Predictive):
         is far rougher than any module's own, as a kernel that has absorbed a contradiction is, under their median.
         `offset` and `offset_sd` say what is known of its owner's constant, where owners differ. `trust` is the verdict
         of `screen`, None where nobody looked, and `proposal` the change of units that would explain a flagged module.
+        `guarantee` says, the same in every row, what holds of modules that were removed (`unlearned` says more).
         """
         with self._sites(self._members) as store:
-            return reporting.report(self._with_evidence, self._members, store)
+            return reporting.report(self._with_evidence, self._members, store, self.unlearned.guarantee)
 
     # --- the form, for those inside ---
 

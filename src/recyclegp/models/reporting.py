@@ -13,6 +13,7 @@ from ..merging.member import Member
 from ..merging.owners import owner_numbers, owner_site
 from ..merging.site_store import SiteStore
 from ..times import written
+from .unlearning import Guarantee
 
 
 def as_seen_by(form: Form, members: tuple[Member, ...], owner: str) -> Answers:
@@ -21,7 +22,7 @@ def as_seen_by(form: Form, members: tuple[Member, ...], owner: str) -> Answers:
     return form.of_owner(number, owner_site(members, owner))
 
 
-def report(form: Form, members: tuple[Member, ...], store: SiteStore) -> list[dict[str, Any]]:
+def report(form: Form, members: tuple[Member, ...], store: SiteStore, guarantee: Guarantee) -> list[dict[str, Any]]:
     """One row per module."""
     return [
         {
@@ -42,6 +43,7 @@ def report(form: Form, members: tuple[Member, ...], store: SiteStore) -> list[di
             "offset_sd": None if m.offset is None else m.offset.sd,
             "trust": None if m.verdict is None else m.verdict.words,
             "proposal": None if m.verdict is None else m.verdict.proposal,
+            "guarantee": guarantee.value,
         }
         for m in remembered(form, members, store)
     ]
