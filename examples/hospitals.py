@@ -156,7 +156,7 @@ def score(models, owners):
     return -np.mean([model.log_density(X, y, owner=owner).mean() for model, (X, y), owner in asked])
 
 
-same, differ = rgp.merge(ours, owners=None), rgp.merge(ours)
+same, differ = rgp.merge(ours, owners=None, trust=None), rgp.merge(ours)
 print(f"each alone                {score(ours, bias):.3f}")
 print(f"merged, owners=None       {score([same] * 8, bias):.3f}")
 print(f"merged, each for its own  {score([differ] * 8, bias):.3f}")

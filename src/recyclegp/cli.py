@@ -56,9 +56,13 @@ class Commands(TyperGroup):
 def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
-    # Messages of the library name its arguments, which are options here.
-    said = re.sub(rf"\b({OPTIONS})=", lambda found: f"--{found[1].replace('_', '-')} ", str(error))
-    return said.replace("  ", " ") or type(error).__name__
+    return _with_options(str(error)) or type(error).__name__
+
+
+def _with_options(text: str) -> str:
+    """Messages of the library name its arguments, which are options here."""
+    said = re.sub(rf"\b({OPTIONS})=", lambda found: f"--{found[1].replace('_', '-')} ", text)
+    return said.replace("  ", " ").replace("--trust None", "--trust none")
 
 
 def _one_line(text: str) -> str:
@@ -71,7 +75,7 @@ def _plain_warnings(debug: bool | None) -> Iterator[None]:
     """Show the library's own warnings as one line each, and none of other libraries, which the user cannot act upon."""
 
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        typer.echo(f"recyclegp: warning: {_one_line(str(message))}", err=True)
+        typer.echo(f"recyclegp: warning: {_one_line(_with_options(str(message)))}", err=True)
 
     with warnings.catch_warnings():
         if not debug:

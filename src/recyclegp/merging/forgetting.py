@@ -73,8 +73,16 @@ def faded(form: Form, members: Sequence[Member], share: float) -> Faded:
     where an owner's own function is integrated out of them, nor for the rows of the evidence, out of which what the
     points leave open is integrated: these are computed anew from the sites.
     """
-    less = tuple(m._replace(weight=m.weight * share) for m in members)
+    less = tuple(_less(m, share) for m in members)
     return Faded(_faded_form(form, less, share), less)
+
+
+def _less(m: Member, share: float) -> Member:
+    """A member that counts less, also if it is trusted again some day."""
+    verdict = m.verdict
+    if verdict is not None and verdict.weight is not None:
+        verdict = verdict._replace(weight=verdict.weight * share)
+    return m._replace(weight=m.weight * share, verdict=verdict)
 
 
 def _faded_form(form: Form, less: Sequence[Member], share: float) -> Form:

@@ -83,7 +83,7 @@ def _refined(said: Sequence[Statements], present: Tensor, trusted: Tensor, about
         bad = present & (gain > PRICE) & (now.screened.fit.share >= CHECKED)
         leaving = bad & trusted
         if int(leaving.sum()) > 1:  # one bad module makes others look bad: the worse half goes first
-            leaving &= gain >= gain[leaving].median()
+            leaving &= gain >= gain[leaving].sort().values[int(leaving.sum()) // 2]
         following = (trusted | (present & ~bad)) & ~leaving
         if bool((following == trusted).all()) or following.numpy().tobytes() in seen or not bool(following.any()):
             break

@@ -37,6 +37,7 @@ FEATURES = 2**25  # numbers that may be held while they are: with many modules, 
 LEAST_POINTS = 32
 SURE = 10.0  # times the precision that is usual: beyond it, a module has no more say about where the points are
 ENOUGH = 8  # trusted modules from which one can tell whether owners differ
+CONTRADICTION = Verdict(Standing.UNCHECKED, "they contradict each other, and nobody can say who is right")
 NO_CONSENSUS = Verdict(Standing.UNCHECKED, "no majority agrees about the function")
 FEWEST = 3  # modules: of two that contradict each other nobody can say who is wrong
 
@@ -97,8 +98,10 @@ def verdicts(members: Sequence[Member], store: SiteStore, *, owners: Owners, poo
         noise = PooledNoise(float(readings.estimate[readings.known].median()), FREEDOM)
     start = most_common_kernel(members)
     first = _compared(Belief(start, median_mean(members), noise=noise), members, store, readings)
-    if not first.screened.flagged or store.sites < FEWEST:
-        return _verdicts(first, members, suspicious=store.sites < FEWEST)
+    if not first.screened.flagged:
+        return _verdicts(first, members)
+    if store.sites < FEWEST:
+        return [CONTRADICTION] * len(members)
     candidates, differ = [], owners
     if first.most_agree:
         of_trusted = _learned(store.without(first.screened.flagged), members, start, owners, readings)
@@ -108,7 +111,9 @@ def verdicts(members: Sequence[Member], store: SiteStore, *, owners: Owners, poo
     of_all = _learned(store, members, start, differ, readings)
     candidates.append(_compared(Belief.of(of_all), members, store, readings))
     best = max(candidates, key=lambda c: c.value)
-    return _verdicts(best, members) if best.most_agree else [NO_CONSENSUS] * len(members)
+    # a kernel that believes everybody where no majority agrees has only bent; owners that differ are another matter
+    settled = best.most_agree and (first.most_agree or of_all.effects.present)
+    return _verdicts(best, members) if settled else [NO_CONSENSUS] * len(members)
 
 
 def judged(
@@ -172,15 +177,13 @@ def _tempered(store: SiteStore, members: int) -> SiteStore:
     return store.scaled(roots, torch.zeros_like(roots))
 
 
-def _verdicts(c: _Compared, members: Sequence[Member], *, suspicious: bool = False) -> list[Verdict]:
-    """In words. `suspicious` are two modules of which nobody can say who is wrong."""
+def _verdicts(c: _Compared, members: Sequence[Member]) -> list[Verdict]:
+    """In words."""
     flagged, unchecked = set(c.screened.flagged), set(c.screened.unchecked)
     found = []
     for i, m in enumerate(members):
         if m.weight <= 0:
             found.append(Verdict(Standing.UNCHECKED, "does not count"))
-        elif i in flagged and suspicious:
-            found.append(Verdict(Standing.UNCHECKED, "contradicts the other, and nobody can say who is right"))
         elif i in flagged:
             found.append(_flagged(_explained(c, i)))
         elif i in unchecked:

@@ -15,7 +15,7 @@ class Units(NamedTuple):
     @property
     def back(self) -> Units:
         """The change that undoes it."""
-        return Units(1 / self.scale, -self.shift / self.scale)
+        return Units(1 / self.scale, -self.shift / self.scale + 0.0)  # no −0, which would be printed
 
 
 class Standing(Enum):

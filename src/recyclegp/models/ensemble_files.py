@@ -337,9 +337,12 @@ def _members(f: Fields, D: int) -> tuple[Member, ...]:
 
 def _verdict(found: dict[str, Any]) -> Verdict:
     remedy, weight = found.get("remedy"), found.get("weight")
+    reason = text(found.get("reason", ""), "the reason of a verdict")
+    if not reason.isprintable():
+        raise RecycleGPError("the reason of a verdict holds control characters")
     return Verdict(
         Standing(found["standing"]),
-        text(found.get("reason", ""), "the reason of a verdict"),
+        reason,
         None if remedy is None else _units(fields(remedy, "a remedy")),
         None if weight is None else number(weight, "a weight", 0.0, LARGEST_WEIGHT),
     )

@@ -56,11 +56,12 @@ class MergeOptions:
         found = arrays.count_or_points(self.inducing, "inducing", dimension, columns, "cpu")
         return PointsWanted(count=found) if isinstance(found, int) else PointsWanted(given=found)
 
-    def recipe(self, dimension: int) -> Recipe:
+    def recipe(self, dimension: int, *, ageing: bool) -> Recipe:
+        """How all is chosen. Of a function that changes nobody can say who is wrong."""
         given = self.kernel
         if given is not None and not isinstance(given, str):
             given = from_gpytorch(given, dimension)
-        return Recipe(given, self.learn, self.noise == POOL, self.trust)
+        return Recipe(given, self.learn, self.noise == POOL, Trust.NONE if ageing else self.trust)
 
 
 def merge(
@@ -99,8 +100,8 @@ def merge(
             noises of their own, where these clearly differ; with learn=False they stay) or "keep" (they stay as
             they were published).
         trust: what becomes of modules that contradict the others (see `screen`): "learn" (they do not count, and a
-            warning says who and why), "report" (they count, and `report` names them) or None (nobody looks; so it is
-            with learn=False).
+            warning says who and why), "report" (they count, and `report` names them) or None (nobody looks). With
+            learn=False or a half_life nobody looks either: what changes with time contradicts itself honestly.
         half_life: the age at which a module counts half as much: each has the weight 2^(−age/half_life), times the one
             in `weights`. In the unit of the modules' times (`fit(time=...)`), which for dates is days.
         now: the time from which ages are counted; that of the newest module unless given.
@@ -119,7 +120,7 @@ def merge(
     with SiteStore() as store:
         read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
         wanted = options.points(read.frame.dimension, read.frame.columns)
-        recipe = options.recipe(read.frame.dimension)
+        recipe = options.recipe(read.frame.dimension, ageing=half_life is not None)
         members, sites = aged(read.members, store, half_life, now)
         made = recipe.follow(members, sites, wanted, read.frame.dimension, options.owners)
         return Ensemble._from_merged(made, wanted, read.frame.columns, options.owners, recipe)

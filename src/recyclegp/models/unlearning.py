@@ -30,7 +30,7 @@ class Trace(Enum):
     NOISE = "noise"
     POINTS = "points"
     OWNERS = "owners' variances"
-    TRUST = "who is trusted"
+    TRUST = "trust"
 
 
 class Guarantee(Enum):
@@ -146,7 +146,9 @@ def after_removal(before: Unlearned, e: Chosen, gone: set[str], *, relearned: bo
 
 def _traces(e: Chosen, gone: set[str], rest: Sequence[Member]) -> set[Trace]:
     """What would not be the same, had those who go never been there; what comes out the same is none."""
-    judged = {Trace.TRUST} if any(m.verdict is not None and m.verdict.weight is not None for m in rest) else set()
+    judges = any(m.verdict is not None for m in e.members if m.name in gone)
+    disarmed = any(m.verdict is not None and m.verdict.weight is not None for m in rest)
+    judged = {Trace.TRUST} if judges and disarmed else set()
     if all(m.came_later for m in e.members if m.name in gone):
         return judged
     learn, first = e.recipe.learn, active(m for m in rest if not m.came_later)

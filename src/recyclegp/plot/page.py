@@ -19,6 +19,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..errors import printable
 from ..merging.verdicts import Standing
 from ..models.ensemble import Ensemble
 from . import figure, maps, numbers, ranges
@@ -62,7 +63,12 @@ def _trust(scene: Scene) -> list[Json]:
     """Modules of ensembles that are not simply trusted, and why."""
     judged = [m for s in scene.subjects if isinstance(s.model, Ensemble) for m in s.model._members if m.verdict]
     return [
-        {"name": plain(m.name), "standing": m.verdict.standing.value, "reason": m.verdict.reason, "weight": m.weight}
+        {
+            "name": plain(m.name),
+            "standing": m.verdict.standing.value,
+            "reason": printable(m.verdict.reason),
+            "weight": m.weight,
+        }
         for m in judged
         if m.verdict is not None and m.verdict.standing is not Standing.TRUSTED
     ]

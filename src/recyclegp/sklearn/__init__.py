@@ -60,6 +60,8 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
     owners : {"auto", "offset", "smooth"} or None
         How the modules' owners may differ, as for `rgp.merge`: None for not at all. The partitions of one fit have one
         owner; each call of `partial_fit` and each estimator that is merged has another.
+    trust : {"learn", "report"} or None
+        What becomes of modules that contradict the others, as for `rgp.merge`: None for nothing.
     n_partitions : int
         `fit` divides the rows into so many regions, fits them separately, and merges. Regions are better than random
         parts because each of them spends its published points on less of the function.
@@ -99,6 +101,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         learn: bool = True,
         ensemble_inducing: Any = "auto",
         owners: str | None = None,
+        trust: str | None = None,
         n_partitions: int = 1,
         n_jobs: int | None = None,
         name: str | None = None,
@@ -113,6 +116,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         self.learn = learn
         self.ensemble_inducing = ensemble_inducing
         self.owners = owners
+        self.trust = trust
         self.n_partitions = n_partitions
         self.n_jobs = n_jobs
         self.name = name
@@ -252,6 +256,8 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
     owners : {"auto", "offset", "smooth"} or None
         How the modules' owners may differ, as for `rgp.merge`: None for not at all. The partitions of one fit have one
         owner; each call of `partial_fit` and each estimator that is merged has another.
+    trust : {"learn", "report"} or None
+        What becomes of modules that contradict the others, as for `rgp.merge`: None for nothing.
     n_partitions : int
         `fit` divides the rows into so many regions, fits them separately, and merges. Regions are better than random
         parts because each of them spends its published points on less of the function.
@@ -286,6 +292,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         learn: bool = True,
         ensemble_inducing: Any = "auto",
         owners: str | None = None,
+        trust: str | None = None,
         n_partitions: int = 1,
         n_jobs: int | None = None,
         name: str | None = None,
@@ -298,6 +305,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         self.learn = learn
         self.ensemble_inducing = ensemble_inducing
         self.owners = owners
+        self.trust = trust
         self.n_partitions = n_partitions
         self.n_jobs = n_jobs
         self.name = name

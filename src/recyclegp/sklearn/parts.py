@@ -79,7 +79,7 @@ def _ensemble(estimator: Any, modules: Sequence[Module]) -> Ensemble:
     points, learn = estimator.ensemble_inducing, estimator.learn
     if len(modules) == 1:  # the ensemble is the module itself, with its own kernel and points
         points, learn = modules[0].inducing, False
-    return merge(modules, inducing=points, learn=learn, owners=estimator.owners)
+    return merge(modules, inducing=points, learn=learn, owners=estimator.owners, trust=estimator.trust)
 
 
 def asked(estimator: Any, X: Any) -> np.ndarray:
