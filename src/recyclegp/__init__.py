@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from .interop.scikit_learn import from_sklearn
     from .models.ensemble import Ensemble
     from .models.fit import FitManyError, fit, fit_many
-    from .models.load import load
+    from .models.load import load, load_many
     from .models.merge import merge
     from .models.module import Module
+    from .models.modules import Modules
     from .models.screening import Screening, screen
 
 # Where each public name lives: nothing heavy (torch takes seconds) is imported until one is used.
@@ -25,6 +26,7 @@ _HOMES = {
     "Ensemble": ".models.ensemble",
     "FitManyError": ".models.fit",
     "Module": ".models.module",
+    "Modules": ".models.modules",
     "fit": ".models.fit",
     "fit_many": ".models.fit",
     "from_gpflow": ".interop.gpflow",
@@ -32,6 +34,7 @@ _HOMES = {
     "from_gpytorch": ".interop.gpytorch",
     "from_sklearn": ".interop.scikit_learn",
     "load": ".models.load",
+    "load_many": ".models.load",
     "merge": ".models.merge",
     "screen": ".models.screening",
     "Screening": ".models.screening",
@@ -42,6 +45,7 @@ __all__ = [
     "Ensemble",
     "FitManyError",
     "Module",
+    "Modules",
     "RecycleGPError",
     "RecycleGPWarning",
     "Screening",
@@ -53,6 +57,7 @@ __all__ = [
     "from_gpytorch",
     "from_sklearn",
     "load",
+    "load_many",
     "merge",
     "plot",
     "screen",

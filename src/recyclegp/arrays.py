@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .devices import device_of
 from .errors import RecycleGPError
 
 Columns = tuple[str, ...] | None
@@ -107,7 +108,7 @@ def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
     if value is None:
         raise RecycleGPError(f"{argument} is None; pass an array, tensor or DataFrame of numbers")
     if device is not None:
-        _check_device(device)
+        device = device_of(device)
     if isinstance(value, Tensor):
         if value.is_complex() or value.layout != torch.strided:
             raise RecycleGPError(f"{argument} is complex or sparse; pass a dense tensor of real numbers")
@@ -124,34 +125,29 @@ def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
             raise RecycleGPError(
                 f"{argument} cannot be read as numbers; encode text, dates and categories as numeric columns"
             ) from None
-    bad = int((~torch.isfinite(tensor.detach())).sum())
-    if bad:
-        raise RecycleGPError(f"{argument} holds {bad} NaN or infinite values; drop or fill those rows first")
     largest = float(tensor.detach().abs().max()) if tensor.numel() else 0.0
-    if largest > LARGEST or 0 < largest < 1 / LARGEST:
-        raise RecycleGPError(
-            f"{argument} holds values of size {largest:g}, whose squares overflow or vanish; rescale it"
-        )
+    if not (largest == 0 or 1 / LARGEST <= largest <= LARGEST):  # also where it is NaN
+        _say_what_is_wrong(tensor.detach(), argument, largest)
     return tensor
 
 
-def _check_device(device: Any) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as absent:  # torch raises either for a device it lacks
-        raise RecycleGPError(f"device={device!r} cannot be used ({str(absent).splitlines()[0]})") from None
+def _say_what_is_wrong(tensor: Tensor, argument: str, largest: float) -> NoReturn:
+    bad = int((~torch.isfinite(tensor)).sum())
+    if bad:
+        raise RecycleGPError(f"{argument} holds {bad} NaN or infinite values; drop or fill those rows first")
+    raise RecycleGPError(f"{argument} holds values of size {largest:g}, whose squares overflow or vanish; rescale it")
 
 
 def like(X: Any, result: Tensor) -> Any:
     """NumPy in → NumPy out; tensors in → tensors out, in X's own floating type."""
     if isinstance(X, Tensor):
-        return result.to(X.dtype if X.is_floating_point() else torch.float64)
+        return result.to(X.device, X.dtype if X.is_floating_point() else torch.float64)
     return result.detach().cpu().numpy()
 
 
-def own(tensor: Tensor) -> Tensor:
-    """A private copy on the CPU, laid out as a file would bring it back (layout decides rounding)."""
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+def own(tensor: Tensor, device: torch.device | str = "cpu") -> Tensor:
+    """A private copy there, laid out as a file would bring it back (layout decides rounding)."""
+    return tensor.detach().to(device).clone(memory_format=torch.contiguous_format)
 
 
 def frozen(tensor: Tensor) -> np.ndarray:

@@ -55,4 +55,4 @@ def test_nothing_is_chosen_without_learning():
             call(X, y, kernel="auto", learn=False)
     with pytest.raises(rgp.RecycleGPError, match="kernel='auto' is chosen by learning; with learn=False pass a"):
         rgp.merge(rgp.fit(X, y), kernel="auto", learn=False)
-    assert rgp.fit_many([], kernel="auto") == []
+    assert len(rgp.fit_many([], kernel="auto")) == 0

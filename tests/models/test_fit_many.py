@@ -151,7 +151,8 @@ def failing(monkeypatch, names, alone):
         if alone and len(jobs) == 1 and jobs[0].name in names:
             raise rgp.RecycleGPError("no jitter mends it")
         made = real(jobs)
-        return [None if len(jobs) > 1 and job.name in names else m for job, m in zip(jobs, made, strict=True)]
+        fine = [i for i in made.lanes if len(jobs) == 1 or jobs[i].name not in names]
+        return made._replace(lanes=fine, models=made.models.take(torch.tensor(fine)))
 
     monkeypatch.setattr(batch_fit, "solve", solve)
 
@@ -224,7 +225,7 @@ def test_pairs_only():
 
 
 def test_nothing_to_fit():
-    assert rgp.fit_many([]) == []
+    assert len(rgp.fit_many([])) == 0
 
 
 def test_the_bar_is_on_standard_error(capfd):
@@ -250,7 +251,9 @@ def test_successes_are_not_lost_with_a_failure(monkeypatch):
     real = batch_fit.solve
 
     def solve(requests):
-        return [None if r.name == "bad" else made for r, made in zip(requests, real(requests), strict=True)]
+        made = real(requests)
+        fine = [i for i in made.lanes if requests[i].name != "bad"]
+        return made._replace(lanes=fine, models=made.models.take(torch.tensor(fine)) if fine else None)
 
     monkeypatch.setattr(batch_fit, "solve", solve)
     data = parts("gaussian", 1, sizes=(9, 9, 9))

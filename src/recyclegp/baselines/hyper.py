@@ -45,7 +45,7 @@ def begin(parts: Sequence[Part], kernel: Any, noise: float | None = None) -> Beg
     named = isinstance(kernel, str)
     first = parse(kernel, X.shape[1]) if named else from_gpytorch(kernel, X.shape[1])
     likelihood = Gaussian()
-    data = samples.side_by_side([(X, y)])
+    data = samples.side_by_side([(X, y)], X.device)
     space = search_space.search_space(
         first.structure,
         likelihood,

@@ -200,9 +200,11 @@ def _propose(data: Sequence[Part], count: int, kernel: Kernel, seed: int) -> Ten
     """Each owner's share of candidates for Z: points over its region, none of them a row of its data."""
     share = math.ceil(placement.CANDIDATES * count / len(data))
     rngs = [np.random.default_rng(placement.entropy(arrays.seed(seed), X, y)) for X, y in data]
-    everybody = kernel.with_theta(kernel.theta.expand(len(data), -1))
-    found = placement.candidates([X for X, _ in data], share, everybody, rngs)
-    return torch.unique(torch.cat([some[:share] for some in found]), dim=0)
+    lane = kernel.with_theta(kernel.theta[None])
+    found = [
+        placement.candidates(X[None], [len(X)], share, lane, [rng]) for (X, _), rng in zip(data, rngs, strict=True)
+    ]
+    return torch.unique(torch.cat([some.points[some.present][:share] for some in found]), dim=0)
 
 
 def _choose(proposals: Tensor, points: int | Tensor, kernel: Kernel) -> Tensor:
@@ -212,4 +214,5 @@ def _choose(proposals: Tensor, points: int | Tensor, kernel: Kernel) -> Tensor:
     rng = np.random.default_rng(0)
     mixed = proposals[torch.as_tensor(rng.permutation(len(proposals)))]
     lane = kernel.with_theta(kernel.theta.detach()[None])
-    return placement.place([mixed], points, lane, [rng]).of(0)
+    found = placement.Candidates(mixed[None], torch.ones(1, len(mixed), dtype=torch.bool))
+    return placement.place(found, points, lane, [rng]).of(0)

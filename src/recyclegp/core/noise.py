@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from .sites import Site
@@ -51,5 +50,5 @@ def constant(tau: Tensor, misfit: Tensor | float, rows: Tensor | float) -> Tenso
 
 def at_noise(site: Site, tau: float, misfit: float, rows: float) -> Site:
     """The site of rows whose covariance is τ times as large."""
-    t = torch.tensor(tau, dtype=site.e.dtype)
+    t = site.e.new_tensor(tau)
     return Site(site.Z, site.Rt / t.sqrt(), site.rho / t.sqrt(), site.e + constant(t, misfit, rows))

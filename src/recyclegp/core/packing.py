@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..devices import room
 from . import linalg
 from .effects import Effects
 from .least_squares import Rows, gather
@@ -32,6 +33,10 @@ class PackedSites(NamedTuple):
         """Some of its sites."""
         Z, Rt, rho, e, members, counts = self
         return PackedSites(Z[some], Rt[some], rho[some], e[some], members[some], counts[some])
+
+    def to(self, device: torch.device) -> PackedSites:
+        Z, Rt, rho, e = (t.to(device) for t in self[:4])
+        return PackedSites(Z, Rt, rho, e, self.members, self.counts)
 
     def without(self, gone: frozenset[int]) -> PackedSites:
         """All but the sites of these members; itself if it has none of them."""
@@ -68,7 +73,7 @@ def pack(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float]
 def split(whole: PackedSites, inducing: int) -> Iterator[PackedSites]:
     """The sites in chunks whose features on `inducing` points fit."""
     K, size, _ = whole.Z.shape
-    most = max(1, FEATURES // (size * max(inducing, size)))
+    most = max(1, int(room(whole.Z.device) * FEATURES / (size * max(inducing, size))))
     step = -(-K // -(-K // most))  # as few chunks as fit, of one size: no crumb at the end
     for start in range(0, K, step):
         yield whole.at(slice(start, start + step))

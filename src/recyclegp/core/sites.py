@@ -90,7 +90,7 @@ def weighted(site: Site, weight: Tensor) -> Site:
 def in_units(site: Site, scale: float, shift: float, densities: float) -> Site:
     """The same statement about u' = s·u + b, from n densities of y: R/s, ρ + b Rᵀ1/s, e − n log|s|."""
     Rt = site.Rt / scale
-    e = site.e - densities * torch.tensor(abs(scale), dtype=site.e.dtype).log()
+    e = site.e - densities * site.e.new_tensor(abs(scale)).log()
     return Site(site.Z, Rt, site.rho + shift * Rt.sum(-1), e)
 
 

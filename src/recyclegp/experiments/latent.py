@@ -68,7 +68,7 @@ def divided(
     names = [f"part-{k}" for k in range(len(parts))]
     options = {"likelihood": likelihood, "seed": seed, **options}
 
-    def work() -> list[Module]:
+    def work() -> Sequence[Module]:
         if points is None:
             return fit_many(parts, names=names, progress=False, **options)
         return [

@@ -25,7 +25,7 @@ class Kernel:
     theta: Tensor  # (…, p) float64
 
     def __post_init__(self) -> None:
-        wanted = sum(p.size for p in parameters(self.structure))
+        wanted = size(self.structure)
         if self.theta.shape[-1] != wanted:
             raise RecycleGPError(f"kernel: {self.theta.shape[-1]} parameters for a structure with {wanted}")
 
@@ -61,12 +61,12 @@ class Kernel:
         """Some of many kernels side by side."""
         return Kernel(self.structure, self.theta[chosen])
 
-    def own(self) -> Kernel:
-        """A copy that shares nothing with anybody, on the CPU and outside every derivative."""
-        return Kernel(self.structure, self.theta.detach().to("cpu", torch.float64, copy=True))
+    def own(self, device: torch.device | str = "cpu") -> Kernel:
+        """A copy that shares nothing with anybody, outside every derivative."""
+        return Kernel(self.structure, self.theta.detach().to(device, torch.float64, copy=True))
 
     def to(self, device: torch.device) -> Kernel:
-        return Kernel(self.structure, self.theta.to(device))
+        return self if self.theta.device == device else Kernel(self.structure, self.theta.to(device))
 
     def describe(self) -> str:
         """One line for people: structure and parameters in the user's units."""
@@ -82,6 +82,12 @@ class Kernel:
 @lru_cache(maxsize=1024)  # many kernels, few structures
 def parameters(structure: Node) -> tuple[Parameter, ...]:
     return tuple(structure.parameters())
+
+
+@lru_cache(maxsize=1024)
+def size(structure: Node) -> int:
+    """How many numbers θ has."""
+    return sum(p.size for p in parameters(structure))
 
 
 def entries(structure: Node) -> list[Parameter]:

@@ -15,7 +15,7 @@ def pool(kernels: Sequence[Kernel], weights: Sequence[float]) -> Kernel:
 
     Tiny data sets learn lengthscales from 1e-8 to 1e5, so each kernel counts with the rows behind it.
     """
-    table = torch.stack([k.theta for k in kernels]).numpy()
+    table = torch.stack([k.theta for k in kernels]).cpu().numpy()
     middle = [weighted_median(column, weights) for column in table.T]
     return kernels[0].with_theta(torch.tensor(middle, dtype=torch.float64))
 

@@ -88,14 +88,15 @@ class StudentT(Likelihood):
         """Its half-width is a smooth function of the variance alone, so that a table of it serves all points."""
         noise, df = self._parameters(mean)
         log_v = variance.clamp_min(1e-12 * float(noise)).log()
-        grid = torch.linspace(float(log_v.min()), float(log_v.max()) + 1e-9, GRID, dtype=mean.dtype)
+        grid = torch.linspace(float(log_v.min()), float(log_v.max()) + 1e-9, GRID, dtype=mean.dtype, device=mean.device)
         low, high = torch.zeros_like(grid), WIDEST * (grid.exp() + noise).sqrt()
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             found = _distribution(middle[:, None], grid.new_zeros(1), grid.exp()[:, None], noise, 0.5 * float(df))
             enough = found >= 0.5 * (1 + level)
             low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-        half = torch.as_tensor(np.interp(log_v.numpy(), grid.numpy(), high.numpy()))
+        x, known, wide = (t.cpu().numpy() for t in (log_v, grid, high))
+        half = torch.as_tensor(np.interp(x, known, wide), device=mean.device)
         return Interval(mean - half, mean + half)
 
     def resolution(self, y: Tensor, f: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,31 +10,15 @@ import torch
 from torch import Tensor
 
 from ..core.convergence import Convergence
-from ..core.noise import NoiseEvidence
-from ..core.sites import Site
+from ..devices import room
 from ..kernels import Kernel
-from ..likelihoods import Likelihood
 from . import placement
-from .placement import Points
+from .placement import Candidates, Points
 from .request import FitRequest, Method, Share
 from .samples import Samples
 from .search_space import Hyperparameters, SearchSpace
 
 FEATURES = 2**20  # numbers in the features of the lanes that are evaluated at once
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """One fitted model in what it publishes."""
-
-    site: Site
-    jitter: float
-    kernel: Kernel
-    mean: float
-    likelihood: Likelihood
-    convergence: Convergence
-    kept: float  # of what the rows say about f, by its points
-    noise: NoiseEvidence | None  # what the rows say about their noise, where that was learned
 
 
 class Batch(NamedTuple):
@@ -45,7 +28,7 @@ class Batch(NamedTuple):
     data: Samples
     space: SearchSpace
     placing: Sequence[np.random.Generator]  # random numbers for where points go
-    candidates: Sequence[Tensor]  # for automatic points, none of them a row
+    candidates: Candidates | None  # for automatic points, none of them a row; None where no such points are wanted
 
     @property
     def template(self) -> FitRequest:
@@ -55,7 +38,8 @@ class Batch(NamedTuple):
     def width(self, points: int) -> int:
         """Lanes whose features may be held at once."""
         n = self.data.y.shape[1]
-        return max(1, FEATURES // (n * max(points, n if self.template.method is Method.EXACT else 1)))
+        each = n * max(points, n if self.template.method is Method.EXACT else 1)
+        return max(1, int(room(self.data.y.device) * FEATURES / each))
 
 
 class Learned(NamedTuple):
@@ -67,7 +51,9 @@ class Learned(NamedTuple):
     values: Tensor  # (B,)  of the objective
 
 
-def candidates(requests: Sequence[FitRequest], placing: Sequence[np.random.Generator], kernel: Kernel) -> list[Tensor]:
+def candidates(
+    requests: Sequence[FitRequest], data: Samples, placing: Sequence[np.random.Generator], kernel: Kernel
+) -> Candidates | None:
     """Candidates for all the points a request will need, drawn once."""
     template = requests[0]
     published = template.publish
@@ -75,10 +61,10 @@ def candidates(requests: Sequence[FitRequest], placing: Sequence[np.random.Gener
         published = max(r.publish.most for r in requests if isinstance(r.publish, Share))
     counts = [p for p in (template.inducing, published) if isinstance(p, int) and p]
     if not counts:
-        return []
+        return None
     # If publish equals inducing, the inducing points are published.
     wanted = counts[0] if isinstance(template.inducing, int) and template.inducing else counts[-1]
-    return placement.candidates([r.X for r in requests], wanted, kernel, placing)
+    return placement.candidates(data.X, [len(r.y) for r in requests], wanted, kernel, placing)
 
 
 def inducing(batch: Batch, kernel: Kernel) -> Points:
@@ -94,4 +80,5 @@ def points(batch: Batch, wanted: Sequence[int | Tensor], kernel: Kernel) -> Poin
     counts = [w for w in wanted if isinstance(w, int)]
     if not max(counts):
         return Points(batch.data.X[:, :0], batch.data.X[:, :0, 0] > 0)
+    assert batch.candidates is not None
     return placement.place(batch.candidates, max(counts), kernel, batch.placing).first(counts)

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
+from ..devices import room
 from . import objectives, samples, search_space
-from .batch import Batch, Fitted, Learned, candidates, inducing
+from .batch import FEATURES, Batch, Learned, candidates, inducing
 from .placement import Points
-from .publishing import publish_all
+from .publishing import Published, publish_all
 from .request import EXACT_ROWS, FitRequest, Method
 from .samples import Samples
 
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 ROWS_LEARNED = {Method.EXACT: 3000, Method.COLLAPSED: 6000, Method.DUAL: 2000}  # rows for the hyperparameters
 LARGE = {Method.EXACT: 1500, Method.COLLAPSED: EXACT_ROWS, Method.DUAL: sys.maxsize}  # rows that make a fit long
 ROWS_BEGUN = 1000  # of a large data set, on whose exact evidence a search for them begins
-CLOSELY = {Method.EXACT: 1e-2, Method.COLLAPSED: 1e-3, Method.DUAL: 1e-3}  # gradient, in nats, at which a search ends
+CLOSELY = {Method.EXACT: 1e-2, Method.COLLAPSED: 1e-2, Method.DUAL: 1e-3}  # gradient, in nats, at which a search ends
 ROUGHLY = 0.1  # gradient, in nats, to which the kernel is learned that only decides where points go
 
 
@@ -39,8 +40,8 @@ def step_cost(request: FitRequest) -> float:
     return float(n) ** 3 if request.method is Method.EXACT else float(n * points * (points + 20))
 
 
-def solve(requests: Sequence[FitRequest]) -> list[Fitted | None]:
-    """The models of requests of one kind; None for a lane that failed."""
+def solve(requests: Sequence[FitRequest]) -> Published:
+    """The models of requests of one kind, but for lanes that failed."""
     batch, learned = _learned(requests)
     return publish_all(batch, learned)
 
@@ -52,7 +53,7 @@ def log_evidence(requests: Sequence[FitRequest]) -> Tensor:
 
 def _learned(requests: Sequence[FitRequest]) -> tuple[Batch, Learned]:
     template = requests[0]
-    data = samples.side_by_side([(r.X, r.y) for r in requests])
+    data = samples.side_by_side([(r.X, r.y) for r in requests], template.device)
     space = search_space.search_space(
         template.kernel.structure,
         template.likelihood,
@@ -68,7 +69,7 @@ def _learned(requests: Sequence[FitRequest]) -> tuple[Batch, Learned]:
     first = space.unpack(starts[0] if template.learn else space.given, lanes)
     placing = [np.random.default_rng([*r.entropy, 1]) for r in requests]
     log.debug("placing points")
-    batch = Batch(requests, data, space, placing, candidates(requests, placing, first.kernel))
+    batch = Batch(requests, data, space, placing, candidates(requests, data, placing, first.kernel))
     points = inducing(batch, first.kernel)
     if template.learn:
         learned = _learn(batch, starts, points)
@@ -82,7 +83,7 @@ def _learned(requests: Sequence[FitRequest]) -> tuple[Batch, Learned]:
 
 def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
     space, template = batch.space, batch.template
-    subset = samples.side_by_side([_subset(r) for r in batch.requests])
+    subset = _learned_from(batch)
     lanes = torch.arange(len(batch.requests), device=space.fixed.device)
     evaluations = torch.zeros(len(lanes), dtype=torch.long, device=lanes.device)
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
@@ -123,12 +124,13 @@ def _begin(batch: Batch, subset: Samples, starts: list[Tensor]) -> optimiser.Opt
     """Roughly the best hyperparameters for some of the rows, by their exact evidence."""
     few = Samples(*(t[:, :ROWS_BEGUN] for t in subset))
     space, objective = batch.space, objectives.exact_objective(batch.space, few)
+    width = max(1, int(room(space.fixed.device) * FEATURES / few.y.shape[1] ** 2))
     return optimiser.maximise(
         objective,
-        optimiser.best_start(objective, starts, 1),
+        optimiser.best_start(objective, starts, width),
         space.lower,
         space.upper,
-        width=1,
+        width=width,
         gradient=ROUGHLY,
         metric=space.metric(few.w.sum(-1)),
     )
@@ -139,8 +141,16 @@ def _end(converged: bool, finite: bool, evaluations: int) -> Convergence:
     return Convergence(converged, evaluations, message)
 
 
+def _learned_from(batch: Batch) -> Samples:
+    """The rows from which hyperparameters are learned: all of them where they are few, else some in random order."""
+    method = batch.template.method
+    if batch.data.y.shape[1] <= min(ROWS_LEARNED[method], LARGE[method]):
+        return batch.data
+    return samples.side_by_side([_subset(r) for r in batch.requests], batch.template.device)
+
+
 def _subset(request: FitRequest) -> tuple[Tensor, Tensor]:
-    """The rows from which hyperparameters are learned; nothing else draws from their random numbers."""
+    """Some of the rows; nothing else draws from their random numbers."""
     rng = np.random.default_rng([*request.entropy, 2])
     some = rng.permutation(len(request.y))[: ROWS_LEARNED[request.method]]
     chosen = torch.as_tensor(some, device=request.X.device)

@@ -16,13 +16,14 @@ from torch import Tensor
 
 from .. import threads
 from ..core.posterior import Basis, basis, features
+from ..devices import room
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.units import lengths
 
 RESIDUAL_FLOOR = 1e-6  # of the prior variance: points closer than this add rounding, not knowledge
 ROWS_SEEN = 4096  # data rows between which candidates may lie
-CANDIDATES = 4  # per point wanted, and ten times as many where that is few
+CANDIDATES, FEW = 4, 5  # per point wanted, and so many times as many where these are few
 TARGETS = 512  # points whose variance is to be explained
 SMALLEST_PIVOT = 0.05  # of the largest variance left
 COVARIANCES = 2**21  # of candidates, held at once
@@ -56,7 +57,7 @@ def entropy(seed: int, X: Tensor, y: Tensor) -> list[int]:
     The targets count, too: owners who share a grid of inputs must not publish at the same points. Only their order
     does, in either direction, so that a change of their units changes nothing.
     """
-    _, ranks = np.unique(y.detach().cpu().numpy(), return_inverse=True)
+    ranks = _ranks(y.detach().cpu().numpy())
     mirrored = ranks.max() - ranks
     differing = np.flatnonzero(ranks != mirrored)
     if len(differing) and ranks[differing[0]] > mirrored[differing[0]]:
@@ -66,40 +67,88 @@ def entropy(seed: int, X: Tensor, y: Tensor) -> list[int]:
     return [seed, *np.frombuffer(digest.digest()[:16], dtype=np.uint32).tolist()]
 
 
-def candidates(
-    parts: Sequence[Tensor], wanted: int, kernel: Kernel, rngs: Sequence[np.random.Generator]
-) -> list[Tensor]:
-    """Candidates for `wanted` points of each X (n, D): they cover its region, and none of them is a row of it.
+def _ranks(y: np.ndarray) -> np.ndarray:
+    """The place of each value among the different ones, as numpy.unique would say, but this is asked very often."""
+    order = y.argsort()
+    ordered = y[order]
+    ranks = np.empty(len(y), dtype=np.int64)
+    ranks[order[0]] = 0
+    ranks[order[1:]] = np.cumsum(ordered[1:] != ordered[:-1])
+    return ranks
 
-    Each lies part of the way from a row to its near neighbours: in every column to another one of them, and by
-    another part of the way. On the line between two rows a point would give both of them away to whoever can guess
-    them, and where columns are whole numbers to everybody. Where all rows coincide there is no region, and points
-    scatter about the one place within the lengthscales of its kernel, one of B side by side.
+
+class Candidates(NamedTuple):
+    """Where points of B models may go, the fewer ones padded behind."""
+
+    points: Tensor  # (B, P, D)
+    present: Tensor  # (B, P) bool
+
+
+def candidates(
+    X: Tensor, sizes: Sequence[int], wanted: int, kernel: Kernel, rngs: Sequence[np.random.Generator]
+) -> Candidates:
+    """Candidates for `wanted` points of each of B models: they cover the region of its rows, and none of them is a row.
+
+    Of X (B, n, D) each has its first so many rows. Each candidate lies part of the way from a row to its near
+    neighbours: in every column to another one of them, and by another part of the way. On the line between two rows a
+    point would give both of them away to whoever can guess them, and where columns are whole numbers to everybody.
+    Where all rows coincide there is no region, and points scatter about the one place within the lengthscales of its
+    kernel, one of B side by side.
     """
-    count, D = max(CANDIDATES * wanted, min(10 * CANDIDATES * wanted, 400)), parts[0].shape[1]
-    device = parts[0].device
-    pools = [
-        _distinct(X[_tensor(rng.permutation(len(X))[:ROWS_SEEN], device)]) for X, rng in zip(parts, rngs, strict=True)
-    ]
-    sizes = _tensor([len(rows) for rows in pools], device)
-    most = [min(len(rows) - 1, max(2, D + 1)) for rows in pools]  # neighbours it may lean towards
-    picks = _tensor(
-        [np.resize(rng.permutation(len(rows)), count) for rows, rng in zip(pools, rngs, strict=True)], device
-    )
-    which = _tensor([rng.integers(max(k, 1), size=(count, D)) for k, rng in zip(most, rngs, strict=True)], device)
-    steps = _tensor([rng.uniform(0.2, 0.8, size=(count, D)) for rng in rngs], device)
-    rows = torch.nn.utils.rnn.pad_sequence(pools, batch_first=True)
-    neighbours = _neighbours(rows, sizes, picks, which, max(most))
-    lane = torch.arange(len(rows), device=device)[:, None]
-    there = rows[lane[..., None], neighbours, torch.arange(D, device=device)]
-    found = rows[lane, picks] + steps * (there - rows[lane, picks])
-    alone = [i for i, k in enumerate(most) if k == 0]
-    for i in alone:
-        scatter = _tensor(rngs[i].standard_normal((count, D)), device)
-        unit, size = lengths(kernel.lanes(i), D), rows[i, 0].abs()
+    count, D = max(CANDIDATES * wanted, min(FEW * CANDIDATES * wanted, 400)), X.shape[2]
+    pools = _pools(X, sizes, rngs)
+    most = [min(n - 1, max(2, D + 1)) for n in pools.sizes]  # neighbours it may lean towards
+    drawn = [_drawn(rng, n, k, count, D) for rng, n, k in zip(rngs, pools.sizes, most, strict=True)]
+    picks, which, steps = (_tensor(np.stack(some), X.device) for some in zip(*drawn, strict=True))
+    neighbours = _neighbours(pools.rows, _tensor(pools.sizes, X.device), picks, which, max(most))
+    lane = torch.arange(len(X), device=X.device)[:, None]
+    there = pools.rows[lane[..., None], neighbours, torch.arange(D, device=X.device)]
+    start = pools.rows[lane, picks]
+    found = start + steps * (there - start)
+    for i in (i for i, k in enumerate(most) if k == 0):
+        scatter = _tensor(rngs[i].standard_normal((count, D)), X.device)
+        unit, size = lengths(kernel.lanes(i), D), pools.rows[i, 0].abs()
         unit = torch.where(torch.isfinite(unit), unit, torch.where(size > 0, size, torch.ones_like(size)))
-        found[i] = rows[i, 0] + 0.1 * unit * scatter
-    return [_new(points, X) for points, X in zip(found, parts, strict=True)]
+        found[i] = pools.rows[i, 0] + 0.1 * unit * scatter
+    return _new(found, X, sizes)
+
+
+def _drawn(
+    rng: np.random.Generator, rows: int, neighbours: int, count: int, D: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each candidate a row, the neighbour it leans towards in each column, and how far."""
+    picks = np.resize(rng.permutation(rows), count)
+    return picks, rng.integers(max(neighbours, 1), size=(count, D)), rng.uniform(0.2, 0.8, size=(count, D))
+
+
+class _Pools(NamedTuple):
+    """Different rows of B models, some of them where there are many, padded behind."""
+
+    rows: Tensor  # (B, n, D)
+    sizes: list[int]
+
+
+def _pools(X: Tensor, sizes: Sequence[int], rngs: Sequence[np.random.Generator]) -> _Pools:
+    seen = [min(n, ROWS_SEEN) for n in sizes]
+    order = np.zeros((len(sizes), max(seen)), dtype=np.int64)
+    for i, (n, rng) in enumerate(zip(sizes, rngs, strict=True)):
+        order[i, : seen[i]] = rng.permutation(n)[:ROWS_SEEN]
+    rows = X[torch.arange(len(X), device=X.device)[:, None], _tensor(order, X.device)]
+    repeating = _repeating(rows, seen)
+    if not repeating:
+        return _Pools(rows, seen)
+    parts = list(rows)
+    for i in range(len(parts)):
+        parts[i] = _distinct(rows[i, : seen[i]]) if i in repeating else rows[i, : seen[i]]
+    return _Pools(torch.nn.utils.rnn.pad_sequence(parts, batch_first=True), [len(part) for part in parts])
+
+
+def _repeating(rows: Tensor, sizes: Sequence[int]) -> set[int]:
+    """Models of which two rows may be the same: their first columns are."""
+    behind = torch.arange(rows.shape[1], device=rows.device) >= _tensor(sizes, rows.device)[:, None]
+    ordered = rows[..., 0].masked_fill(behind, torch.inf).sort(-1).values
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & torch.isfinite(ordered[:, 1:])
+    return set(twice.any(-1).nonzero()[:, 0].tolist())
 
 
 def _tensor(values: object, device: torch.device) -> Tensor:
@@ -114,7 +163,7 @@ def _neighbours(rows: Tensor, sizes: Tensor, picks: Tensor, which: Tensor, most:
     present = (torch.arange(n, device=rows.device) < sizes[:, None])[..., None]
     scaled = rows / _spread(rows, present)
     parts = []
-    for lanes in torch.arange(B, device=rows.device).split(max(1, COVARIANCES // (512 * n))):
+    for lanes in torch.arange(B, device=rows.device).split(max(1, int(room(rows.device) * COVARIANCES / (512 * n)))):
         lane = lanes[:, None]
         columns = []
         for some, ranks in zip(picks[lanes].split(512, 1), which[lanes].split(512, 1), strict=True):
@@ -134,13 +183,22 @@ def _spread(rows: Tensor, present: Tensor) -> Tensor:
     return torch.where(sd > 0, sd.clamp_min(1e-300), torch.ones_like(sd))
 
 
-def _new(points: Tensor, X: Tensor) -> Tensor:
-    """Those that are no row of X, without repetitions."""
-    points = _distinct(points)
-    points = points[~_is_row(points, X)]
-    if not len(points):
-        raise RecycleGPError("X: its rows are as close together as floats can be; subtract an offset from X first")
-    return points
+def _new(points: Tensor, X: Tensor, sizes: Sequence[int]) -> Candidates:
+    """Of points (B, P, D) those that are no row of X (B, n, D), without repetitions."""
+    present = torch.ones_like(points[..., 0], dtype=torch.bool)
+    # few share even one coordinate with a row or with each other
+    twice = _repeating(points, [points.shape[1]] * len(points))
+    ordered = X[..., 0].sort(-1).values
+    nearest = torch.searchsorted(ordered, points[..., 0].contiguous()).clamp_max(ordered.shape[1] - 1)
+    meets = (ordered.gather(1, nearest) == points[..., 0]).any(-1).nonzero()[:, 0].tolist()
+    for i in twice | set(meets):
+        left = _distinct(points[i])
+        left = left[~_is_row(left, X[i, : sizes[i]])]
+        if not len(left):
+            raise RecycleGPError("X: its rows are as close together as floats can be; subtract an offset from X first")
+        points[i, : len(left)] = left
+        present[i, len(left) :] = False
+    return Candidates(points, present)
 
 
 def _distinct(X: Tensor) -> Tensor:
@@ -161,7 +219,7 @@ def _is_row(points: Tensor, X: Tensor) -> Tensor:
 
 
 def place(
-    found: Sequence[Tensor],
+    found: Candidates,
     count: int,
     kernel: Kernel,
     rngs: Sequence[np.random.Generator],
@@ -172,28 +230,27 @@ def place(
 
     Where the variance left is `enough` (B,) on average, no more points are added.
     """
-    device = kernel.theta.device
-    sizes = torch.tensor([len(c) for c in found], device=device)
-    first = torch.tensor([int(rng.integers(len(c))) for rng, c in zip(rngs, found, strict=True)], device=device)
-    points = torch.nn.utils.rnn.pad_sequence(list(found), batch_first=True)
-    present = torch.arange(points.shape[1], device=device) < sizes[:, None]
-    lanes = max(1, COVARIANCES // (min(points.shape[1], TARGETS) * points.shape[1]))
+    points, present = found
+    sizes = present.sum(-1).tolist()
+    first = _tensor([int(rng.integers(n)) for rng, n in zip(rngs, sizes, strict=True)], points.device)
+    each = min(points.shape[1], TARGETS) * points.shape[1]
+    lanes = max(1, int(room(points.device) * COVARIANCES / each))
 
     def selected(some: Tensor) -> Tensor:
         limit = None if enough is None else enough[some]
         return select_by_variance(points[some], present[some], count, kernel.lanes(some), first[some], limit)
 
-    chosen = torch.cat(team.map(selected, torch.arange(len(points), device=device).split(lanes)))
+    chosen = torch.cat(team.map(selected, torch.arange(len(points), device=points.device).split(lanes)))
     real = chosen >= 0
     kept = int(real.sum(-1).max())
     chosen, real = chosen[:, :kept].clamp_min(0), real[:, :kept]
-    return Points(points[torch.arange(len(points), device=device)[:, None], chosen], real)
+    return Points(points[torch.arange(len(points), device=points.device)[:, None], chosen], real)
 
 
 def over(X: Tensor, count: int, kernel: Kernel, rng: np.random.Generator) -> Tensor:
     """At most `count` points over the region of one X, none of them a row of it."""
     lane = kernel.with_theta(kernel.theta.detach()[None])
-    return place(candidates([X], count, lane, [rng]), count, lane, [rng]).of(0)
+    return place(candidates(X[None], [len(X)], count, lane, [rng]), count, lane, [rng]).of(0)
 
 
 def moved(points: Points, kernel: Kernel, X: Tensor, w: Tensor) -> Points:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .. import threads
-from ..core import sites
+from .. import arrays, threads
+from ..core import least_squares, linalg, site_columns
 from ..core.convergence import Convergence
-from ..core.least_squares import CentredRows
-from ..core.publishing import publish
+from ..core.publishing import publish as publish_at
+from ..core.sites import Site
+from ..kernels import Kernel
 from ..likelihoods import gaussian_noise
 from . import batch as batches
-from . import placement
-from .batch import Batch, Fitted, Learned
+from . import fitted, placement
+from .batch import Batch, Learned
+from .fitted import Fitted
 from .information import Information
 from .placement import Points
 from .request import FEW_ROWS_EACH, KEPT, FitRequest, Method, Share
@@ -25,10 +28,19 @@ from .summary import Residuals, Summary, collapsed_residuals, exact_residuals, n
 
 log = logging.getLogger(__name__)
 
+UNSETTLED = "the posterior had not settled"
+
+
+class Published(NamedTuple):
+    """Models that have a finite posterior, and which of the lanes they are."""
+
+    lanes: list[int]
+    models: Fitted | None  # None where there are none
+
 
 @torch.no_grad()
-def publish_all(batch: Batch, learned: Learned) -> list[Fitted | None]:
-    """Every lane's posterior at the points it publishes; None for a lane that has no finite one."""
+def publish_all(batch: Batch, learned: Learned) -> Published:
+    """Every lane's posterior at the points it publishes."""
     log.debug("summarising %d rows", batch.data.y.shape[1])
     lanes = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
     template, hyper = batch.template, learned.hyper
@@ -43,7 +55,8 @@ def publish_all(batch: Batch, learned: Learned) -> list[Fitted | None]:
         fewer = None if exact else _fewer_points(batch, learned)
         some = lanes.split(batch.width(points.Z.shape[1]))  # so that only their features are held
         parts = team.map(lambda few: _publish_some(batch, learned, points.lanes(few), few, whole, fewer), some)
-    return [fitted for part in parts for fitted in part]
+    models = [part.models for part in parts if part.models is not None]
+    return Published([lane for part in parts for lane in part.lanes], fitted.joined(models) if models else None)
 
 
 def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, team: threads.Team) -> Points:
@@ -55,6 +68,7 @@ def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, team:
         return batches.points(batch, [g for g in goals if isinstance(g, Tensor)], hyper.kernel)
     if isinstance(goals[0], Share):
         assert whole is not None
+        assert batch.candidates is not None
         # what is left out is at most n/2σ² times the mean variance left: with a fifth of what may be, there are enough
         spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 * gaussian_noise(hyper.likelihood) / n
         most = [g.most for g in goals if isinstance(g, Share)]
@@ -92,73 +106,73 @@ def _enough(batch: Batch, hyper: Hyperparameters, points: Points, lanes: Tensor)
 @torch.no_grad()
 def _publish_some(
     batch: Batch, learned: Learned, points: Points, lanes: Tensor, whole: Residuals | None, fewer: Points | None
-) -> list[Fitted | None]:
+) -> Published:
     """Some lanes; `whole` are the residuals of all lanes, `fewer` the points that sparse ones shall be published at."""
     data, hyper, method = batch.data.lanes(lanes), learned.hyper.lanes(lanes), batch.template.method
     summary = summarise(method, data, points, hyper)
     known = summary.information
-    kept, needed = known.kept[:, -1].tolist(), _needed(batch.template, known)
     residuals = None
     if batch.template.learns_noise:
         residuals = collapsed_residuals(summary, data, hyper) if whole is None else whole.lanes(lanes)
-    sound = _finite(summary)
-    made: list[Fitted | None] = []
-    for i, lane in enumerate(lanes.tolist()):
-        if not sound[i]:
-            made.append(None)
-            continue
-        request = batch.requests[lane]
-        one = _one(learned.ends[lane], hyper.lanes(i), points.of(i), summary, kept[i], residuals, i)
-        if method is not Method.EXACT:
-            target = _enough_of_its_own(request, one, needed[i]) if fewer is None else fewer.of(lane)
-            one = one if target is None else _published_again(request, one, target, float(known.total[i]))
-        made.append(one)
-    return made
+    made = _models(summary, points, hyper, known.kept[:, -1], residuals, [learned.ends[i] for i in lanes.tolist()])
+    sound = _finite(summary, made)
+    if not len(sound):
+        return Published([], None)
+    made = made if len(sound) == len(lanes) else made.take(sound)
+    found = lanes.cpu()[sound].tolist()
+    if method is not Method.EXACT:
+        made = _at_fewer_points(batch, made, found, known, sound, hyper, fewer)
+    return Published(found, made)
 
 
-def _finite(summary: Summary) -> list[bool]:
-    """Is there a number everywhere, lane by lane?"""
-    tensors = (summary.base.L, *summary.rows)
-    return (
-        torch.stack([torch.isfinite(t).flatten(1).all(1) if t.ndim > 1 else torch.isfinite(t) for t in tensors])
-        .all(0)
-        .tolist()
-    )
-
-
-def _needed(template: FitRequest, known: Information) -> list[int]:
-    """How many of each lane's points keep the share that is wanted; all of them where none is."""
-    if isinstance(template.publish, Share):
-        return known.needed(template.publish.kept).tolist()
-    return [known.first.shape[1]] * len(known.first)
-
-
-def _one(
-    end: Convergence,
-    hyper: Hyperparameters,
-    Z: Tensor,
+def _models(
     summary: Summary,
-    kept: float,
+    points: Points,
+    hyper: Hyperparameters,
+    kept: Tensor,
     residuals: Residuals | None,
-    i: int,
+    ends: Sequence[Convergence],
 ) -> Fitted:
-    """Lane i of a summary."""
-    M = len(Z)  # what follows is padding
-    rows = CentredRows(summary.rows.H[i, :, :M], *(t[i] for t in summary.rows[1:]))
-    site = sites.from_rows(Z, summary.base.L[i, :M, :M], rows, hyper.mean)
-    if not bool(summary.settled[i]):
-        end = replace(end, converged=False, message="the posterior had not settled")
-    likelihood = hyper.likelihood.with_values(*hyper.likelihood.parameters)  # plain numbers
+    """Lanes side by side as they are published."""
+    small = least_squares.compress(summary.rows)
+    M, r = points.real.sum(-1), small.rho.shape[-1]
+    # A lane of fewer points has zeros in the columns of its padding, which is behind them: there is nothing that its
+    # rows behind as many as it has points could be explained by.
+    rows = M.clamp_max(r)
+    used = torch.arange(r, device=M.device) < rows[:, None]
+    e = small.e - small.slack - 0.5 * (small.rho.square() * ~used).sum(-1)
+    Rt = linalg.solve_right(summary.base.L, small.H)
+    site = Site(points.Z, Rt, small.rho + hyper.mean[:, None] * Rt.sum(-1), e)
+    settled = summary.settled.tolist()
     return Fitted(
-        site=site,
-        jitter=float(summary.base.jitter[i]),
-        kernel=hyper.kernel,
-        mean=float(hyper.mean),
-        likelihood=likelihood,
-        convergence=end,
-        kept=kept,
-        noise=None if residuals is None else noise_evidence(summary, residuals, site.e, i),
+        sites=site_columns.of_stacked(site, M, rows),
+        theta=hyper.kernel.theta.cpu(),
+        parameters=torch.stack(list(hyper.likelihood.values) or [hyper.mean], -1)[
+            :, : len(hyper.likelihood.values)
+        ].cpu(),
+        mean=hyper.mean.cpu(),
+        jitter=summary.base.jitter.cpu(),
+        kept=kept.cpu(),
+        noise=(
+            torch.full((len(M), 4), torch.nan, dtype=torch.float64)
+            if residuals is None
+            else noise_evidence(summary, residuals, e)
+        ).cpu(),
+        converged=torch.tensor([end.converged and fine for end, fine in zip(ends, settled, strict=True)]),
+        evaluations=torch.tensor([end.evaluations for end in ends]),
+        messages=tuple(end.message if fine else UNSETTLED for end, fine in zip(ends, settled, strict=True)),
     )
+
+
+def _finite(summary: Summary, made: Fitted) -> Tensor:
+    """The lanes in which there is an ordinary number everywhere."""
+    tensors = [summary.base.L, *summary.rows]
+    fine = torch.stack([torch.isfinite(t).reshape(len(t), -1).all(1) for t in tensors]).all(0).cpu()
+    sites = made.sites
+    strange = ~(sites.flat.abs() <= arrays.LARGEST)
+    if bool(strange.any()):
+        fine[torch.searchsorted(sites.ends, strange.nonzero()[:, 0], right=True)] = False
+    return (fine & (made.theta.abs() <= arrays.LARGEST).all(-1)).nonzero()[:, 0]
 
 
 def _fewer_points(batch: Batch, learned: Learned) -> Points | None:
@@ -170,19 +184,50 @@ def _fewer_points(batch: Batch, learned: Learned) -> Points | None:
     return batches.points(batch, goals, learned.hyper.kernel)
 
 
-def _enough_of_its_own(request: FitRequest, made: Fitted, needed: int) -> Tensor | None:
-    """As many of a sparse model's points as are needed; None for all of them."""
-    count = min(needed, request.publish.most) if isinstance(request.publish, Share) else needed
-    return made.site.Z[:count] if count < len(made.site.Z) else None
+def _needed(template: FitRequest, known: Information) -> Tensor:
+    """How many of each lane's points keep the share that is wanted; all of them where none is."""
+    if isinstance(template.publish, Share):
+        return known.needed(template.publish.kept).cpu()
+    return torch.full((len(known.first),), known.first.shape[1])
 
 
-def _published_again(request: FitRequest, made: Fitted, target: Tensor, total: float) -> Fitted:
-    """A sparse model, whose rows say so many nats in all, at other points than those it was fitted with."""
-    if isinstance(request.publish, int) and len(target) >= len(made.site.Z):
+def _at_fewer_points(
+    batch: Batch,
+    made: Fitted,
+    lanes: list[int],
+    known: Information,
+    sound: Tensor,
+    hyper: Hyperparameters,
+    fewer: Points | None,
+) -> Fitted:
+    """Sparse models at as many of their own points as are needed, or at those that were asked for."""
+    needed, totals = _needed(batch.template, known)[sound].tolist(), known.total.cpu()[sound].tolist()
+    targets: list[Tensor | None] = []
+    for i, (lane, site) in enumerate(zip(lanes, made.sites.each(), strict=True)):
+        publish = batch.requests[lane].publish
+        count = min(needed[i], publish.most) if isinstance(publish, Share) else needed[i]
+        own = site.Z[:count] if count < len(site.Z) else None
+        wanted = own if fewer is None else fewer.of(lane).cpu()
+        too_many = isinstance(publish, int) and wanted is not None and len(wanted) >= len(site.Z)
+        targets.append(None if too_many else wanted)
+    if all(target is None for target in targets):
         return made
-    site, jitter, information, misfit, left_open = publish(made.site, made.jitter, made.kernel, made.mean, target)
-    noise = made.noise
-    if noise is not None:
-        noise = noise.published(float(gaussian_noise(made.likelihood)), len(request.y), misfit, left_open)
-    kept = min(1.0, max(1e-12, information / max(total, 1e-300)))
-    return replace(made, site=site, jitter=jitter, kept=kept, noise=noise)
+    sites, columns = [], [made.jitter.clone(), made.kept.clone(), made.noise.clone()]
+    jitter, kept, noise = columns
+    for i, (site, target) in enumerate(zip(made.sites.each(), targets, strict=True)):
+        if target is None:
+            sites.append(site)
+            continue
+        kernel = Kernel(hyper.kernel.structure, made.theta[i])
+        new = publish_at(site, float(jitter[i]), kernel, made.mean[i], target)
+        sites.append(new.site)
+        jitter[i] = new.jitter
+        kept[i] = min(1.0, max(1e-12, new.information / max(totals[i], 1e-300)))
+        evidence = fitted.noise_evidence(noise[i])
+        if evidence is not None:
+            rows = len(batch.requests[lanes[i]].y)
+            noise[i] = noise.new_tensor(
+                evidence.published(float(made.parameters[i, 0]), rows, new.misfit, new.left_open)
+            )
+    whole = site_columns.of_sites(sites, made.sites.dimension)
+    return made._replace(sites=whole, jitter=jitter, kept=kept, noise=noise)

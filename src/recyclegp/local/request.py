@@ -7,9 +7,11 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
+from ..devices import device_of
 from ..errors import RecycleGPError
 from ..kernels import Kernel, knows_its_level, parse
 from ..kernels.gpytorch_objects import from_gpytorch
@@ -81,6 +83,7 @@ class FitRequest:
     noise: float | None
     learn: bool
     entropy: list[int]  # where its random numbers begin
+    device: torch.device  # where to compute; X and y are where the user had them until then
 
     @property
     def learns_noise(self) -> bool:
@@ -92,56 +95,95 @@ class FitRequest:
         """What lanes of one batch must have in common; their sizes within a quarter of each other."""
         points = len(self.inducing) if isinstance(self.inducing, Tensor) else 0
         size = 0 if len(self.y) < 8 else int(np.log(len(self.y)) / np.log(1.25))
-        return self.method, self.kernel.structure, self.X.shape[1], points, str(self.X.device), size
+        return self.method, self.kernel.structure, self.X.shape[1], points, self.device, size
 
 
 def check(X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:
     """Everything a user passes to `fit`, once."""
-    if not isinstance(options.learn, bool):
-        raise TypeError(f"learn must be True or False, not {options.learn!r}")
-    target = described(y, options.target, options.unit, options.labels)
-    X, columns = arrays.inputs(X, device=options.device)
-    X = X.detach()
-    if options.columns is not None:
-        columns = arrays.named_columns(options.columns, X.shape[1])
-    n, D = X.shape
-    if n == 0:
-        raise RecycleGPError("X has no rows; a model needs at least one")
-    _check_rows_per_point(options.rows_per_point, n)
-    likelihood = likelihoods.named(options.likelihood)
-    if target.labels is not None and not likelihood.classifies:
-        raise RecycleGPError(f"labels: likelihood {likelihood.name!r} has no classes; leave them out")
-    y = likelihood.check(arrays.targets(y, n, device=X.device).detach())
-    method = _method(options, likelihood, n)
-    if method is Method.EXACT and options.inducing is not None:
-        raise RecycleGPError("inducing: the exact method has no inducing points; use publish, or method='collapsed'")
-    points: int | Tensor = INDUCING[method]
-    if options.inducing is not None:
-        points = _useful(arrays.count_or_points(options.inducing, "inducing", D, columns, X.device), n)
-    named = isinstance(options.kernel, str)
-    if named and options.kernel == "auto":
-        raise RecycleGPError("kernel='auto' is chosen by learning; with learn=False pass a kernel")
-    kernel = parse(options.kernel, D) if named else from_gpytorch(options.kernel, D)
-    if named and knows_its_level(kernel.structure):
+    return Door(options).check(X, y, name)
+
+
+class _Plan(NamedTuple):
+    """What follows from the options for data of one shape."""
+
+    kernel: Kernel
+    method: Method
+    inducing: int | Tensor
+    publish: Publish
+
+
+class Door:
+    """Checks data sets for which the options are the same; what follows from these is found once for each shape."""
+
+    def __init__(self, options: FitOptions) -> None:
+        if not isinstance(options.learn, bool):
+            raise TypeError(f"learn must be True or False, not {options.learn!r}")
+        self.options = options
+        self.device = None if options.device is None else device_of(options.device)
+        self.likelihood = likelihoods.named(options.likelihood)
+        self.named = isinstance(options.kernel, str)
+        self.seed = arrays.seed(options.seed)
+        if self.named and options.kernel == "auto":
+            raise RecycleGPError("kernel='auto' is chosen by learning; with learn=False pass a kernel")
+        self.plans: dict[Any, _Plan] = {}
+
+    def check(self, X: Any, y: Any, name: str) -> FitRequest:
+        """One data set."""
+        options, likelihood = self.options, self.likelihood
+        target = described(y, options.target, options.unit, options.labels)
+        X, columns = arrays.inputs(X)
+        X = X.detach()
+        if options.columns is not None:
+            columns = arrays.named_columns(options.columns, X.shape[1])
+        if len(X) == 0:
+            raise RecycleGPError("X has no rows; a model needs at least one")
+        if target.labels is not None and not likelihood.classifies:
+            raise RecycleGPError(f"labels: likelihood {likelihood.name!r} has no classes; leave them out")
+        y = likelihood.check(arrays.targets(y, len(X), device=X.device).detach())
+        device = X.device if self.device is None else self.device
+        key = (X.shape, columns, device)
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = self.plans[key] = self._plan(X.shape, columns, device)
+        return FitRequest(
+            name=name,
+            X=X,
+            y=y,
+            columns=columns,
+            target=target,
+            likelihood=likelihood,
+            kernel=plan.kernel,
+            named=self.named,
+            method=plan.method,
+            inducing=plan.inducing,
+            publish=plan.publish,
+            noise=_noise(options, likelihood, plan, self.named, X),
+            learn=options.learn,
+            entropy=placement.entropy(self.seed, X, y),
+            device=device,
+        )
+
+    def _plan(self, shape: torch.Size, columns: arrays.Columns, device: torch.device) -> _Plan:
+        options, (n, D) = self.options, shape
+        _check_rows_per_point(options.rows_per_point, n)
+        method = _method(options, self.likelihood, n)
+        if method is Method.EXACT and options.inducing is not None:
+            raise RecycleGPError(
+                "inducing: the exact method has no inducing points; use publish, or method='collapsed'"
+            )
+        points: int | Tensor = INDUCING[method]
+        if options.inducing is not None:
+            points = _useful(arrays.count_or_points(options.inducing, "inducing", D, columns, device), n)
+        kernel = (_by_name(options.kernel, D) if self.named else from_gpytorch(options.kernel, D)).to(device)
+        return _Plan(kernel, method, points, _publish(options, method, points, shape, columns, device))
+
+
+def _by_name(name: str, dimension: int) -> Kernel:
+    kernel = parse(name, dimension)
+    if knows_its_level(kernel.structure):
         # The level of a line is as uncertain as its slope; without this, merged lines would cross where they must.
-        kernel = parse(f"({options.kernel}) + constant", D)
-    kernel = kernel.to(X.device)
-    return FitRequest(
-        name=name,
-        X=X,
-        y=y,
-        columns=columns,
-        target=target,
-        likelihood=likelihood,
-        kernel=kernel,
-        named=named,
-        method=method,
-        inducing=points,
-        publish=_publish(options, method, points, X, columns),
-        noise=_noise(options, likelihood, kernel, named, points if isinstance(points, Tensor) else X),
-        learn=options.learn,
-        entropy=placement.entropy(arrays.seed(options.seed), X, y),
-    )
+        kernel = parse(f"({name}) + constant", dimension)
+    return kernel
 
 
 def _method(options: FitOptions, likelihood: Likelihood, rows: int) -> Method:
@@ -170,18 +212,25 @@ def share(publish: Any, rows: int, rows_per_point: int | None = None) -> Share |
     return None
 
 
-def _publish(options: FitOptions, method: Method, points: int | Tensor, X: Tensor, columns: arrays.Columns) -> Publish:
+def _publish(
+    options: FitOptions,
+    method: Method,
+    points: int | Tensor,
+    shape: torch.Size,
+    columns: arrays.Columns,
+    device: torch.device,
+) -> Publish:
     """How many points, which, or None for the inducing points themselves; no more of them than rows allow."""
-    wanted = _asked_for(options.publish, options.rows_per_point, method, points, X, columns)
+    wanted = _asked_for(options.publish, options.rows_per_point, method, points, shape, columns, device)
     if options.rows_per_point is None or isinstance(wanted, Share):
         return wanted
-    most = len(X) // options.rows_per_point
+    most = shape[0] // options.rows_per_point
     chosen = points if wanted is None else wanted
     if isinstance(chosen, int):
         return min(chosen, most)
     if len(chosen) > most:
         raise RecycleGPError(
-            f"rows_per_point={options.rows_per_point}: {len(X)} rows may have {most} points, and {len(chosen)} were "
+            f"rows_per_point={options.rows_per_point}: {shape[0]} rows may have {most} points, and {len(chosen)} were "
             f"given as {'inducing' if wanted is None else 'publish'}; give fewer of them, or publish= a number"
         )
     return wanted
@@ -192,17 +241,18 @@ def _asked_for(
     rows_per_point: int | None,
     method: Method,
     points: int | Tensor,
-    X: Tensor,
+    shape: torch.Size,
     columns: arrays.Columns,
+    device: torch.device,
 ) -> Publish:
     """What `publish` says, taken alone."""
     if isinstance(publish, str) and publish == "auto" and isinstance(points, Tensor):
         return None
-    wanted = share(publish, len(X), rows_per_point)
+    wanted = share(publish, shape[0], rows_per_point)
     if wanted is not None:
         return wanted
     if publish is not None:
-        return _useful(arrays.count_or_points(publish, "publish", X.shape[1], columns, X.device), len(X))
+        return _useful(arrays.count_or_points(publish, "publish", shape[1], columns, device), shape[0])
     if method is Method.EXACT:
         raise RecycleGPError(
             "publish=None: an exact model has no inducing points to publish at; pass a number or points "
@@ -228,7 +278,7 @@ def _useful(points: int | Tensor, rows: int) -> int | Tensor:
     return min(points, max(FEWEST, 2 * rows)) if isinstance(points, int) else points
 
 
-def _noise(options: FitOptions, likelihood: Likelihood, kernel: Kernel, named: bool, where: Tensor) -> float | None:
+def _noise(options: FitOptions, likelihood: Likelihood, plan: _Plan, named: bool, X: Tensor) -> float | None:
     if options.noise is not None:
         if not likelihood.has_units:
             raise RecycleGPError(f"noise={options.noise}: likelihood {likelihood.name!r} has no noise; leave it out")
@@ -236,4 +286,5 @@ def _noise(options: FitOptions, likelihood: Likelihood, kernel: Kernel, named: b
     if options.learn or named or not likelihood.has_units:
         return None
     # A plan must not depend on anybody's data: the default noise comes from the kernel alone.
-    return DEFAULT_NOISE * float(kernel.diagonal(where).mean())
+    where = plan.inducing if isinstance(plan.inducing, Tensor) else X.to(plan.kernel.theta.device)
+    return DEFAULT_NOISE * float(plan.kernel.diagonal(where).mean())

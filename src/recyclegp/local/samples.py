@@ -22,19 +22,18 @@ class Samples(NamedTuple):
         return Samples(self.X[chosen], self.y[chosen], self.w[chosen])
 
 
-def side_by_side(parts: Sequence[tuple[Tensor, Tensor]]) -> Samples:
-    """Padding repeats the first row: a valid input and target that nothing will notice."""
+def side_by_side(parts: Sequence[tuple[Tensor, Tensor]], device: torch.device) -> Samples:
+    """On the device, in one move. Padding repeats the first row: a valid input and target that nothing will notice."""
     longest = max(len(y) for _, y in parts)
 
     def padded(t: Tensor) -> Tensor:
         missing = longest - len(t)
         return t if not missing else torch.cat([t, t[:1].expand(missing, *t.shape[1:])])
 
-    rows = torch.tensor([len(y) for _, y in parts], device=parts[0][1].device)
-    w = torch.arange(longest, device=rows.device) < rows[:, None]
-    return Samples(
-        torch.stack([padded(X) for X, _ in parts]), torch.stack([padded(y) for _, y in parts]), w.to(parts[0][1].dtype)
-    )
+    rows = torch.tensor([len(y) for _, y in parts], device=device)
+    w = torch.arange(longest, device=device) < rows[:, None]
+    X, y = torch.stack([padded(X) for X, _ in parts]), torch.stack([padded(y) for _, y in parts])
+    return Samples(X.to(device), y.to(device), w.to(torch.float64))
 
 
 class Scales(NamedTuple):

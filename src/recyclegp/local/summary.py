@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..core import least_squares, linalg
 from ..core.least_squares import CentredRows
-from ..core.noise import NoiseEvidence
 from ..core.posterior import Basis, features
 from ..likelihoods import gaussian_noise
 from . import dual, observations
@@ -107,11 +106,7 @@ def collapsed_residuals(summary: Summary, data: Samples, hyper: Hyperparameters)
     return Residuals(noise * misfit, freedom, summary.information.total)
 
 
-def noise_evidence(summary: Summary, residuals: Residuals, e: Tensor, lane: int) -> NoiseEvidence:
-    """Of one of the models, whose site has the constant e."""
-    return NoiseEvidence(
-        misfit=max(0.0, 2 * float(summary.constant[lane] - e)),
-        blur=float(summary.blur[lane]),
-        residual=float(residuals.residual[lane]),
-        freedom=float(residuals.freedom[lane].clamp_min(0)),
-    )
+def noise_evidence(summary: Summary, residuals: Residuals, e: Tensor) -> Tensor:
+    """(B, 4)  NoiseEvidence of models whose sites have the constants e."""
+    misfit = (2 * (summary.constant - e)).clamp_min(0)
+    return torch.stack([misfit, summary.blur, residuals.residual, residuals.freedom.clamp_min(0)], -1)

@@ -8,11 +8,16 @@ from __future__ import annotations
 import math
 import os
 
+import torch
+
+from ..devices import here
+
 DIRECT = 512  # pseudo-observations that are always held all at once: it takes a second
 FIRST = 512  # on which a first kernel is learned
 DECIDED = 1500  # on which owners' effects are decided
 LEARNED = 3000  # whose exact evidence is evaluated some tens of times: a minute or two
 HELD = 17_000  # of which one factor is made, at a kernel that is known: a minute or two, if memory allows
+GPU_LEARNED, GPU_HELD = 7, 3  # times as many on a GPU for large calculations
 COPIES = 4  # matrices of that size that are held at the same time
 SHARE = 0.5  # of the machine's memory that they may take
 WORK = 5e10  # multiplications that points at a known kernel may cost: half a minute
@@ -31,13 +36,20 @@ def decided(largest: int) -> int:
 
 
 def held() -> int:
-    """How many pseudo-observations may be held all at once, on this machine."""
+    """How many pseudo-observations may be held all at once, where they are to be."""
     by_memory = math.sqrt(SHARE * memory() / (8 * COPIES))
-    return int(min(HELD, by_memory))
+    return int(min(HELD * (GPU_HELD if here().type == "cuda" else 1), by_memory))
+
+
+def learned() -> int:
+    """Of how many the exact evidence may be evaluated some tens of times."""
+    return min(held(), LEARNED * (GPU_LEARNED if here().type == "cuda" else 1))
 
 
 def memory() -> float:
-    """Bytes of the machine; where it does not say, what every machine has."""
+    """Bytes of the machine, or of the GPU that is used; where it does not say, what every machine has."""
+    if here().type == "cuda":
+        return float(torch.cuda.get_device_properties(here()).total_memory)
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):  # not on this system

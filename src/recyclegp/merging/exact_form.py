@@ -48,10 +48,12 @@ class ExactForm:
         s = self.stacked
         return [self.kernel.theta, s.Z, s.rho, s.ones, s.e, *(b.Rt for b in s.blocks)]
 
-    def own(self) -> ExactForm:
-        """With copies of its numbers that nobody else can change."""
+    def own(self, device: torch.device) -> ExactForm:
+        """With copies of its numbers, there, that nobody else can change."""
         factor = vars(self).get("L", self.factor)
-        return replace(self, kernel=self.kernel.own(), factor=factor)  # its sites are copies: they come from a store
+        factor = None if factor is None else factor.to(device)
+        stacked = self.stacked.map(lambda t: t.to(device))  # its sites are copies: they come from a store
+        return replace(self, kernel=self.kernel.own(device), stacked=stacked, factor=factor)
 
     @property
     def Z(self) -> Tensor:  # noqa: N802 (the symbol)
@@ -81,7 +83,7 @@ class ExactForm:
     @property
     def posterior(self) -> ExactPosterior:
         """Of the shared f."""
-        mean = torch.tensor(self.mean, dtype=torch.float64)
+        mean = torch.tensor(self.mean, dtype=torch.float64, device=self.Z.device)
         return ExactPosterior(self.kernel, mean, self.stacked, self.L, self.alpha)
 
     def of_owner(self, number: int, site: Site | None = None) -> ExactPosterior:
@@ -149,7 +151,7 @@ class ExactForm:
         """The form of s·f(x − input_shift) + b: A, and so its factor, do not notice."""
         s = self.stacked
         ones = s.ones / scale
-        constant = densities * torch.tensor(abs(scale), dtype=s.e.dtype).log()
+        constant = densities * s.e.new_tensor(abs(scale)).log()
         moved = s._replace(
             Z=s.Z + input_shift,
             blocks=tuple(b._replace(Rt=b.Rt / scale) for b in s.blocks),

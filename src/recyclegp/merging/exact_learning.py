@@ -81,7 +81,7 @@ def learn_exactly(
         return decide(Sites.of(store, numbers, readings), about, kernels, owners)
     with store.thinned(few) as some:
         first = decide(Sites.of(some, numbers, readings), about, kernels, owners)
-    if store.rows > affordable.LEARNED:
+    if store.rows > affordable.learned():
         return first
     everything = Sites.of(store, numbers, readings)
     space = SearchSpace.of(about, everything.stacked.Z, _model(first.effects))

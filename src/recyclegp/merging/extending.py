@@ -72,7 +72,8 @@ def candidates_among(
 ) -> Candidates:
     """Places for points among rows of data, each with a share of what the rows will say."""
     rng = np.random.default_rng(placement.entropy(0, X, y))
-    Z = placement.candidates([X], most, kernel.with_theta(kernel.theta[None]), [rng])[0]
+    found = placement.candidates(X[None], [len(X)], most, kernel.with_theta(kernel.theta[None]), [rng])
+    Z = found.points[found.present]
     resolution = likelihood.resolution(y, torch.full_like(y, mean)).clamp_min(1e-150)
     precision = (resolution.square().reciprocal().sum() / len(Z)).expand(len(Z))
     return Candidates(Z, precision, torch.zeros(len(Z), dtype=torch.long))

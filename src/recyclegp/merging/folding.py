@@ -7,6 +7,7 @@ import torch
 from ..core.least_squares import CentredRows, centre, compress, stack
 from ..core.packing import project
 from ..core.posterior import Basis
+from ..devices import room
 from .site_store import SiteStore
 
 NUMBERS = 2**17  # in rows folded at once, unless that is few rows: more overflow the caches
@@ -18,7 +19,7 @@ def fold(
 ) -> CentredRows:
     """Rows of every site, under those of `start`: with their slack, or with their residuals integrated out."""
     M = len(base.Z)
-    most = max(16 * M, NUMBERS // M)  # rows
+    most = max(16 * M, int(room(base.Z.device) * NUMBERS / M))  # rows
     parts, height = ([], 0) if start is None else ([start], len(start.rho))
     for packed in store.packs(M):
         rows = centre(project(base, packed).rows(marginal=marginal), mean)

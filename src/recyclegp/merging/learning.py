@@ -64,7 +64,7 @@ def begin(
         with store.thinned(affordable.first(store.largest)) as some:
             sites = Sites.of(some, owner_numbers(members), readings if learn else None)
             first = decide(sites, start, starts(start, members) if learn else None, owners)
-    Z = wanted.given
+    Z = None if wanted.given is None else wanted.given.to(start.theta.device)
     if Z is None:
         Z = select(first.kernel, at_noise(store, readings, first.noise), wanted.count, tolerance)
     return Choice(first.kernel, first.mean, Z, first.effects, noise=first.noise)
@@ -88,7 +88,10 @@ def finish(first: Choice, start: Kernel, store: SiteStore, wanted: PointsWanted)
 def starts(start: Kernel, members: Sequence[Member]) -> list[Kernel]:
     """Where learning may begin: one module with few rows and an odd kernel must not decide it."""
     largest = largest_kernel(members, start.structure)
-    return [start] if largest is None or largest == start else [start, largest]
+    if largest is None:
+        return [start]
+    largest = largest.to(start.theta.device)
+    return [start] if largest == start else [start, largest]
 
 
 def slack_tolerance(rows: float) -> float:

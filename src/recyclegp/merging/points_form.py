@@ -47,11 +47,15 @@ class PointsForm:
         """All its numbers, to be checked."""
         return [self.kernel.theta, self.Z, *self.bound_rows, *(self.marginal or ())]
 
-    def own(self) -> PointsForm:
-        """With copies of its numbers that nobody else can change."""
-        marginal = None if self.marginal is None else CentredRows(*map(arrays.own, self.marginal))
-        rows = CentredRows(*map(arrays.own, self.bound_rows))
-        return replace(self, kernel=self.kernel.own(), Z=arrays.own(self.Z), bound_rows=rows, marginal=marginal)
+    def own(self, device: torch.device) -> PointsForm:
+        """With copies of its numbers, there, that nobody else can change."""
+
+        def copied(rows: CentredRows) -> CentredRows:
+            return CentredRows(*(arrays.own(t, device) for t in rows))
+
+        marginal = None if self.marginal is None else copied(self.marginal)
+        kernel, Z = self.kernel.own(device), arrays.own(self.Z, device)
+        return replace(self, kernel=kernel, Z=Z, bound_rows=copied(self.bound_rows), marginal=marginal)
 
     @cached_property
     def basis(self) -> Basis:
@@ -66,7 +70,7 @@ class PointsForm:
     @property
     def posterior(self) -> Posterior:
         """Of the shared f."""
-        mean = torch.tensor(self.mean, dtype=torch.float64)
+        mean = torch.tensor(self.mean, dtype=torch.float64, device=self.Z.device)
         return Posterior(self.basis, mean, self.solution.v, self.solution.C)
 
     def of_owner(self, number: int, site: Site | None = None) -> Answers:

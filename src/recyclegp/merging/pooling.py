@@ -53,13 +53,13 @@ def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
     if not alike or not lengths:
         return None
     weights = np.array([m.weighted_rows for m in alike])
-    table = torch.stack([m.kernel.theta for m in alike])[:, lengths].numpy()
+    table = torch.stack([m.kernel.theta for m in alike])[:, lengths].cpu().numpy()
     order = np.argsort(table, axis=0, kind="stable")
     share = np.cumsum(weights[order], axis=0) / weights.sum()
     # the shortest, but for members that together have next to no rows
     first = (share > NEGLIGIBLE).argmax(axis=0)
     shortest = np.take_along_axis(table, np.take_along_axis(order, first[None], 0), 0)[0]
-    factor = math.exp(float((shortest - kernel.theta[lengths].numpy()).max()))
+    factor = math.exp(float((shortest - kernel.theta[lengths].cpu().numpy()).max()))
     return factor if factor > FAR else None
 
 
@@ -75,7 +75,7 @@ def kernel_by_name(name: str, members: Sequence[Member], store: SiteStore, dimen
     some = active(members)
     some = some[:: -(-len(some) // SAMPLE)]
     Z = next(candidates(store)).Z[:SAMPLE]
-    variances = [float(m.kernel.diagonal(Z).mean()) for m in some]
+    variances = [float(m.kernel.to(Z.device).diagonal(Z).mean()) for m in some]
     middle = weighted_median(variances, [m.weighted_rows for m in some])
     return kernel.with_theta(reference(kernel.structure, x, centre, x.new_tensor(middle**0.5)))
 

@@ -36,6 +36,9 @@ class Recipe(NamedTuple):
 
     def start(self, members: Sequence[Member], store: SiteStore, dimension: int, owners: Owners) -> Kernel:
         """Where learning begins: the given kernel, or one from the members."""
+        return self._start(members, store, dimension, owners).to(store.device)
+
+    def _start(self, members: Sequence[Member], store: SiteStore, dimension: int, owners: Owners) -> Kernel:
         if isinstance(self.kernel, Kernel):
             return self.kernel
         if self.kernel is None:

@@ -22,6 +22,7 @@ TOO_SURE = 3.0  # times what is usual: squared distances from the others that ar
 SEEDS = 6  # modules whose friends are tried as the trusted ones
 STEPS = 20  # changes of the trusted set, from each start
 UNUSUAL = 1.5  # squared distances per number, in the middle, from which on something is wrong, though nobody stands out
+FEW = 0.01  # of the modules: where no more stand out, and nothing else is wrong, other starts are not tried
 CHECKED = 0.4  # of what a module says: so much the others must know, for it to be judged
 
 
@@ -57,26 +58,35 @@ def screen(said: Sequence[Statements], members: int, about: About) -> Screened:
     present = torch.zeros(members, dtype=torch.bool)
     for s in said:
         present[s.members] = True
-    best = _refined(said, present, present, about)
-    if int(present.sum()) < 3 or (not best.flagged and best.usual < UNUSUAL):
+    known: dict[bytes, Screened] = {}
+    best = _refined(said, present, present, about, known)
+    few = len(best.flagged) <= FEW * int(present.sum())  # so few cannot have bent what the others agree on
+    if int(present.sum()) < 3 or (few and best.usual < UNUSUAL):
         return best
     everyone = present.nonzero()[:, 0]
     seeds = everyone[torch.linspace(0, len(everyone) - 1, min(SEEDS, len(everyone))).round().long()]
     for seed in seeds.unique().tolist():
         alone = torch.zeros_like(present)
         alone[seed] = True
-        found = _refined(said, present, alone, about)
+        found = _refined(said, present, alone, about, known)
         if found.value > best.value:
             best = found
     log.info("screening: %d of %d modules contradict the others", len(best.flagged), len(everyone))
     return best
 
 
-def _refined(said: Sequence[Statements], present: Tensor, trusted: Tensor, about: About) -> Screened:
-    """Those that fit the trusted ones join them, and the worst of those that do not leave, until nothing changes."""
+def _refined(
+    said: Sequence[Statements], present: Tensor, trusted: Tensor, about: About, known: dict[bytes, Screened]
+) -> Screened:
+    """Those that fit the trusted ones join them, and the worst of those that do not leave, until nothing changes.
+
+    `known` says where earlier searches have arrived from trusted sets that they met: from there all go the same way.
+    """
     seen: set[bytes] = set()
     for _ in range(STEPS):
-        seen.add(trusted.numpy().tobytes())
+        if _bits(trusted) in known:
+            return known[_bits(trusted)]
+        seen.add(_bits(trusted))
         agreed = consensus(said, trusted)
         now = _judged(said, agreed, present, about)
         gain = now.gain
@@ -85,13 +95,18 @@ def _refined(said: Sequence[Statements], present: Tensor, trusted: Tensor, about
         if int(leaving.sum()) > 1:  # one bad module makes others look bad: the worse half goes first
             leaving &= gain >= gain[leaving].sort().values[int(leaving.sum()) // 2]
         following = (trusted | (present & ~bad)) & ~leaving
-        if bool((following == trusted).all()) or following.numpy().tobytes() in seen or not bool(following.any()):
+        if bool((following == trusted).all()) or _bits(following) in seen or not bool(following.any()):
             break
         trusted = following
     lonely = present & ~trusted & (now.screened.fit.share < CHECKED)  # once their friends had left
     if bool(lonely.any()):
         now = _judged(said, consensus(said, trusted | lonely), present, about)
+    known.update(dict.fromkeys(seen, now.screened))
     return now.screened
+
+
+def _bits(which: Tensor) -> bytes:
+    return which.cpu().numpy().tobytes()
 
 
 class _Judged(NamedTuple):

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..core.packing import PackedSites, pack, split
 from ..core.sites import Site
+from ..devices import here, room
 from ..errors import RecycleGPError
 
 IN_MEMORY = 2**28  # bytes of packed sites kept in memory
@@ -65,7 +66,8 @@ class _Scaling(NamedTuple):
 class SiteStore:
     """Weighted sites by size. Use it in a `with` statement, or give back its file with close()."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | None = None) -> None:
+        self.device = here() if device is None else device  # where sites are given out
         self._open: dict[int, _Open] = {}
         self._waiting = 0  # numbers in the sites still waiting
         self._packed: list[PackedSites | _Stored] = []
@@ -107,6 +109,15 @@ class SiteStore:
             self._pack(size)
         elif self._waiting >= 4 * PACK:  # many sizes, none of them frequent: the largest makes room
             self._pack(max(self._open, key=lambda n: len(self._open[n].sites) * n * n))
+
+    def put_packed(self, packed: PackedSites) -> None:
+        """Sites of one size that are packed already, with their weights in them."""
+        K, size, _ = packed.Z.shape
+        self.points += K * size
+        self.rows += sum(packed.counts)
+        self.sites += K
+        self.largest = max(self.largest, size)
+        self._keep(packed)
 
     def packs(self, inducing: int) -> Iterator[PackedSites]:
         """Every site once, in chunks whose features on `inducing` points fit."""
@@ -177,10 +188,14 @@ class SiteStore:
         group = self._open.pop(size)
         packed = pack(group.sites, group.members, group.weights)
         self._waiting -= len(group.sites) * size * (size + packed.Z.shape[2])
+        self._keep(packed)
+
+    def _keep(self, packed: PackedSites) -> None:
+        """In memory while there is room, else in the file."""
         needed = sum(t.numel() * t.element_size() for t in packed[:4])
-        if self._held + needed <= IN_MEMORY:
+        if self._held + needed <= IN_MEMORY * room(self.device):
             self._held += needed
-            self._packed.append(packed)
+            self._packed.append(packed.to(self.device))
         else:
             self._packed.append(self._write(packed))
 
@@ -189,7 +204,7 @@ class SiteStore:
             self._file = tempfile.TemporaryFile(prefix="recyclegp-")  # noqa: SIM115 (closed with the store)
         offset = self._file.seek(0, 2)
         for t in packed[:4]:
-            self._file.write(t.contiguous().numpy().data)
+            self._file.write(t.contiguous().cpu().numpy().data)
         return _Stored(offset, tuple(t.shape for t in packed[:4]), packed.members, packed.counts)
 
     def _read(self, stored: _Stored) -> PackedSites:
@@ -199,7 +214,7 @@ class SiteStore:
         content = bytearray(self._file.read(8 * sum(sizes)))  # read, not mapped: pages would count as memory
         pieces = torch.frombuffer(content, dtype=torch.float64).split(sizes)
         Z, Rt, rho, e = (piece.reshape(shape) for piece, shape in zip(pieces, stored.shapes, strict=True))
-        return PackedSites(Z, Rt, rho, e, stored.members, stored.counts)
+        return PackedSites(Z, Rt, rho, e, stored.members, stored.counts).to(self.device)
 
 
 class Candidates(NamedTuple):

@@ -32,7 +32,8 @@ from .screening import About, Screened, screen
 from .site_store import SiteStore
 from .verdicts import TRUSTED, Standing, Verdict
 
-POINTS = 200  # at which modules are compared
+POINTS = 200  # at which modules are compared, at most
+NOTHING = 0.1  # nats that these may leave unsaid, of what all modules say: no verdict depends on that
 FEATURES = 2**25  # numbers that may be held while they are: with many modules, at fewer points
 LEAST_POINTS = 32
 SURE = 10.0  # times the precision that is usual: beyond it, a module has no more say about where the points are
@@ -105,7 +106,10 @@ def verdicts(members: Sequence[Member], store: SiteStore, *, owners: Owners, poo
     candidates, differ = [], owners
     if first.most_agree:
         of_trusted = _learned(store.without(first.screened.flagged), members, start, owners, readings)
-        candidates += [first, _compared(Belief.of(of_trusted), members, store, readings)]
+        again = _compared(Belief.of(of_trusted), members, store, readings)
+        if not again.screened.flagged and again.value > first.value:
+            return _verdicts(again, members)  # it was the median kernel that suited nobody
+        candidates += [first, again]
         if first.trusted >= ENOUGH and not of_trusted.effects.present:
             differ = Owners.NONE  # owners do not differ; those few who stand out are no reason to believe it
     of_all = _learned(store, members, start, differ, readings)
@@ -161,7 +165,7 @@ def _compared(belief: Belief, members: Sequence[Member], store: SiteStore, readi
     now = at_noise(store, readings, belief.noise)
     count = int(min(POINTS, max(LEAST_POINTS, FEATURES // max(store.rows, 1))))
     with torch.no_grad():
-        Z = select(belief.kernel, _tempered(now, len(members)), count, 0.0)
+        Z = select(belief.kernel, _tempered(now, len(members)), None, NOTHING, count)
         said = statements(basis(belief.kernel, Z, effects=belief.effects), now, belief.mean)
         about = About(belief.mean, float(belief.kernel.diagonal(Z).mean()))
         return _Compared(said, screen(said, len(members), about), belief.mean)

@@ -14,6 +14,7 @@ from ..merging.member import Member
 from ..merging.pooling import shorter_than_all
 from ..merging.size import Size
 from ..target import Target, contradiction
+from .blocks import Block
 from .module import Module
 from .naming import few
 
@@ -36,6 +37,13 @@ class Doubts:
             self.unnamed.append(module.name)
         if not module.convergence.converged:
             self.unsettled.append(module.name)
+
+    def look_at_others(self, block: Block) -> None:
+        """The modules of a block behind its first one: they share its columns and its target."""
+        if block.common.columns is None:
+            self.unnamed += block.names[1:]
+        settled = block.models.converged.tolist()
+        self.unsettled += [name for name, fine in zip(block.names[1:], settled[1:], strict=True) if not fine]
 
     def _compare(self, target: Target, likelihoods: Iterable[str], label: str) -> None:
         """With what others of the same likelihood said; different kinds of data may be different quantities."""

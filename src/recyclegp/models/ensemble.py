@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from os import PathLike
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import gpytorch
 import numpy as np
@@ -18,6 +18,7 @@ from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import Answers
 from ..core.posterior import Basis, Posterior
+from ..devices import CPU, on
 from ..errors import RecycleGPError
 from ..export import gpytorch_model
 from ..kernels import Kernel
@@ -48,6 +49,20 @@ from .predictive import Predictive, outside_autograd
 from .reading import Frame, Source, check_weight, read_modules
 from .unlearning import NOTHING_REMOVED, Chosen, Guarantee, Unlearned
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def on_its_device(method: Callable[P, R]) -> Callable[P, R]:
+    """New tensors are made where the ensemble is."""
+
+    @wraps(method)
+    def there(*arguments: P.args, **options: P.kwargs) -> R:
+        with on(arguments[0]._device):  # type: ignore[attr-defined]
+            return method(*arguments, **options)
+
+    return there
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ensemble(Predictive):
@@ -64,10 +79,11 @@ class Ensemble(Predictive):
     _owners: Owners = Owners.NONE  # how owners might differ: what relearning compares
     _noise: PooledNoise | None = None  # to which modules were brought; None: they stay as they were published
     _recipe: Recipe = USUAL  # how kernel, noise and trust were chosen: what relearning does again
+    _device: torch.device = CPU  # where its form is, and where it computes; members stay on the CPU
 
     def __post_init__(self) -> None:
         check_finite("ensemble", *self._form.tensors())
-        object.__setattr__(self, "_form", self._form.own())
+        object.__setattr__(self, "_form", self._form.own(self._device))
         if self._owners_differ and NEW in self.owners:
             raise RecycleGPError(f"where owners differ, none can be called {NEW!r}; rename the module, or use owned_by")
 
@@ -88,6 +104,7 @@ class Ensemble(Predictive):
             _owners=owners,
             _noise=merged.noise,
             _recipe=recipe,
+            _device=store.device,
         )
         doubts.about_trust(members)
         doubts.about_learning(merged.form.kernel, merged.convergence, members)
@@ -131,11 +148,13 @@ class Ensemble(Predictive):
         return self._form.jitter
 
     @property
+    @on_its_device
     def bound(self) -> float:
         """The ensemble bound L_E (of log∫Πt_k dp(f); not in general of log p(y))."""
         return self._form.bound
 
     @property
+    @on_its_device
     def evidence(self) -> float:
         """The block-marginal evidence E ≥ L_E; of an exact ensemble the evidence itself."""
         return self._with_evidence.evidence(SiteStore())
@@ -181,7 +200,7 @@ class Ensemble(Predictive):
     def region(self) -> np.ndarray:
         """(D, 2): from where to where modules have points, along each input."""
         ends = [t for t in (self._extent, extent(self._members)) if t is not None] or [self._form.Z]
-        both = torch.cat(ends)
+        both = torch.cat([t.cpu() for t in ends])
         return arrays.frozen(torch.stack([both.amin(0), both.amax(0)], 1))
 
     @property
@@ -189,6 +208,7 @@ class Ensemble(Predictive):
         """Z_* and the factor of its kernel matrix: a copy. An exact ensemble has the points it would publish at."""
         return self._points_form.basis.map(torch.Tensor.clone)
 
+    @on_its_device
     def report(self) -> list[dict[str, Any]]:
         """One row per module: rows, points, weight, agreement with the rest, and its owner's offset.
 
@@ -220,17 +240,20 @@ class Ensemble(Predictive):
 
     @cached_property
     @outside_autograd
+    @on_its_device
     def _posterior(self) -> Posterior | ExactPosterior:
         return self._form.posterior
 
     @cached_property
     @outside_autograd
+    @on_its_device
     def _points_form(self) -> PointsForm:
         """The form at points; an exact one at those that express it."""
         return self._form if isinstance(self._form, PointsForm) else published(self._form, None)
 
     @cached_property
     @outside_autograd
+    @on_its_device
     def _with_evidence(self) -> Form:
         """Nothing but the evidence and the report asks for it, so it may wait."""
         with self._sites(self._members) as store:
@@ -238,6 +261,7 @@ class Ensemble(Predictive):
         check_finite("ensemble", *form.tensors())
         return form
 
+    @on_its_device
     def _answers(self, owner: str | None, *, of_y: bool) -> Answers:
         """y is somebody's: without an owner it is a new one's; f without an owner is the shared one."""
         if owner is not None and owner != NEW and owner not in self.owners:
@@ -264,11 +288,16 @@ class Ensemble(Predictive):
         if relearn:
             self._need_sites("relearn=True")
         frame = Frame(self.dimension, self.columns, "(ensemble)")
-        with SiteStore() as store:
+        with SiteStore(self._device) as store:
             read = read_modules(modules, store, keep=self._keeps_sites, already=self._members, frame=frame)
-            now = at_noise(store, Readings.of(read.members), self._noise)
-            return self._with(with_noise(read.members, self._noise), now, relearn)
+            return self._with_read(read.members, store, relearn)
 
+    @on_its_device
+    def _with_read(self, new: tuple[Member, ...], store: SiteStore, relearn: bool) -> Ensemble:
+        now = at_noise(store, Readings.of(new), self._noise)
+        return self._with(with_noise(new, self._noise), now, relearn)
+
+    @on_its_device
     def remove(self, names: str | Iterable[str], *, relearn: bool = False) -> Ensemble:
         """Without the named modules, whose sites are gone: the rest is stacked anew.
 
@@ -296,6 +325,7 @@ class Ensemble(Predictive):
         unlearned = unlearning.after_removal(self.unlearned, chosen, gone, relearned=relearn)
         return replace(left, likelihoods=known, unlearned=unlearned)
 
+    @on_its_device
     def reweight(self, weights: dict[str, float], *, relearn: bool = False) -> Ensemble:
         """With other weights for the named modules.
 
@@ -317,6 +347,7 @@ class Ensemble(Predictive):
             raise RecycleGPError("reweight: all weights are zero; an ensemble needs at least one module")
         return self._rebuild(rest, relearn)
 
+    @on_its_device
     def update(
         self,
         X: Any,
@@ -367,7 +398,7 @@ class Ensemble(Predictive):
         shift, scale, offset = check_units(input_shift, output_scale, output_shift, self.dimension)
         return replace(
             self,
-            _form=self._form.in_units(scale, offset, shift, self._densities),
+            _form=self._form.in_units(scale, offset, shift.to(self._device), self._densities),
             likelihoods=tuple(p.in_units(scale, offset) for p in self.likelihoods),
             _members=tuple(m.in_units(scale, offset, shift) for m in self._members),
             _extent=None if self._extent is None else self._extent + shift,
@@ -375,6 +406,7 @@ class Ensemble(Predictive):
             _recipe=self._recipe.in_units(scale, shift),
         )
 
+    @on_its_device
     def to_module(self, name: str, inducing: Any = "auto") -> Module:
         """What the whole ensemble knows of the shared f as one module, to be recycled again.
 
@@ -390,7 +422,7 @@ class Ensemble(Predictive):
         said = "" if settled else "; its search or some of them had not converged"
         points = None
         if not (isinstance(inducing, str) and inducing == "auto"):
-            points = arrays.count_or_points(inducing, "inducing", self.dimension, self.columns, "cpu")
+            points = arrays.count_or_points(inducing, "inducing", self.dimension, self.columns, self._device)
         form = self._points_form
         if points is not None and isinstance(self._form, ExactForm):
             form = published(self._form, points)
@@ -410,6 +442,7 @@ class Ensemble(Predictive):
         )
         return module if points is None or form is not self._form else module.publish(points)
 
+    @on_its_device
     def to_gpytorch(
         self, likelihood: str | None = None
     ) -> tuple[gpytorch_model.MergedGP, gpytorch.likelihoods.Likelihood]:
@@ -434,11 +467,13 @@ class Ensemble(Predictive):
             raise ModuleNotFoundError(f"to_botorch: {absent}; pip install botorch") from None
         return MergedModel(self._posterior, self.likelihoods)
 
+    @on_its_device
     def forget_sites(self) -> Ensemble:
         """Keep only the modules' names: small, but nothing can be removed afterwards."""
         with stored(self._members) as store:
             return self._without_sites(store)
 
+    @on_its_device
     def save(self, path: str | PathLike[str]) -> None:
         """Write to a safetensors file, all or nothing."""
         facts = ensemble_files.Facts(
@@ -500,7 +535,7 @@ class Ensemble(Predictive):
         store = self._form.grouped(store, owner_numbers(self._members)[first:])
         form = self._form.forgetting(store)
         members = reporting.remembered(form, self._members, store, first)
-        new = torch.cat([c.Z for c in candidates(store)] + ([] if self._extent is None else [self._extent]))
+        new = torch.cat([c.Z.cpu() for c in candidates(store)] + ([] if self._extent is None else [self._extent]))
         return replace(
             self,
             _form=form,

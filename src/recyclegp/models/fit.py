@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import gpytorch
+import torch
 
 from .. import threads
+from ..devices import retried, room
 from ..errors import LittleKeptWarning, RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
-from ..local.batch import Fitted
 from ..local.batch_fit import step_cost
+from ..local.fitted import Fitted
 from ..local.kernel_choice import AUTO, SETS_COMPARED, SMOOTHNESS, choose
-from ..local.request import FitOptions, FitRequest, check
+from ..local.request import Door, FitOptions, FitRequest, check
 from ..times import when
+from .blocks import Block, Common, Piece
 from .module import Module
+from .modules import Modules, of_pieces
 from .naming import check_owner, name_or_new
 
-log = logging.getLogger(__name__)
-
 LITTLE_KEPT = 0.8  # of what the rows say, below which somebody should know
-LANES = 1024  # models solved as one batched problem
+LANES, MOST_LANES = 1024, 64  # models solved as one batched problem, and so many times as many on a GPU
 WINDOW = 2**23  # numbers in the inputs of models that are read before any is fitted
 
 
 class FitManyError(RecycleGPError):
     """Some of many models failed. The others are not lost: they are its `modules`."""
 
-    def __init__(self, message: str, modules: list[Module], failures: dict[str, str]) -> None:
+    def __init__(self, message: str, modules: Modules, failures: dict[str, str]) -> None:
         super().__init__(message)
         self.modules = modules
         self.failures = failures  # name → why
@@ -119,20 +121,17 @@ def fit(
         options = replace(options, kernel=choose(lambda kernel: [check(X, y, label, replace(options, kernel=kernel))]))
     request = check(X, y, label, options)
     with threads.suited_to(step_cost(request)):
-        module = _one(request)
-    _tell_of_little_kept([module], rows_per_point)
-    return replace(module, given_owner=owner, time=at)
+        module = _one(request, owner).module(0)
+    if module.kept is not None and module.kept < LITTLE_KEPT:
+        _tell_of_little_kept(module, 1, 1, rows_per_point)
+    return module if at is None else replace(module, time=at)
 
 
-def _tell_of_little_kept(modules: Sequence[Module], rows_per_point: int | None) -> None:
+def _tell_of_little_kept(worst: Module, poor: int, total: int, rows_per_point: int | None) -> None:
     """Warn of points that are too few, once for all modules, with what more of them would cost."""
-    poor = [m for m in modules if m.kept is not None and m.kept < LITTLE_KEPT]
-    if not poor:
-        return
-    worst = min(poor, key=lambda m: m.kept or 0.0)
     now = len(worst.inducing)
     more = f"{2 * now} points would take {_bytes(2 * now, worst):,} bytes instead of {_bytes(now, worst):,}"
-    others = f", and {len(poor) - 1} others of {len(modules)} less than {LITTLE_KEPT:.0%}" if len(poor) > 1 else ""
+    others = f", and {poor - 1} others of {total} less than {LITTLE_KEPT:.0%}" if poor > 1 else ""
     remedy = f"publish={2 * now}" if rows_per_point is None else f"a smaller rows_per_point than {rows_per_point}"
     warnings.warn(
         f"{worst.name} keeps {worst.kept:.0%} of what its {worst.rows} rows say about f at {now} points{others}; "
@@ -147,34 +146,30 @@ def _bytes(points: int, module: Module) -> int:
     return 8 * (points * (module.dimension + points + 1) + 1)
 
 
-def _one(request: FitRequest) -> Module:
-    made = batch_fit.solve([request])[0]
+def _one(request: FitRequest, owner: str | None) -> Block:
+    """One model, alone."""
+    made = retried(partial(batch_fit.solve, [request])).models
     if made is None:
         raise RecycleGPError(
             f"module {request.name!r}: no hyperparameters were found at which its posterior is finite; check y for "
             "extreme values, or pass a kernel with learn=False"
         )
-    return _module(request, made)
+    return _block([request], made, [owner])
 
 
-def _module(request: FitRequest, made: Fitted) -> Module:
-    module = Module(
-        name=request.name,
-        _site=made.site,
-        _kernel=made.kernel,
-        mean=made.mean,
-        jitter=made.jitter,
-        likelihoods=(made.likelihood,),
-        rows=len(request.y),
-        columns=request.columns,
-        convergence=made.convergence,
-        method=request.method.value,
-        target=request.target,
-        kept=made.kept,
-        noise_evidence=made.noise,
+def _block(requests: Sequence[FitRequest], made: Fitted, owners: Sequence[str | None]) -> Block:
+    """Models that share all but their numbers, with what is known of their data."""
+    first = requests[0]
+    common = Common(
+        structure=first.kernel.structure,
+        likelihood=first.likelihood,
+        method=first.method.value,
+        dimension=first.X.shape[1],
+        columns=first.columns,
+        target=first.target,
     )
-    log.debug("%s", module)
-    return module
+    rows = torch.tensor([len(r.y) for r in requests])
+    return Block(common, tuple(r.name for r in requests), tuple(owners), rows, made)
 
 
 def fit_many(
@@ -198,7 +193,7 @@ def fit_many(
     owners: Sequence[str] | None = None,
     on_failure: str = "raise",
     progress: bool | None = None,
-) -> list[Module]:
+) -> Modules:
     """`fit` for each (X, y), in order: the same answers, from a few batched problems instead of many small ones.
 
     Args:
@@ -225,7 +220,8 @@ def fit_many(
         progress: a bar on standard error; by default only where somebody may be looking.
 
     Returns:
-        One module for each data set.
+        One module for each data set: a sequence like a list, which is kept as columns. It slices, `save` writes all
+        of it to one file, `load` reads that, and `merge` takes either.
     """
     if on_failure not in ("raise", "skip"):
         raise RecycleGPError(f"on_failure={on_failure!r}; use 'raise' or 'skip'")
@@ -254,28 +250,46 @@ def fit_many(
         data = list(data)
         options = replace(options, kernel=_chosen_together(data, options))
         total = len(data)
+    door = Door(options)
     requests: Iterable[FitRequest] = (
-        _numbered(i, *pair, name, options) for i, (pair, name) in enumerate(_named(data, names))
+        _numbered(i, *pair, name, door) for i, (pair, name) in enumerate(_named(data, names))
     )
     if total is not None:
         requests = list(requests)  # what is all here is checked before any work begins
-    modules: list[Module] = []
-    failures: dict[str, str] = {}
+    made = _Made(whose)
     with _bar(total, progress) as advance:
         for window in _windows(requests):
-            modules += [m for m in _solve_window(window, advance, failures) if m is not None]
-    if failures:
-        said = "; ".join(f"{name}: {why}" for name, why in failures.items())
+            _solve_window(window, advance, made)
+    modules = of_pieces(made.pieces)
+    if made.failures:
+        said = "; ".join(f"{name}: {why}" for name, why in made.failures.items())
         if on_failure == "raise":
             raise FitManyError(
-                f"{len(failures)} of the models failed ({said}); on_failure='skip' leaves them out, and this error's "
-                "modules are the others",
+                f"{len(made.failures)} of the models failed ({said}); on_failure='skip' leaves them out, and this "
+                "error's modules are the others",
                 modules,
-                failures,
+                made.failures,
             )
-        warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
-    _tell_of_little_kept(modules, rows_per_point)
-    return [m.owned_by(whose[m.name]) if m.name in whose else m for m in modules]
+        warnings.warn(f"{len(made.failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
+    shares = modules.kept
+    poor = sum(kept < LITTLE_KEPT for kept in shares)
+    if poor:
+        _tell_of_little_kept(modules[shares.index(min(shares))], poor, len(modules), rows_per_point)
+    return modules
+
+
+class _Made:
+    """What has been fitted so far, by the position of its data set."""
+
+    def __init__(self, owners: Mapping[str, str]) -> None:
+        self.owners = owners  # by the name of the module
+        self.pieces: list[Piece] = []
+        self.failures: dict[str, str] = {}  # name → why
+        self.before = 0  # data sets in earlier windows
+
+    def take(self, positions: Sequence[int], requests: Sequence[FitRequest], models: Fitted) -> None:
+        block = _block(requests, models, [self.owners.get(r.name) for r in requests])
+        self.pieces.append(Piece(block, [self.before + position for position in positions]))
 
 
 def _automatic(options: FitOptions) -> bool:
@@ -287,8 +301,8 @@ def _chosen_together(data: Sequence[tuple[Any, Any]], options: FitOptions) -> st
     some = [pair for pair in data[:: max(1, len(data) // SETS_COMPARED)] if isinstance(pair, (tuple, list))]
 
     def with_kernel(kernel: str) -> list[FitRequest]:
-        named = replace(options, kernel=kernel)
-        return [_numbered(i, *pair, f"data set {i}", named) for i, pair in enumerate(some)]
+        door = Door(replace(options, kernel=kernel))
+        return [_numbered(i, *pair, f"data set {i}", door) for i, pair in enumerate(some)]
 
     return choose(with_kernel) if some else SMOOTHNESS[0]
 
@@ -312,9 +326,9 @@ def _check_unique(names: Sequence[str] | None) -> None:
         )
 
 
-def _numbered(position: int, X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:
+def _numbered(position: int, X: Any, y: Any, name: str, door: Door) -> FitRequest:
     try:
-        return check(X, y, name, options)
+        return door.check(X, y, name)
     except RecycleGPError as error:
         raise RecycleGPError(f"data set {position} ({name}): {error}") from None
 
@@ -336,39 +350,51 @@ def _named(data: Iterable[Any], names: Sequence[str] | None) -> Iterator[tuple[t
 def _windows(requests: Iterable[FitRequest]) -> Iterator[list[FitRequest]]:
     """As many requests as are worked on together: memory stays bounded however many come."""
     window: list[FitRequest] = []
-    rows = 0
+    rows, most = 0, 0.0
     for request in requests:
+        if not window:
+            most = WINDOW * min(MOST_LANES, room(request.device))
         window.append(request)
         rows += request.X.numel()
-        if rows >= WINDOW:
+        if rows >= most:
             yield window
             window, rows = [], 0
     if window:
         yield window
 
 
-def _solve_window(
-    window: list[FitRequest], advance: Callable[[int], None], failures: dict[str, str]
-) -> list[Module | None]:
+def _solve_window(window: list[FitRequest], advance: Callable[[int], None], made: _Made) -> None:
     """Requests of one kind together; what fails there is tried once more alone, and then reported by name."""
-    modules: list[Module | None] = [None] * len(window)
     kinds: dict[Any, list[int]] = {}
     for i, request in enumerate(window):
-        kinds.setdefault(request.kind, []).append(i)
-    groups = [alike[i : i + LANES] for alike in kinds.values() for i in range(0, len(alike), LANES)]
-    for members in groups:
-        results: list[Fitted | None]
+        kinds.setdefault((request.kind, request.columns, request.target), []).append(i)
+    for members in _groups(window, kinds.values()):
         try:
-            results = batch_fit.solve([window[i] for i in members])
+            lanes, models = retried(partial(batch_fit.solve, [window[i] for i in members]))
         except RecycleGPError:
-            results = [None] * len(members)
-        for i, made in zip(members, results, strict=True):
-            try:
-                modules[i] = _one(window[i]) if made is None else _module(window[i], made)
-            except RecycleGPError as error:
-                failures[window[i].name] = str(error)
+            lanes, models = [], None
+        if models is not None:
+            made.take([members[i] for i in lanes], [window[members[i]] for i in lanes], models)
+        for i in sorted(set(range(len(members))) - set(lanes)):
+            _try_alone(members[i], window[members[i]], made)
         advance(len(members))
-    return modules
+    made.before += len(window)
+
+
+def _groups(window: Sequence[FitRequest], kinds: Iterable[list[int]]) -> Iterator[list[int]]:
+    """Requests of one kind, no more than are worked on together."""
+    for alike in kinds:
+        lanes = int(LANES * min(MOST_LANES, room(window[alike[0]].device)))
+        yield from (alike[i : i + lanes] for i in range(0, len(alike), lanes))
+
+
+def _try_alone(position: int, request: FitRequest, made: _Made) -> None:
+    try:
+        block = _one(request, None)
+        block.module(0)  # complains of numbers that are too large
+        made.take([position], [request], block.models)
+    except RecycleGPError as error:
+        made.failures[request.name] = str(error)
 
 
 @contextmanager

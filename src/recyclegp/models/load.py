@@ -12,8 +12,10 @@ import torch
 from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
 from ..storage import container
 from ..storage.fields import Fields
+from . import modules_file
 from .ensemble import Ensemble
 from .module import Module
+from .modules import Modules, of_pieces
 from .reading import made_from
 
 MAKERS: dict[str, Callable[[Fields], Module | Ensemble]] = {
@@ -49,6 +51,21 @@ def load(path: str | PathLike[str]) -> Module | Ensemble:
     except RecycleGPError as silent:
         raise RecycleGPError(f"{path}: {printable(str(silent), LONGEST_MESSAGE)}; ask for the file again") from None
     return model
+
+
+def load_many(path: str | PathLike[str]) -> Modules:
+    """Read what `save` of many modules wrote. Nothing in the file is executed.
+
+    Args:
+        path: one file of many modules.
+
+    Returns:
+        The modules, checked, as columns. `merge` takes the path itself, and then reads a piece at a time.
+
+    Raises:
+        RecycleGPError: The file cannot be what it claims to be; the message says why.
+    """
+    return of_pieces(modules_file.pieces(Path(path)))
 
 
 def opened(path: str | PathLike[str]) -> Opened:

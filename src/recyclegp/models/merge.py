@@ -9,6 +9,7 @@ from typing import Any
 import gpytorch
 
 from .. import arrays
+from ..devices import device_of, on, retried
 from ..errors import RecycleGPError
 from ..kernels import parse
 from ..kernels.gpytorch_objects import from_gpytorch
@@ -77,6 +78,7 @@ def merge(
     trust: str | None = "learn",
     half_life: float | None = None,
     now: Any = None,
+    device: Any = None,
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
 
@@ -105,6 +107,7 @@ def merge(
         half_life: the age at which a module counts half as much: each has the weight 2^(−age/half_life), times the one
             in `weights`. In the unit of the modules' times (`fit(time=...)`), which for dates is days.
         now: the time from which ages are counted; that of the newest module unless given.
+        device: where to compute, as "cuda"; the CPU unless given. The ensemble stays there; `to("cpu")` brings it back.
 
     Returns:
         The ensemble. It warns where its points cannot express what the modules know.
@@ -117,13 +120,19 @@ def merge(
     options = MergeOptions(
         inducing, kernel, learn, keep, owners_wanted(owners), noise_wanted(noise), trust_wanted(trust)
     )
-    with SiteStore() as store:
+    where = device_of(device)
+    with SiteStore(where) as store:
         read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
         wanted = options.points(read.frame.dimension, read.frame.columns)
         recipe = options.recipe(read.frame.dimension, ageing=half_life is not None)
-        members, sites = aged(read.members, store, half_life, now)
-        made = recipe.follow(members, sites, wanted, read.frame.dimension, options.owners)
-        return Ensemble._from_merged(made, wanted, read.frame.columns, options.owners, recipe)
+
+        def merged() -> Ensemble:
+            members, sites = aged(read.members, store, half_life, now)
+            made = recipe.follow(members, sites, wanted, read.frame.dimension, options.owners)
+            return Ensemble._from_merged(made, wanted, read.frame.columns, options.owners, recipe)
+
+        with on(where):
+            return retried(merged)
 
 
 def noise_wanted(noise: Any) -> str:

@@ -24,6 +24,7 @@ from ..core.owner_posterior import Answers
 from ..core.posterior import Basis, Posterior, basis
 from ..core.publishing import Published, publish
 from ..core.sites import Converted, Site
+from ..devices import CPU
 from ..errors import RecycleGPError, RecycleGPWarning
 from ..kernels import Kernel
 from ..kernels.file_form import to_json
@@ -73,6 +74,7 @@ class Module(Predictive):
     kept: float | None = None  # of what its rows say about f, in (0, 1]; None where that is not known
     noise_evidence: NoiseEvidence | None = None  # what its rows say about their noise, where they were asked
     time: When | None = None  # of its rows, where its owner has said so
+    _device: torch.device = CPU  # where it predicts; what it says stays on the CPU
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -126,7 +128,7 @@ class Module(Predictive):
     @outside_autograd
     def _posterior(self) -> Posterior:
         mean = torch.tensor(self.mean, dtype=torch.float64)
-        return Posterior(self._basis, mean, self._solution.v, self._solution.C)
+        return Posterior(self._basis, mean, self._solution.v, self._solution.C).to(self._device)
 
     def _answers(self, owner: str | None, *, of_y: bool) -> Answers:
         if owner not in (None, self.owner):

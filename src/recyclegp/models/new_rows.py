@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from ..core.sites import Site
 from ..errors import RecycleGPWarning
 from ..likelihoods import Likelihood
 from ..merging.build import Form
@@ -41,11 +42,11 @@ def as_member(
         warnings.warn(f"update {name!r}: the posterior had not settled", RecycleGPWarning, stacklevel=stacklevel + 1)
     member = Member(
         name=name,
-        site=site,
+        site=Site(*(t.cpu() for t in site)),
         rows=len(y),
         weight=1.0,
         likelihoods=(likelihood,),
-        kernel=form.kernel,
+        kernel=form.kernel.own(),
         mean=form.mean,
         appended=len(appended),
         converged=settled,

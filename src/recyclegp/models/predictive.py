@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import gpytorch
 import numpy as np
@@ -17,6 +18,7 @@ from ..core import linalg
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import Answers
 from ..core.posterior import Posterior, Predicted
+from ..devices import CPU, device_of
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.gpytorch_objects import to_gpytorch
@@ -39,6 +41,16 @@ class Predictive(ABC):
 
     likelihoods: tuple[Likelihood, ...]
     columns: arrays.Columns
+    _device: torch.device = CPU
+
+    def to(self, device: Any) -> Self:
+        """The same on another device, as "cuda" or "cpu": predictions and all operations are computed there."""
+        return replace(self, _device=device_of(device))  # type: ignore[type-var]  # both classes are dataclasses
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._device
 
     @property
     @abstractmethod
@@ -60,8 +72,9 @@ class Predictive(ABC):
         """Z, as it is kept inside."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled without what can be computed again."""
-        return {name: value for name, value in vars(self).items() if name in type(self).__annotations__}
+        """Pickled without what can be computed again, and as it is on the CPU: not every machine has the same GPU."""
+        here = vars(self if self._device.type == "cpu" else self.to("cpu"))
+        return {name: value for name, value in here.items() if name in type(self).__annotations__}
 
     @property
     def posterior(self) -> Posterior | ExactPosterior:
@@ -181,7 +194,8 @@ class Predictive(ABC):
         return arrays.like(X, mean + draws)
 
     def _inputs(self, X: Any) -> Tensor:
-        return arrays.aligned(X, self.dimension, self.columns)
+        device = None if self._device.type == "cpu" else self._device  # then it follows X
+        return arrays.aligned(X, self.dimension, self.columns, device=device)
 
     def _latent(self, points: Tensor, answers: Answers) -> Predicted:
         """Moments of f there. Never a silent NaN, whatever file a model comes from."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from .. import arrays
+from ..devices import room
 from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
 from ..kernels import Kernel
 from ..kernels.units import permuted
@@ -17,10 +18,13 @@ from ..merging.site_store import SiteStore
 from ..storage import container
 from ..storage.container import Document
 from ..storage.fields import Fields
+from . import modules_file
+from .blocks import Piece
 from .doubts import Doubts
 from .module import Module
+from .modules import Modules
 
-Source = Module | str | PathLike[str] | Iterable[Module | str | PathLike[str]]
+Source = Module | Modules | str | PathLike[str] | Iterable[Module | Modules | str | PathLike[str]]
 PATTERN = "*.safetensors"
 LARGEST_WEIGHT = 1e6
 
@@ -52,37 +56,98 @@ def read_modules(
 
     `already` are the members they join, `check` sees the first module before the others are read.
     """
-    weigh, seen, shared, doubts = _Weights(weights), {m.name for m in already}, _Shared(), Doubts(already)
-    members: list[Member] = []
-    for module, label in _modules(source):
-        if not members and check is not None:
-            check(module)
-        frame = _fitted(frame, module, label)
-        module = _in_order(module, frame.columns)
-        doubts.look_at(module, label)
-        if module.name in seen:
-            raise RecycleGPError(f"two modules are named {module.name!r}; rename one (module.rename), or use weights")
-        seen.add(module.name)
-        weight = weigh.of(module.name, len(members))
+    reader = _Reader(store, keep=keep, weights=weights, already=already, frame=frame, check=check)
+    for item, label in _items(source):
+        if isinstance(item, Module):
+            reader.take(item, label)
+        else:
+            reader.take_all(item, label)
+    return reader.finish()
+
+
+class _Reader:
+    """Takes modules as they come, one at a time or many as columns."""
+
+    def __init__(
+        self,
+        store: SiteStore,
+        *,
+        keep: bool,
+        weights: Any,
+        already: Sequence[Member],
+        frame: Frame | None,
+        check: Callable[[Module], None] | None,
+    ) -> None:
+        self.store, self.keep, self.frame, self.check = store, keep, frame, check
+        self.weigh, self.shared, self.doubts = _Weights(weights), _Shared(), Doubts(already)
+        self.seen, self.late = {m.name for m in already}, bool(already)
+        self.members: list[Member] = []
+
+    def take(self, module: Module, label: str) -> None:
+        """One module."""
+        self._look_at(module, label)
+        assert self.frame is not None
+        module = _in_order(module, self.frame.columns)
+        self._meet(module.name)
+        weight = self.weigh.of(module.name, len(self.members))
         if weight > 0:
-            store.put(module._site, weight, len(members))
-        members.append(shared.member(module, weight, keep)._replace(came_later=bool(already)))
-    if not members or frame is None:
-        raise RecycleGPError("modules is empty; merge needs at least one module")
-    weigh.finish(len(members), seen)
-    if not store.points:
-        raise RecycleGPError("weights are all zero; give at least one module a positive weight")
-    doubts.tell(frame.columns)
-    return ModulesRead(tuple(members), frame)
+            self.store.put(module._site, weight, len(self.members))
+        self._add(self.shared.member(module, weight, self.keep))
+
+    def take_all(self, pieces: Iterable[Piece], label: str) -> None:
+        """Many modules, in the order of their positions; no objects are made of those that fit as they are."""
+        first = len(self.members)
+        found: dict[int, Member] = {}
+        for block, positions in pieces:
+            example = block.module(0)
+            self._look_at(example, f"{label}: module {example.name!r}")
+            assert self.frame is not None
+            if block.common.columns is not None and self.frame.columns is not None:
+                block = block.in_order(self.frame.columns)
+            self.doubts.look_at_others(block)
+            for name in block.names:
+                self._meet(name)
+            weights = [self.weigh.of(n, first + p) for n, p in zip(block.names, positions, strict=True)]
+            for packed in block.packs([first + p for p in positions], weights, room(self.store.device)):
+                self.store.put_packed(packed)
+            found.update(zip(positions, block.members(weights, keep=self.keep), strict=True))
+        for position in sorted(found):
+            self._add(found[position])
+
+    def finish(self) -> ModulesRead:
+        if not self.members or self.frame is None:
+            raise RecycleGPError("modules is empty; merge needs at least one module")
+        self.weigh.finish(len(self.members), self.seen)
+        if not self.store.points:
+            raise RecycleGPError("weights are all zero; give at least one module a positive weight")
+        self.doubts.tell(self.frame.columns)
+        return ModulesRead(tuple(self.members), self.frame)
+
+    def _look_at(self, module: Module, label: str) -> None:
+        if not self.members and self.check is not None:
+            self.check(module)
+        self.frame = _fitted(self.frame, module, label)
+        self.doubts.look_at(module, label)
+
+    def _meet(self, name: str) -> None:
+        if name in self.seen:
+            raise RecycleGPError(f"two modules are named {name!r}; rename one (module.rename), or use weights")
+        self.seen.add(name)
+
+    def _add(self, member: Member) -> None:
+        self.members.append(member._replace(came_later=True) if self.late else member)
 
 
 # --- where they come from ---------------------------------------------------------------------
 
 
-def _modules(source: Source) -> Iterator[tuple[Module, str]]:
-    """Each module and what to call it in an error."""
+Item = Module | Iterable[Piece]
+
+
+def _items(source: Source) -> Iterator[tuple[Item, str]]:
+    """Each module, or many of them as columns, and what to call it in an error."""
     several: Iterable[Any]
-    if isinstance(source, Module) or hasattr(source, "to_module"):
+    if isinstance(source, (Module, Modules)) or hasattr(source, "to_module"):
         several = [source]  # an ensemble is refused below, like anything else
     elif isinstance(source, (str, PathLike)):
         several = _files(Path(source))
@@ -91,6 +156,8 @@ def _modules(source: Source) -> Iterator[tuple[Module, str]]:
     for item in several:
         if isinstance(item, Module):
             yield item, f"module {item.name!r}"
+        elif isinstance(item, Modules):
+            yield item._pieces(), "modules"
         elif isinstance(item, (str, PathLike)):
             yield _loaded(Path(item))
         else:
@@ -107,7 +174,9 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _loaded(path: Path) -> tuple[Module, str]:
+def _loaded(path: Path) -> tuple[Item, str]:
+    if container.header(path).get("kind") == modules_file.KIND:
+        return modules_file.pieces(path), str(path)
     document = container.read(path)
     if document.header.get("kind") == "ensemble":
         raise RecycleGPError(
@@ -123,6 +192,8 @@ T = TypeVar("T")
 def made_from(path: Path, document: Document, makers: Mapping[str, Callable[[Fields], T]]) -> T:
     """The object a file holds, or one error that names the file, whatever is wrong with it."""
     kind = document.header.get("kind")
+    if kind == modules_file.KIND:
+        raise RecycleGPError(f"{path}: it holds many modules; read them with load_many, or merge them")
     if not isinstance(kind, str) or kind not in makers:
         raise RecycleGPError(f"{path}: it holds a {str(kind)[:50]!r}, which this version cannot read; upgrade")
     try:

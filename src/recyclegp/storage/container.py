@@ -15,6 +15,8 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -60,6 +62,20 @@ def write(path: str | PathLike[str], document: Document) -> None:
 
 def read(path: str | PathLike[str]) -> Document:
     """Header and tensors of a file of ours: the container is checked, what they say is not looked at yet."""
+    with opened(path) as file:
+        tensors = {place.name: file.tensor(place.shape) for place in file.places}
+        return Document(file.header, tensors, file.digest.hexdigest())
+
+
+def header(path: str | PathLike[str]) -> Header:
+    """What a file says about itself, without its tensors."""
+    with opened(path) as file:
+        return file.header
+
+
+@contextmanager
+def opened(path: str | PathLike[str]) -> Iterator[OpenFile]:
+    """The same for somebody who takes the tensors piece by piece, in the order of `places`."""
     path = Path(path)
     kind = path.stat().st_mode  # FileNotFoundError and PermissionError are the convention
     if stat.S_ISDIR(kind):
@@ -68,9 +84,10 @@ def read(path: str | PathLike[str]) -> Document:
         raise RecycleGPError(f"{path}: neither a file nor a folder; save what it says to a file first")
     try:
         with open(path, "rb") as stream:
-            return _read(_Source(stream), os.fstat(stream.fileno()).st_size)
+            yield OpenFile(stream, os.fstat(stream.fileno()).st_size)
     except RecycleGPError as refused:
-        raise RecycleGPError(f"{path}: {printable(str(refused), LONGEST_MESSAGE)}") from None
+        said = printable(str(refused), LONGEST_MESSAGE)
+        raise RecycleGPError(said if said.startswith(f"{path}: ") else f"{path}: {said}") from None
     except (ValueError, RecursionError) as broken:
         why = printable(str(broken), LONGEST_MESSAGE)
         raise RecycleGPError(
@@ -79,14 +96,22 @@ def read(path: str | PathLike[str]) -> Document:
         ) from None
 
 
-class _Source:
+class OpenFile:
     """A stream that is read once, from its beginning to its end, while its content id is computed."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, size: int) -> None:
         self.stream = stream
         self.digest = hashlib.sha256()
+        if size > limits.LARGEST_FILE:
+            raise RecycleGPError(f"{size} bytes is larger than a module can be; ask for a smaller one")
+        length = _number(self._take(LENGTH))
+        if length > min(limits.LARGEST_HEADER, size - LENGTH):
+            raise ValueError(f"a header of {length} bytes in a file of {size}")
+        outer = strict_json.parsed(self._take(length).decode("utf-8"))
+        self.header = _header(layout.metadata(outer).get(KEY))
+        self.places = layout.places(outer, size - LENGTH - length)
 
-    def take(self, size: int) -> bytes:
+    def _take(self, size: int) -> bytes:
         content = self.stream.read(size)
         self.digest.update(content)
         if len(content) < size:
@@ -105,19 +130,6 @@ class _Source:
         if sys.byteorder == "big":
             tensor.numpy().byteswap(inplace=True)
         return tensor
-
-
-def _read(source: _Source, size: int) -> Document:
-    if size > limits.LARGEST_FILE:
-        raise RecycleGPError(f"{size} bytes is larger than a module can be; ask for a smaller one")
-    length = _number(source.take(LENGTH))
-    if length > min(limits.LARGEST_HEADER, size - LENGTH):
-        raise ValueError(f"a header of {length} bytes in a file of {size}")
-    outer = strict_json.parsed(source.take(length).decode("utf-8"))
-    header = _header(layout.metadata(outer).get(KEY))
-    where = layout.places(outer, size - LENGTH - length)
-    tensors = {place.name: source.tensor(place.shape) for place in where}
-    return Document(header, tensors, source.digest.hexdigest())
 
 
 def _number(content: bytes) -> int:

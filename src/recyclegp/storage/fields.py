@@ -62,14 +62,8 @@ class Fields:
     def likelihoods(self) -> tuple[Likelihood, ...]:
         return likelihoods_from_json(self.header["likelihoods"])
 
-    def columns(self, dimension: int) -> tuple[str, ...] | None:
-        names = self.header["columns"]
-        if names is None:
-            return None
-        names = [text(name, "a column") for name in listed(names, "columns", most=dimension)]
-        if len(names) != dimension or len(set(names)) != dimension:
-            raise RecycleGPError(f"columns does not name the {dimension} inputs, each by its own name")
-        return tuple(names)
+    def columns(self, dimension: int) -> arrays.Columns:
+        return columns_from_json(self.header["columns"], dimension)
 
 
 def text(value: Any, what: str) -> str:
@@ -117,6 +111,15 @@ def count(value: Any, what: str, *, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 2**62:
         raise RecycleGPError(f"{what} is {str(value)[:50]}, not a count of at least {least}")
     return value
+
+
+def columns_from_json(names: Any, dimension: int) -> arrays.Columns:
+    if names is None:
+        return None
+    found = [text(name, "a column") for name in listed(names, "columns", most=dimension)]
+    if len(found) != dimension or len(set(found)) != dimension:
+        raise RecycleGPError(f"columns does not name the {dimension} inputs, each by its own name")
+    return tuple(found)
 
 
 def convergence_from_json(found: Any) -> Convergence:

@@ -1,0 +1,138 @@
+"""What a GPU does: thousands of fits, a merge that learns, an exact merge of many pseudo-observations.
+
+    python benchmarks/gpu.py [--quick] [--device cuda] [--cpu-share N] [--json FILE]
+
+The same work is done on the CPU cores beside it, on a share of the modules (one in `--cpu-share`), and its time is
+multiplied by that share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import recyclegp as rgp
+from data import intervals, noisy, oracle
+from speed_rows import timed
+
+COLLAPSED: dict[str, Any] = {"method": "collapsed", "inducing": 3, "publish": None, "progress": False}
+TEST_POINTS = 10_000
+
+
+def synchronised(work: Any) -> tuple[float, Any]:
+    """Seconds until the GPU is done, and what came out."""
+
+    def whole() -> Any:
+        found = work()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return found
+
+    return timed(whole)
+
+
+def whole(K: int, n: int, device: str) -> dict[str, Any]:
+    """Fit, merge and score K modules of n rows."""
+    parts = list(intervals(K, n, 0))
+    fitting, modules = synchronised(lambda: rgp.fit_many(parts, device=device, **COLLAPSED))
+    merging, merged = synchronised(lambda: rgp.merge(modules, device=device))
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 5.5, TEST_POINTS)
+    y = noisy(x, rng)
+    scoring, score = synchronised(lambda: -merged.log_density(x[:, None], y).mean())
+    return {
+        "modules": K,
+        "rows": n,
+        "fit": fitting,
+        "merge": merging,
+        "score": scoring,
+        "seconds": fitting + merging + scoring,
+        "excess": float(score) - oracle(x, y),
+    }
+
+
+def exact_fits(K: int, n: int, device: str) -> dict[str, Any]:
+    """Exact fits of K data sets."""
+    parts = list(intervals(K, n, 2))
+    seconds, modules = synchronised(
+        lambda: rgp.fit_many(parts, method="exact", publish=3, device=device, progress=False)
+    )
+    return {"modules": K, "rows": n, "seconds": seconds, "evidence": float(np.mean([m.evidence for m in modules[:20]]))}
+
+
+def exact_merge(K: int, points: int, device: str) -> dict[str, Any]:
+    """All pseudo-observations of K modules with so many points each, the kernel learned."""
+    rng = np.random.default_rng(3)
+    modules = []
+    for k in range(K):
+        X = rng.uniform(-1, 1, (3 * points, 6))
+        y = np.sin(4 * X[:, :3]).prod(1) + np.cos(3 * X[:, 3] * X[:, 4]) + X[:, 5] ** 2 + 0.1 * rng.normal(size=len(X))
+        options = {"method": "collapsed", "inducing": points, "publish": None, "kernel": "matern52"}
+        modules.append(rgp.fit(X, y, name=f"m{k}", device=device, **options))
+    seconds, merged = synchronised(lambda: rgp.merge(modules, inducing="all", owners=None, trust=None, device=device))
+    return {
+        "modules": K,
+        "points": points,
+        "pseudo-observations": merged.size.pseudo_observations,
+        "seconds": seconds,
+        "evaluations": merged.convergence.evaluations,
+        "evidence": float(merged.evidence),
+    }
+
+
+def measured(device: str, share: int, quick: bool) -> dict[str, Any]:
+    size = 20 if quick else 1
+    whole(64, 200, device)  # what is computed once for all
+    exact_fits(16, 200, device)
+    found: dict[str, Any] = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+    found["device"] = torch.cuda.get_device_name() if device.startswith("cuda") else device
+    found["whole"] = whole(50_000 // size, 200, device)
+    found["exact fits"] = exact_fits(1000 // size, 200, device)
+    found["whole, cpu"] = whole(50_000 // size // share, 200, "cpu")
+    found["exact fits, cpu"] = exact_fits(1000 // size // share, 200, "cpu")
+    found["share"] = share
+    found["exact merge"] = exact_merge(16, 1024 // size, device)
+    return found
+
+
+def table(found: dict[str, Any]) -> Table:
+    shown = Table("work", "seconds", "CPU cores beside it, seconds", "ratio", title=f"{found['device']}")
+    for name in ("whole", "exact fits"):
+        here, there = found[name], found[f"{name}, cpu"]
+        cpu = there["seconds"] * here["modules"] / there["modules"]
+        label = f"{name}: {here['modules']:,} × {here['rows']} rows"
+        shown.add_row(label, f"{here['seconds']:.2f}", f"{cpu:.1f}", f"{cpu / here['seconds']:.1f}")
+    m = found["exact merge"]
+    shown.add_row(
+        f"exact merge, learned: {m['modules']} × {m['points']} points, {m['pseudo-observations']:,} at once",
+        f"{m['seconds']:.2f}",
+        "",
+        "",
+    )
+    return shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a twentieth of it: no figures to quote")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--cpu-share", type=int, default=10)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    found = measured(asked.device, asked.cpu_share, asked.quick)
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    Console().print(table(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Many sites as columns: all their numbers in one vector, one site after the other, as they also lie in a file.
+
+A hundred thousand sites as objects are a hundred thousand times four tensors. As columns they are one vector and two
+lists of sizes; sites of one size are taken out of it side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .packing import PackedSites
+from .sites import Site
+
+NUMBERS = 2**17  # of sites of one size that are taken out together
+SITES = 1024  # likewise
+
+
+@dataclass(frozen=True, eq=False)
+class SiteColumns:
+    """K sites in D-D. Of each, Z (M_k·D), Rᵀ (r_k·M_k), ρ (r_k) and e lie behind each other in `flat`."""
+
+    flat: Tensor
+    points: Tensor  # (K,) int  M_k
+    rows: Tensor  # (K,) int  r_k ≤ M_k
+    dimension: int
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """(K,)  numbers of each site."""
+        return self.points * self.dimension + self.rows * self.points + self.rows + 1
+
+    @cached_property
+    def ends(self) -> Tensor:
+        """(K,)  where in `flat` each site ends."""
+        return self.sizes.cumsum(0)
+
+    def site(self, k: int) -> Site:
+        """One of them; it shares their memory."""
+        stop = int(self.ends[k])
+        M, r = int(self.points[k]), int(self.rows[k])
+        size = M * self.dimension + r * M + r + 1
+        return _site(self.flat[stop - size : stop], M, r, self.dimension)
+
+    def each(self) -> Iterator[Site]:
+        """All of them, in their order; they share their memory."""
+        for part, M, r in zip(
+            self.flat.split(self.sizes.tolist()), self.points.tolist(), self.rows.tolist(), strict=True
+        ):
+            yield _site(part, M, r, self.dimension)
+
+    def take(self, chosen: Tensor) -> SiteColumns:
+        """Some of them, in this order."""
+        size = self.sizes[chosen]
+        start = (self.ends - self.sizes)[chosen]
+        shift = (start - (size.cumsum(0) - size)).repeat_interleave(size)
+        index = torch.arange(int(size.sum()), device=self.flat.device) + shift
+        return SiteColumns(self.flat[index], self.points[chosen], self.rows[chosen], self.dimension)
+
+    def packs(self, members: Sequence[int] | None = None, room: float = 1.0) -> Iterator[PackedSites]:
+        """Every site once, those of one size side by side; `members` are what packs refer to them by.
+
+        With more room, so many times as many side by side.
+        """
+        own = torch.arange(len(self)) if members is None else torch.tensor(members, dtype=torch.long)
+        start = self.ends - self.sizes
+        kinds, kind = torch.unique(torch.stack([self.points, self.rows], 1), dim=0, return_inverse=True)
+        for i, (M, r) in enumerate(kinds.tolist()):
+            size = M * self.dimension + r * M + r + 1
+            alike = (kind == i).nonzero()[:, 0]
+            for some in alike.split(max(1, int(room * min(SITES, NUMBERS // size)))):
+                numbers = self.flat[(start[some][:, None] + torch.arange(size)).to(self.flat.device)]
+                Z, Rt, rho, e = (t.contiguous() for t in _site(numbers, M, r, self.dimension))
+                yield PackedSites(Z, Rt, rho, e, tuple(own[some].tolist()), (r,) * len(some))
+
+
+def _site(numbers: Tensor, M: int, r: int, D: int) -> Site:
+    """Numbers (…, size) as a site, or as many side by side."""
+    Z, Rt, rho, e = numbers.split([M * D, r * M, r, 1], -1)
+    side = numbers.shape[:-1]
+    return Site(Z.reshape(*side, M, D), Rt.reshape(*side, r, M), rho, e[..., 0])
+
+
+def of_sites(sites: Sequence[Site], dimension: int) -> SiteColumns:
+    """Sites one by one, as columns."""
+    flat = [t.reshape(-1) for site in sites for t in site]
+    return SiteColumns(
+        torch.cat(flat) if flat else torch.zeros(0, dtype=torch.float64),
+        torch.tensor([len(s.Z) for s in sites], dtype=torch.long),
+        torch.tensor([len(s.rho) for s in sites], dtype=torch.long),
+        dimension,
+    )
+
+
+def of_stacked(site: Site, points: Tensor, rows: Tensor) -> SiteColumns:
+    """Sites side by side as columns; of their points and rows, padded at the end, so many are their own (K,)."""
+    M, D = site.Z.shape[1:]
+    numbers = torch.cat([site.Z.flatten(1), site.Rt.flatten(1), site.rho, site.e[:, None]], 1)
+    points, rows = points.to(site.Z.device), rows.to(site.Z.device)
+    if not (bool((points == M).all()) and bool((rows == site.rho.shape[1]).all())):
+        real = torch.arange(M, device=points.device) < points[:, None]  # (K, M)
+        used = torch.arange(site.rho.shape[1], device=points.device) < rows[:, None]  # (K, r)
+        parts = (
+            real[..., None].expand(-1, -1, D).flatten(1),
+            (used[..., None] & real[:, None]).flatten(1),
+            used,
+            torch.ones_like(points, dtype=torch.bool)[:, None],
+        )
+        flat = numbers[torch.cat(parts, 1)]
+    else:
+        flat = numbers.flatten()
+    return SiteColumns(flat.cpu(), points.cpu(), rows.cpu(), D)
+
+
+def joined(parts: Sequence[SiteColumns]) -> SiteColumns:
+    """Several columns, one behind the other."""
+    return SiteColumns(
+        torch.cat([p.flat for p in parts]),
+        torch.cat([p.points for p in parts]),
+        torch.cat([p.rows for p in parts]),
+        parts[0].dimension,
+    )

@@ -1,0 +1,106 @@
+"""Many modules, kept as columns: a sequence that behaves like a list of them.
+
+A module is an object of its own, with its own tensors; a hundred thousand of them are slow to make and to hold. What
+`fit_many` returns is a few tensors. A `Module` appears when one is asked for, and merging asks for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
+from typing import Any, Self, overload
+from weakref import WeakValueDictionary
+
+from ..storage import container
+from . import modules_file
+from .blocks import Block, Common, Piece, joined
+from .module import Module
+from .naming import few
+
+
+class Modules(Sequence[Module]):
+    """What `fit_many` returns: modules in the order of their data sets."""
+
+    def __init__(self, blocks: Sequence[Block], order: Sequence[tuple[int, int]]) -> None:
+        self._blocks = tuple(blocks)
+        self._order = order  # for each module, its block and its place there
+        self._known: WeakValueDictionary[tuple[int, int], Module] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(self._blocks, self._order[index])
+        where = self._order[index]
+        module = self._known.get(where)
+        if module is None:  # somebody who holds a module gets the same one again
+            module = self._known[where] = self._blocks[where[0]].module(where[1])
+        return module
+
+    def __iter__(self) -> Iterator[Module]:
+        return (self[i] for i in range(len(self)))
+
+    def __add__(self, other: Iterable[Module]) -> list[Module]:
+        return [*self, *other]
+
+    def __radd__(self, other: Iterable[Module]) -> list[Module]:
+        return [*other, *self]
+
+    def __repr__(self) -> str:
+        rows = sum(int(self._blocks[b].rows[i]) for b, i in self._order)
+        return f"Modules({len(self)}: {few(self.names)}; {rows} rows)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        small = self._compact()
+        return Modules, (small._blocks, small._order)
+
+    @property
+    def names(self) -> list[str]:
+        return [self._blocks[b].names[i] for b, i in self._order]
+
+    @property
+    def kept(self) -> list[float]:
+        """Of what the rows of each say about f, by its points."""
+        columns = [block.models.kept.tolist() for block in self._blocks]
+        return [columns[b][i] for b, i in self._order]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all of them to one safetensors file, all or nothing; `load` gives them back."""
+        small = self._compact()
+        container.write(path, modules_file.document(small._blocks, small._order))
+
+    def _compact(self) -> Modules:
+        """Without the numbers of modules that are not in it."""
+        chosen: list[list[int]] = [[] for _ in self._blocks]
+        for b, i in self._order:
+            chosen[b].append(i)
+        used = [b for b, some in enumerate(chosen) if some]
+        place = {b: (n, {i: j for j, i in enumerate(chosen[b])}) for n, b in enumerate(used)}
+        order = [(place[b][0], place[b][1][i]) for b, i in self._order]
+        return Modules([self._blocks[b].take(chosen[b]) for b in used], order)
+
+    def _pieces(self) -> Iterator[Piece]:
+        """All of them, block by block."""
+        small = self._compact()
+        positions: list[list[int]] = [[0] * len(block) for block in small._blocks]
+        for position, (b, i) in enumerate(small._order):
+            positions[b][i] = position
+        return map(Piece, small._blocks, positions)
+
+
+def of_pieces(pieces: Iterable[Piece]) -> Modules:
+    """Modules that were fitted or read some at a time, in the order of their positions; some may be missing."""
+    alike: dict[Common, list[Piece]] = {}
+    for piece in pieces:
+        alike.setdefault(piece.block.common, []).append(piece)
+    where = {}
+    for b, some in enumerate(alike.values()):
+        positions = [position for piece in some for position in piece.positions]
+        where.update({position: (b, i) for i, position in enumerate(positions)})
+    blocks = [joined([piece.block for piece in some]) for some in alike.values()]
+    return Modules(blocks, [where[position] for position in sorted(where)])
