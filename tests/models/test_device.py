@@ -229,5 +229,5 @@ def test_an_absent_device_is_named():
         lambda: m.to("cuda"),
         lambda: rgp.merge([m]).to("no such thing"),
     ):
-        with pytest.raises(rgp.RecycleGPError, match="device='.*' cannot be used"):
+        with pytest.raises(rgp.RecycleGPError, match=r"device='.*' cannot be used"):
             call()

@@ -45,8 +45,9 @@ def test_it_is_a_sequence(modules):
     assert modules[-1].name == "ward-8"
     assert [m.name for m in modules[7:2:-2]] == ["ward-7", "ward-5", "ward-3"]
     assert isinstance(modules[2:4], rgp.Modules)
-    assert [m.name for m in modules[:1] + [modules[3]]] == ["ward-0", "ward-3"]
-    assert [m.name for m in [modules[3]] + modules[:1]] == ["ward-3", "ward-0"]
+    one = [modules[3]]
+    assert [m.name for m in modules[:1] + one] == ["ward-0", "ward-3"]
+    assert [m.name for m in one + modules[:1]] == ["ward-3", "ward-0"]
     assert modules[4] in modules
     assert "9: ward-0" in repr(modules)
     with pytest.raises(IndexError):

@@ -80,7 +80,20 @@ def split(whole: PackedSites, inducing: int) -> Iterator[PackedSites]:
 
 
 def meeting(A: Tensor, B: Tensor) -> Meeting:
-    """Which rows of B (n, D) are rows of A (m, D): compared as bytes, which is how a copied point comes back."""
+    """Which rows of B (n, D) are rows of A (m, D), to the last bit, which is how a copied point comes back."""
+    A, B = A.detach(), B.detach()
+    first, order = A[:, 0].contiguous().sort()
+    if bool((first[1:] == first[:-1]).any()):
+        return _meeting(A, B)
+    near = torch.searchsorted(first, B[:, 0].contiguous()).clamp_max(len(A) - 1)
+    j = (first[near] == B[:, 0]).nonzero()[:, 0]  # few share even one coordinate
+    i = order[near[j]]
+    same = (A[i] == B[j]).all(-1)
+    return Meeting(i[same], j[same])
+
+
+def _meeting(A: Tensor, B: Tensor) -> Meeting:
+    """The same where points of A share their first coordinate: compared as bytes."""
     a, b = _keys(A), _keys(B)
     order = np.argsort(a)
     nearest = order[np.searchsorted(a[order], b).clip(max=len(a) - 1)]

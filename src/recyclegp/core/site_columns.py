@@ -50,11 +50,11 @@ class SiteColumns:
         return _site(self.flat[stop - size : stop], M, r, self.dimension)
 
     def each(self) -> Iterator[Site]:
-        """All of them, in their order; they share their memory."""
-        for part, M, r in zip(
-            self.flat.split(self.sizes.tolist()), self.points.tolist(), self.rows.tolist(), strict=True
-        ):
-            yield _site(part, M, r, self.dimension)
+        """All of them, in their order."""
+        found: dict[int, Site] = {}
+        for p in self.packs():
+            found.update(zip(p.members, map(Site, *(t.unbind() for t in p[:4])), strict=True))
+        return (found[k] for k in range(len(self)))
 
     def take(self, chosen: Tensor) -> SiteColumns:
         """Some of them, in this order."""

@@ -52,28 +52,39 @@ class Points(NamedTuple):
 
 
 def entropy(seed: int, X: Tensor, y: Tensor) -> list[int]:
-    """Where random numbers begin, from (seed, the data): never from the global state.
+    """Where random numbers begin, from (seed, the data): never from the global state."""
+    return entropies(seed, X[None], y[None])[0]
+
+
+def entropies(seed: int, X: Tensor, y: Tensor) -> list[list[int]]:
+    """The same of data sets side by side, X (B, n, D) and y (B, n).
 
     The targets count, too: owners who share a grid of inputs must not publish at the same points. Only their order
     does, in either direction, so that a change of their units changes nothing.
     """
     ranks = _ranks(y.detach().cpu().numpy())
-    mirrored = ranks.max() - ranks
-    differing = np.flatnonzero(ranks != mirrored)
-    if len(differing) and ranks[differing[0]] > mirrored[differing[0]]:
-        ranks = mirrored
-    digest = hashlib.sha256(np.ascontiguousarray(X.detach().cpu().numpy()).tobytes())
-    digest.update(np.ascontiguousarray(ranks, dtype=np.int64).tobytes())
-    return [seed, *np.frombuffer(digest.digest()[:16], dtype=np.uint32).tolist()]
+    mirrored = ranks.max(-1, keepdims=True) - ranks
+    differing = ranks != mirrored
+    first = differing.argmax(-1)[:, None]
+    turned = np.take_along_axis(ranks, first, -1) > np.take_along_axis(mirrored, first, -1)
+    ranks = np.ascontiguousarray(np.where(turned, mirrored, ranks))
+    rows = np.ascontiguousarray(X.detach().cpu().numpy())
+    found = []
+    for x, order in zip(rows, ranks, strict=True):
+        digest = hashlib.sha256(x)
+        digest.update(order)
+        found.append([seed, *np.frombuffer(digest.digest()[:16], dtype=np.uint32).tolist()])
+    return found
 
 
 def _ranks(y: np.ndarray) -> np.ndarray:
-    """The place of each value among the different ones, as numpy.unique would say, but this is asked very often."""
-    order = y.argsort()
-    ordered = y[order]
-    ranks = np.empty(len(y), dtype=np.int64)
-    ranks[order[0]] = 0
-    ranks[order[1:]] = np.cumsum(ordered[1:] != ordered[:-1])
+    """The place of each value among the different ones of its row, (B, n)."""
+    order = y.argsort(-1)
+    ordered = np.take_along_axis(y, order, -1)
+    place = np.zeros(y.shape, dtype=np.int64)
+    np.cumsum(ordered[:, 1:] != ordered[:, :-1], axis=-1, out=place[:, 1:])
+    ranks = np.empty_like(place)
+    np.put_along_axis(ranks, order, place, -1)
     return ranks
 
 

@@ -202,6 +202,8 @@ def _at_fewer_points(
 ) -> Fitted:
     """Sparse models at as many of their own points as are needed, or at those that were asked for."""
     needed, totals = _needed(batch.template, known)[sound].tolist(), known.total.cpu()[sound].tolist()
+    if fewer is None and min(needed) >= int(made.sites.points.max()) and not isinstance(batch.template.publish, Share):
+        return made
     targets: list[Tensor | None] = []
     for i, (lane, site) in enumerate(zip(lanes, made.sites.each(), strict=True)):
         publish = batch.requests[lane].publish

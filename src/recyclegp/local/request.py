@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -140,6 +141,30 @@ class Door:
         if target.labels is not None and not likelihood.classifies:
             raise RecycleGPError(f"labels: likelihood {likelihood.name!r} has no classes; leave them out")
         y = likelihood.check(arrays.targets(y, len(X), device=X.device).detach())
+        return self._request(name, X, y, columns, target, placement.entropy(self.seed, X, y))
+
+    def check_all(self, data: Sequence[tuple[Any, Any]], names: Sequence[str]) -> list[FitRequest] | None:
+        """Many data sets at once, where they are plain arrays of one shape with nothing wrong; else None.
+
+        What is wrong, and with which of them, is said by looking at them one by one.
+        """
+        X, y = (arrays.side_by_side(some) for some in zip(*data, strict=True))
+        labelled = self.options.labels is not None and not self.likelihood.classifies
+        if X is None or y is None or X.ndim != 3 or y.shape != X.shape[:2] or not X.numel() or labelled:
+            return None
+        try:
+            y = self.likelihood.check(y.flatten()).reshape(y.shape)
+        except RecycleGPError:
+            return None
+        target = described(None, self.options.target, self.options.unit, self.options.labels)
+        given = self.options.columns
+        columns = None if given is None else arrays.named_columns(given, X.shape[2])
+        found = zip(names, X.unbind(), y.unbind(), placement.entropies(self.seed, X, y), strict=True)
+        return [self._request(name, X_, y_, columns, target, entropy) for name, X_, y_, entropy in found]
+
+    def _request(
+        self, name: str, X: Tensor, y: Tensor, columns: arrays.Columns, target: Target, entropy: list[int]
+    ) -> FitRequest:
         device = X.device if self.device is None else self.device
         key = (X.shape, columns, device)
         plan = self.plans.get(key)
@@ -151,15 +176,15 @@ class Door:
             y=y,
             columns=columns,
             target=target,
-            likelihood=likelihood,
+            likelihood=self.likelihood,
             kernel=plan.kernel,
             named=self.named,
             method=plan.method,
             inducing=plan.inducing,
             publish=plan.publish,
-            noise=_noise(options, likelihood, plan, self.named, X),
-            learn=options.learn,
-            entropy=placement.entropy(self.seed, X, y),
+            noise=_noise(self.options, self.likelihood, plan, self.named, X),
+            learn=self.options.learn,
+            entropy=entropy,
             device=device,
         )
 

@@ -69,11 +69,13 @@ def build(
     learn: bool,
     owners: Owners = Owners.NONE,
     pool_noise: bool = True,
+    first: Learned | None = None,
 ) -> Merged:
     """Kernel, mean, effects, noise and points chosen, and all sites folded onto them.
 
     The cheapest form that loses nothing: points where they can express what the modules know, else all
-    pseudo-observations at once where that is affordable, else as many points as are.
+    pseudo-observations at once where that is affordable, else as many points as are. `first` is what has been learned
+    from some of the members already.
     """
     numbers = owner_numbers(members)
     if len(set(numbers)) == 1 or (owners is Owners.AUTO and not learn):
@@ -91,7 +93,7 @@ def build(
         now = at_noise(store, readings, c.noise)
         return may_be_exact and (many or float(slack_left(c.kernel, now, c.Z)[-1]) > tolerance)
 
-    choice = begin(start, members, store, wanted, learn=learn, owners=owners, readings=readings)
+    choice = begin(start, members, store, wanted, learn=learn, owners=owners, readings=readings, first=first)
     if should_be_exact(choice):
         return exact([choice.kernel, start])
     whole = by_owner(at_noise(store, readings, choice.noise), numbers, choice.effects)

@@ -51,6 +51,7 @@ def begin(
     learn: bool,
     owners: Owners,
     readings: Readings | None = None,
+    first: Learned | None = None,
 ) -> Choice:
     """A first kernel, owners' effects and noise, learned from some of the modules, and the points that they ask for.
 
@@ -59,15 +60,28 @@ def begin(
     cannot express would look like owners that differ.
     """
     tolerance = slack_tolerance(sum(m.weighted_rows for m in members))
-    first = Learned(start, median_mean(members))
-    if learn or owners is not Owners.NONE:
-        with store.thinned(affordable.first(store.largest)) as some:
-            sites = Sites.of(some, owner_numbers(members), readings if learn else None)
-            first = decide(sites, start, starts(start, members) if learn else None, owners)
+    if first is None:
+        first = Learned(start, median_mean(members))
+        if learn or owners is not Owners.NONE:
+            first = _from_some(start, members, store, learn, owners, readings)
     Z = None if wanted.given is None else wanted.given.to(start.theta.device)
     if Z is None:
         Z = select(first.kernel, at_noise(store, readings, first.noise), wanted.count, tolerance)
     return Choice(first.kernel, first.mean, Z, first.effects, noise=first.noise)
+
+
+def _from_some(
+    start: Kernel,
+    members: Sequence[Member],
+    store: SiteStore,
+    learn: bool,
+    owners: Owners,
+    readings: Readings | None,
+) -> Learned:
+    """By the exact evidence of some of the modules."""
+    with store.thinned(affordable.first(store.largest)) as some:
+        sites = Sites.of(some, owner_numbers(members), readings if learn else None)
+        return decide(sites, start, starts(start, members) if learn else None, owners)
 
 
 def finish(first: Choice, start: Kernel, store: SiteStore, wanted: PointsWanted) -> Choice:

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from ..core import noise as core
 from ..core.stacked import Stacked
-from ..likelihoods import gaussian_noise
 from .member import Member
 from .site_store import SiteStore
 
@@ -77,7 +76,7 @@ class Readings(NamedTuple):
             if e is None or m.weight <= 0:
                 table.append((False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
                 continue
-            noise = float(gaussian_noise(m.likelihoods[0]))
+            (noise,) = m.likelihoods[0].parameters
             rows = m.number_of_densities * m.weight
             said = (e.misfit * m.weight, rows, e.residual * m.weight, e.freedom * m.weight)
             table.append((True, noise, e.blur, *said))

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.packing import meeting, project
 from ..core.posterior import Basis, basis, features
+from ..devices import room
 from ..kernels import Kernel
 from .site_store import SiteStore, candidates
 
@@ -45,7 +46,7 @@ def select(
     holds compete, the best meet the next ones, and the order in which the last pool chooses them is the order of Z_*.
     """
     most = count if count is not None else most_automatic or MOST_AUTOMATIC
-    size = max(POOL, 2 * most)
+    size = max(int(room(kernel.theta.device) * POOL), 2 * most)
     enough = 2 * tolerance / store.largest if count is None else 0.0
     if store.points > size:
         enough *= EARLY

@@ -53,12 +53,19 @@ class Recipe(NamedTuple):
         """All that is chosen, chosen from these members: in the same way whenever it is done."""
         with threads.suited_to(step_cost(store, wanted)):
             trust = self.trust if self.learn else Trust.NONE
-            judged_members, sites = judged(members, store, trust=trust, owners=owners, pool_noise=self.pool_noise)
-            start = self.start(judged_members, sites, dimension, owners)
+            whom, sites, learned = judged(members, store, trust=trust, owners=owners, pool_noise=self.pool_noise)
+            start = self.start(whom, sites, dimension, owners)
             merged = build(
-                start, judged_members, sites, wanted, learn=self.learn, owners=owners, pool_noise=self.pool_noise
+                start,
+                whom,
+                sites,
+                wanted,
+                learn=self.learn,
+                owners=owners,
+                pool_noise=self.pool_noise,
+                first=learned if self.kernel is None else None,
             )
-        return Made(merged, judged_members, sites)
+        return Made(merged, whom, sites)
 
     def in_units(self, scale: float, input_shift: Tensor) -> Recipe:
         """For the ensemble of s·f(x − input_shift) + b."""

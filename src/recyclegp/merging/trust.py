@@ -84,8 +84,15 @@ class _Compared(NamedTuple):
         return len(self.screened.flagged) < self.trusted
 
 
-def verdicts(members: Sequence[Member], store: SiteStore, *, owners: Owners, pool_noise: bool) -> list[Verdict]:
-    """One for each member, by its position; sites are as they were published.
+class Opinion(NamedTuple):
+    """A verdict on each member, by its position."""
+
+    verdicts: list[Verdict]
+    learned: Learned | None = None  # from some of them, where all are trusted and it was needed to see that
+
+
+def opinion(members: Sequence[Member], store: SiteStore, *, owners: Owners, pool_noise: bool) -> Opinion:
+    """About members whose sites are as they were published.
 
     Args:
         members: whose sites they are.
@@ -100,15 +107,15 @@ def verdicts(members: Sequence[Member], store: SiteStore, *, owners: Owners, poo
     start = most_common_kernel(members)
     first = _compared(Belief(start, median_mean(members), noise=noise), members, store, readings)
     if not first.screened.flagged:
-        return _verdicts(first, members)
+        return Opinion(_verdicts(first, members))
     if store.sites < FEWEST:
-        return [CONTRADICTION] * len(members)
+        return Opinion([CONTRADICTION] * len(members))
     candidates, differ = [], owners
     if first.most_agree:
         of_trusted = _learned(store.without(first.screened.flagged), members, start, owners, readings)
         again = _compared(Belief.of(of_trusted), members, store, readings)
         if not again.screened.flagged and again.value > first.value:
-            return _verdicts(again, members)  # it was the median kernel that suited nobody
+            return Opinion(_verdicts(again, members), of_trusted)  # it was the median kernel that suited nobody
         candidates += [first, again]
         if first.trusted >= ENOUGH and not of_trusted.effects.present:
             differ = Owners.NONE  # owners do not differ; those few who stand out are no reason to believe it
@@ -117,18 +124,23 @@ def verdicts(members: Sequence[Member], store: SiteStore, *, owners: Owners, poo
     best = max(candidates, key=lambda c: c.value)
     # a kernel that believes everybody where no majority agrees has only bent; owners that differ are another matter
     settled = best.most_agree and (first.most_agree or of_all.effects.present)
-    return _verdicts(best, members) if settled else [NO_CONSENSUS] * len(members)
+    return Opinion(_verdicts(best, members) if settled else [NO_CONSENSUS] * len(members))
 
 
-def judged(
-    members: Sequence[Member], store: SiteStore, *, trust: Trust, owners: Owners, pool_noise: bool
-) -> tuple[tuple[Member, ...], SiteStore]:
-    """Members with verdicts, and the sites of those that count."""
+class Judged(NamedTuple):
+    members: tuple[Member, ...]  # with verdicts
+    sites: SiteStore  # of those that count
+    learned: Learned | None = None  # from some of these, if that is known
+
+
+def judged(members: Sequence[Member], store: SiteStore, *, trust: Trust, owners: Owners, pool_noise: bool) -> Judged:
+    """Whom to trust, and what follows from it."""
     if trust is Trust.NONE:
-        return tuple(members), store
-    found = with_verdicts(members, verdicts(members, store, owners=owners, pool_noise=pool_noise), trust)
+        return Judged(tuple(members), store)
+    about = opinion(members, store, owners=owners, pool_noise=pool_noise)
+    found = with_verdicts(members, about.verdicts, trust)
     disarmed = [i for i, m in enumerate(found) if m.weight != members[i].weight]
-    return found, store.without(disarmed) if disarmed else store
+    return Judged(found, store.without(disarmed) if disarmed else store, about.learned)
 
 
 def with_verdicts(members: Sequence[Member], found: Sequence[Verdict], trust: Trust) -> tuple[Member, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import gpytorch
@@ -250,10 +251,7 @@ def fit_many(
         data = list(data)
         options = replace(options, kernel=_chosen_together(data, options))
         total = len(data)
-    door = Door(options)
-    requests: Iterable[FitRequest] = (
-        _numbered(i, *pair, name, door) for i, (pair, name) in enumerate(_named(data, names))
-    )
+    requests: Iterable[FitRequest] = _checked(_named(data, names), Door(options), 1 if total is None else LANES)
     if total is not None:
         requests = list(requests)  # what is all here is checked before any work begins
     made = _Made(whose)
@@ -324,6 +322,19 @@ def _check_unique(names: Sequence[str] | None) -> None:
         raise RecycleGPError(
             f"names: {twice[0]!r} is given more than once; modules that are merged need different ones"
         )
+
+
+def _checked(named: Iterable[tuple[tuple[Any, Any], str]], door: Door, ahead: int) -> Iterator[FitRequest]:
+    """Data sets as requests: as many at once as may be read ahead, where they are alike."""
+    done = 0
+    several = iter(named)
+    while some := list(islice(several, ahead)):
+        pairs, names = zip(*some, strict=True)
+        found = door.check_all(pairs, names) if len(some) > 1 else None
+        if found is None:
+            found = [_numbered(done + i, *pair, name, door) for i, (pair, name) in enumerate(some)]
+        yield from found
+        done += len(some)
 
 
 def _numbered(position: int, X: Any, y: Any, name: str, door: Door) -> FitRequest:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..merging.site_store import SiteStore
-from ..merging.trust import verdicts
+from ..merging.trust import opinion
 from ..merging.verdicts import Standing, Verdict
 from .merge import POOL, noise_wanted, owners_wanted
 from .reading import Source, read_modules
@@ -77,5 +77,5 @@ def screen(modules: Source, *, owners: str | None = "auto", noise: str = "pool")
     wanted, pool = owners_wanted(owners), noise_wanted(noise) == POOL
     with SiteStore() as store:
         members = read_modules(modules, store, keep=False).members
-        found = verdicts(members, store, owners=wanted, pool_noise=pool)
+        found = opinion(members, store, owners=wanted, pool_noise=pool).verdicts
     return Screening(dict(zip((m.name for m in members), found, strict=True)), {m.name: m.rows for m in members})
