@@ -76,7 +76,7 @@ class Readings(NamedTuple):
             if e is None or m.weight <= 0:
                 table.append((False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
                 continue
-            (noise,) = m.likelihoods[0].parameters
+            noise = float(m.likelihoods[0].values[0])
             rows = m.number_of_densities * m.weight
             said = (e.misfit * m.weight, rows, e.residual * m.weight, e.freedom * m.weight)
             table.append((True, noise, e.blur, *said))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -92,12 +93,12 @@ class SearchSpace:
     def _template(self) -> Kernel:
         return self.about if self.fixed is None else self.fixed
 
-    @property
+    @cached_property
     def _free(self) -> Tensor:
         free = torch.tensor(learned(self.about.structure))
         return free if self.fixed is None else torch.zeros_like(free)
 
-    @property
+    @cached_property
     def _parameters(self) -> int:
         return int(self._free.sum())
 
@@ -105,7 +106,7 @@ class SearchSpace:
     def _effects(self) -> int:
         return {Owners.NONE: 0, Owners.OFFSET: 1, Owners.SMOOTH: 2}[self.owners]
 
-    @property
+    @cached_property
     def _centre_and_sd(self) -> tuple[Tensor, Tensor]:
         theta = self.about.theta[self._free]
         shares = theta.new_tensor([math.log(OFFSET_SHARE), math.log(SMOOTH_SHARE)][: self._effects])

@@ -406,7 +406,6 @@ class Ensemble(Predictive):
             _recipe=self._recipe.in_units(scale, shift),
         )
 
-    @on_its_device
     def to_module(self, name: str, inducing: Any = "auto") -> Module:
         """What the whole ensemble knows of the shared f as one module, to be recycled again.
 
@@ -418,15 +417,22 @@ class Ensemble(Predictive):
         Returns:
             The module.
         """
-        settled = self.convergence.converged and all(m.converged for m in self._members)
-        said = "" if settled else "; its search or some of them had not converged"
         points = None
         if not (isinstance(inducing, str) and inducing == "auto"):
-            points = arrays.count_or_points(inducing, "inducing", self.dimension, self.columns, self._device)
+            points = arrays.count_or_points(inducing, "inducing", self.dimension, self.columns, "cpu")
+        if points is None or isinstance(self._form, ExactForm):
+            return self._as_module(name, points)
+        return self._as_module(name, None).publish(points)
+
+    @on_its_device
+    def _as_module(self, name: str, points: int | Tensor | None) -> Module:
+        """At its own points; an exact one at these, at so many, or at as many as it takes."""
+        settled = self.convergence.converged and all(m.converged for m in self._members)
+        said = "" if settled else "; its search or some of them had not converged"
         form = self._points_form
         if points is not None and isinstance(self._form, ExactForm):
-            form = published(self._form, points)
-        module = Module(
+            form = published(self._form, points.to(self._device) if isinstance(points, Tensor) else points)
+        return Module(
             name=name,
             _site=form.site(),
             _kernel=form.kernel,
@@ -440,7 +446,6 @@ class Ensemble(Predictive):
             target=self.target,
             densities=None if self._densities == self.rows else self._densities,
         )
-        return module if points is None or form is not self._form else module.publish(points)
 
     @on_its_device
     def to_gpytorch(
