@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import pickle
 import struct
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import recyclegp as rgp
+from recyclegp.cli import app
 from recyclegp.models import modules_file
 from recyclegp.storage import container
 
@@ -166,6 +169,35 @@ def test_a_file_is_read_in_pieces(tmp_path, modules, monkeypatch):
     assert len(sizes) >= 3
     for a, b in zip(modules, rgp.load_many(tmp_path / "all.safetensors"), strict=True):
         same(a, b)
+
+
+def test_the_golden_file_stays_readable():
+    folder = Path(__file__).parents[1] / "golden" / "many"
+    expected = json.loads((folder / "expected.json").read_text())
+    at = np.array(expected.pop("at"))
+    read = rgp.load_many(folder / "modules.safetensors")
+    assert {m.name: m.owner for m in read} == {"spring": "ward-7", "autumn": "ward-7", "lab": "lab", "field": "field"}
+    for m in read:
+        assert (m.target.name, m.target.unit, m.columns) == ("pressure", "mmHg", ("a", "b"))
+        for found, wanted in zip(m.predict(at), expected[m.name], strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def test_commands(tmp_path, modules):
+    """inspect, merge, sign and verify take a file of many modules."""
+    run = CliRunner().invoke
+    path, merged = tmp_path / "all.safetensors", tmp_path / "merged.safetensors"
+    modules.save(path)
+    seen = json.loads(run(app, ["inspect", str(path), "--json"]).stdout)
+    assert (seen["kind"], seen["modules"], seen["names"]) == ("modules", 9, modules.names)
+    assert seen["rows"] == sum(m.rows for m in modules)
+    assert "9 (ward-0, ward-1" in run(app, ["inspect", str(path)]).stdout
+    assert "9 modules" in run(app, ["inspect", str(path), str(path)]).stdout
+    done = run(app, ["merge", str(path), "-o", str(merged)])
+    assert done.exit_code == 0, done.output
+    assert rgp.load(merged).names == modules.names
+    assert run(app, ["keygen", "-o", str(tmp_path / "me")]).exit_code == 0
+    assert run(app, ["sign", str(path), "--key", str(tmp_path / "me.pem")]).exit_code == 0
 
 
 # --- files from strangers ---------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from ..errors import printable
+from . import many_facts
 from .screen import Screen, plain_table, say
 
 NAMES_SHOWN = 5  # modules of an ensemble that are named in words
@@ -24,6 +25,8 @@ def of_file(path: Path) -> Facts:
     from ..storage import container
     from ..times import written
 
+    if many_facts.holds_many(path):
+        return many_facts.of_file(path)
     model = load(path)
     document = container.read(path)
     header = document.header
@@ -86,6 +89,8 @@ def report(screen: Screen, path: Path, **more: Any) -> None:
 
 
 def in_words(facts: Facts) -> dict[str, str]:
+    if facts["kind"] == "modules":
+        return many_facts.in_words(facts)
     rows, points, D = facts["rows"], facts["points"], len(facts["region"])
     lines = {"file": f"{facts['file']}, {facts['bytes']:,} bytes, schema {facts['schema']}, by {facts['written_by']}"}
     if facts["kind"] == "module":
@@ -158,6 +163,8 @@ def table(found: list[Facts]) -> Table:
 def _holds(f: Facts) -> str:
     if f["kind"] == "ensemble":
         return f"ensemble of {f['modules']}"
+    if f["kind"] == "modules":
+        return f"{f['modules']:,} modules"
     return f"{f['name']}" if f["converged"] else f"{f['name']}, NOT CONVERGED"
 
 

@@ -118,6 +118,15 @@ class Block:
                     packed = PackedSites(*weighted(Site(*packed[:4]), w), packed.members, packed.counts)
                 yield packed._replace(members=tuple(members[i] for i in packed.members))
 
+    def all_packs(self) -> Iterator[PackedSites]:
+        """The sites of all of them, as they were published."""
+        return self.models.sites.packs()
+
+    @property
+    def not_converged(self) -> list[str]:
+        """Names of those whose search had not ended."""
+        return [name for name, fine in zip(self.names, self.models.converged.tolist(), strict=True) if not fine]
+
     def in_order(self, columns: Sequence[str]) -> Block:
         """With the same columns in another order; itself if that is its own."""
         if self.common.columns is None or self.common.columns == tuple(columns):
