@@ -29,7 +29,7 @@ from .owners import Owners, owner_numbers
 from .points import select
 from .pooling import median_mean, most_common_kernel
 from .screening import About, Screened, screen
-from .site_store import SiteStore
+from .site_source import SiteSource
 from .verdicts import TRUSTED, Standing, Verdict
 
 POINTS = 200  # at which modules are compared
@@ -83,7 +83,7 @@ class _Compared(NamedTuple):
         return len(self.screened.flagged) < self.trusted
 
 
-def verdicts(members: Sequence[Member], store: SiteStore, *, owners: Owners, pool_noise: bool) -> list[Verdict]:
+def verdicts(members: Sequence[Member], store: SiteSource, *, owners: Owners, pool_noise: bool) -> list[Verdict]:
     """One for each member, by its position; sites are as they were published.
 
     Args:
@@ -117,8 +117,8 @@ def verdicts(members: Sequence[Member], store: SiteStore, *, owners: Owners, poo
 
 
 def judged(
-    members: Sequence[Member], store: SiteStore, *, trust: Trust, owners: Owners, pool_noise: bool
-) -> tuple[tuple[Member, ...], SiteStore]:
+    members: Sequence[Member], store: SiteSource, *, trust: Trust, owners: Owners, pool_noise: bool
+) -> tuple[tuple[Member, ...], SiteSource]:
     """Members with verdicts, and the sites of those that count."""
     if trust is Trust.NONE:
         return tuple(members), store
@@ -149,7 +149,7 @@ def _first(given: float | None, otherwise: float) -> float:
 
 
 def _learned(
-    store: SiteStore, members: Sequence[Member], start: Kernel, owners: Owners, readings: Readings | None
+    store: SiteSource, members: Sequence[Member], start: Kernel, owners: Owners, readings: Readings | None
 ) -> Learned:
     """Kernel, mean, effects and noise by the exact evidence of some of the modules."""
     with store.thinned(affordable.first(store.largest)) as some:
@@ -157,7 +157,7 @@ def _learned(
         return decide(sites, start, starts(start, members), owners)
 
 
-def _compared(belief: Belief, members: Sequence[Member], store: SiteStore, readings: Readings | None) -> _Compared:
+def _compared(belief: Belief, members: Sequence[Member], store: SiteSource, readings: Readings | None) -> _Compared:
     now = at_noise(store, readings, belief.noise)
     count = int(min(POINTS, max(LEAST_POINTS, FEATURES // max(store.rows, 1))))
     with torch.no_grad():
@@ -167,7 +167,7 @@ def _compared(belief: Belief, members: Sequence[Member], store: SiteStore, readi
         return _Compared(said, screen(said, len(members), about), belief.mean)
 
 
-def _tempered(store: SiteStore, members: int) -> SiteStore:
+def _tempered(store: SiteSource, members: int) -> SiteSource:
     """The same sites, none of them far surer of itself than is usual: where points are is not for one to decide."""
     precision = torch.full((members,), math.nan, dtype=torch.float64)
     for p in store.packs(1):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import gpytorch
 
@@ -23,6 +21,7 @@ from ..local.request import FitOptions, FitRequest, check
 from ..times import when
 from .module import Module
 from .naming import check_owner, name_or_new
+from .progress import bar
 
 log = logging.getLogger(__name__)
 
@@ -115,23 +114,41 @@ def fit(
         rows_per_point=rows_per_point,
     )
     label = name_or_new(name)
-    if _automatic(options):
+    if automatic(options):
         options = replace(options, kernel=choose(lambda kernel: [check(X, y, label, replace(options, kernel=kernel))]))
     request = check(X, y, label, options)
     with threads.suited_to(step_cost(request)):
         module = _one(request)
-    _tell_of_little_kept([module], rows_per_point)
+    tell_of_little_kept([Published.of(module)], rows_per_point)
     return replace(module, given_owner=owner, time=at)
 
 
-def _tell_of_little_kept(modules: Sequence[Module], rows_per_point: int | None) -> None:
+class Published(NamedTuple):
+    """What a module has become of its rows."""
+
+    name: str
+    rows: int
+    points: int
+    dimension: int
+    kept: float | None
+
+    @staticmethod
+    def of(m: Module) -> Published:
+        return Published(m.name, m.rows, len(m.inducing), m.dimension, m.kept)
+
+    def bytes(self, points: int) -> int:
+        """Of the numbers in its site, if it had so many points."""
+        return 8 * (points * (self.dimension + points + 1) + 1)
+
+
+def tell_of_little_kept(modules: Sequence[Published], rows_per_point: int | None) -> None:
     """Warn of points that are too few, once for all modules, with what more of them would cost."""
     poor = [m for m in modules if m.kept is not None and m.kept < LITTLE_KEPT]
     if not poor:
         return
     worst = min(poor, key=lambda m: m.kept or 0.0)
-    now = len(worst.inducing)
-    more = f"{2 * now} points would take {_bytes(2 * now, worst):,} bytes instead of {_bytes(now, worst):,}"
+    now = worst.points
+    more = f"{2 * now} points would take {worst.bytes(2 * now):,} bytes instead of {worst.bytes(now):,}"
     others = f", and {len(poor) - 1} others of {len(modules)} less than {LITTLE_KEPT:.0%}" if len(poor) > 1 else ""
     remedy = f"publish={2 * now}" if rows_per_point is None else f"a smaller rows_per_point than {rows_per_point}"
     warnings.warn(
@@ -140,11 +157,6 @@ def _tell_of_little_kept(modules: Sequence[Module], rows_per_point: int | None) 
         LittleKeptWarning,
         stacklevel=3,
     )
-
-
-def _bytes(points: int, module: Module) -> int:
-    """Of the numbers in its site, if it had so many points."""
-    return 8 * (points * (module.dimension + points + 1) + 1)
 
 
 def _one(request: FitRequest) -> Module:
@@ -227,13 +239,12 @@ def fit_many(
     Returns:
         One module for each data set.
     """
-    if on_failure not in ("raise", "skip"):
-        raise RecycleGPError(f"on_failure={on_failure!r}; use 'raise' or 'skip'")
+    check_on_failure(on_failure)
     whose = _owners(names, owners)
     total = len(data) if isinstance(data, Sized) else None
     if names is not None and total is not None and len(names) != total:
         raise RecycleGPError(f"names has {len(names)} entries for {total} data sets; give one each")
-    _check_unique(names)
+    check_unique(names)
     options = FitOptions(
         likelihood=likelihood,
         kernel=kernel,
@@ -250,39 +261,70 @@ def fit_many(
         labels=labels,
         rows_per_point=rows_per_point,
     )
-    if _automatic(options):
+    if automatic(options):
         data = list(data)
-        options = replace(options, kernel=_chosen_together(data, options))
+        options = replace(options, kernel=chosen_together(data, options))
         total = len(data)
-    requests: Iterable[FitRequest] = (
-        _numbered(i, *pair, name, options) for i, (pair, name) in enumerate(_named(data, names))
-    )
-    if total is not None:
-        requests = list(requests)  # what is all here is checked before any work begins
-    modules: list[Module] = []
-    failures: dict[str, str] = {}
-    with _bar(total, progress) as advance:
-        for window in _windows(requests):
-            modules += [m for m in _solve_window(window, advance, failures) if m is not None]
-    if failures:
-        said = "; ".join(f"{name}: {why}" for name, why in failures.items())
-        if on_failure == "raise":
-            raise FitManyError(
-                f"{len(failures)} of the models failed ({said}); on_failure='skip' leaves them out, and this error's "
-                "modules are the others",
-                modules,
-                failures,
-            )
-        warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
-    _tell_of_little_kept(modules, rows_per_point)
+    with bar("fitting", total, progress) as advance:
+        modules, failures = fit_data_sets(data, names, options, advance)
+    if failures and on_failure == "raise":
+        raise FitManyError(what_failed(failures), modules, failures)
+    tell_of_failures(failures)
+    tell_of_little_kept([Published.of(m) for m in modules], rows_per_point)
     return [m.owned_by(whose[m.name]) if m.name in whose else m for m in modules]
 
 
-def _automatic(options: FitOptions) -> bool:
+class Outcome(NamedTuple):
+    """Of many fits."""
+
+    modules: list[Module]
+    failures: dict[str, str]  # name → why
+
+
+def fit_data_sets(
+    data: Iterable[tuple[Any, Any]],
+    names: Sequence[str] | None,
+    options: FitOptions,
+    advance: Callable[[int], None],
+    first: int = 0,
+) -> Outcome:
+    """A module for each data set, but for those that failed also alone; errors count data sets from `first`."""
+    requests: Iterable[FitRequest] = (
+        _numbered(i, *pair, name, options) for i, (pair, name) in enumerate(_named(data, names), first)
+    )
+    if isinstance(data, Sized):
+        requests = list(requests)  # what is all here is checked before any work begins
+    modules: list[Module] = []
+    failures: dict[str, str] = {}
+    for window in _windows(requests):
+        modules += [m for m in _solve_window(window, advance, failures) if m is not None]
+    return Outcome(modules, failures)
+
+
+def what_failed(failures: Mapping[str, str], others: str = "this error's modules are the others") -> str:
+    """An error about models that failed; `others` says where those are that did not."""
+    said = "; ".join(f"{name}: {why}" for name, why in failures.items())
+    return f"{len(failures)} of the models failed ({said}); on_failure='skip' leaves them out, and {others}"
+
+
+def tell_of_failures(failures: Mapping[str, str]) -> None:
+    """Warn of models that were left out."""
+    if failures:
+        said = "; ".join(f"{name}: {why}" for name, why in failures.items())
+        warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=3)
+
+
+def check_on_failure(on_failure: Any) -> None:
+    if on_failure not in ("raise", "skip"):
+        raise RecycleGPError(f"on_failure={on_failure!r}; use 'raise' or 'skip'")
+
+
+def automatic(options: FitOptions) -> bool:
+    """Is the kernel to be chosen?"""
     return isinstance(options.kernel, str) and options.kernel == AUTO and options.learn is True
 
 
-def _chosen_together(data: Sequence[tuple[Any, Any]], options: FitOptions) -> str:
+def chosen_together(data: Sequence[tuple[Any, Any]], options: FitOptions) -> str:
     """One kernel for all data sets, by the sum of some of their evidences."""
     some = [pair for pair in data[:: max(1, len(data) // SETS_COMPARED)] if isinstance(pair, (tuple, list))]
 
@@ -304,7 +346,7 @@ def _owners(names: Sequence[str] | None, owners: Sequence[str] | None) -> dict[s
     return dict(zip(names, owners, strict=True))
 
 
-def _check_unique(names: Sequence[str] | None) -> None:
+def check_unique(names: Sequence[str] | None) -> None:
     twice = [name for name, count in Counter(names or ()).items() if count > 1]
     if twice:
         raise RecycleGPError(
@@ -369,18 +411,3 @@ def _solve_window(
                 failures[window[i].name] = str(error)
         advance(len(members))
     return modules
-
-
-@contextmanager
-def _bar(total: int | None, wanted: bool | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, or nothing."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("fitting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=sys.stderr.isatty()) as bar:
-        task = bar.add_task("fitting", total=total)
-        yield lambda count: bar.advance(task, count)

@@ -46,34 +46,85 @@ def read_modules(
     weights: Any = None,
     already: Sequence[Member] = (),
     frame: Frame | None = None,
-    check: Callable[[Module], None] | None = None,
+    check: Callable[[int, arrays.Columns], None] | None = None,
 ) -> ModulesRead:
     """Every module of the source, checked, put into the store, and but for `keep` let go.
 
-    `already` are the members they join, `check` sees the first module before the others are read.
+    `already` are the members they join, `check` sees the inputs of the first module before the others are read.
     """
-    weigh, seen, shared, doubts = _Weights(weights), {m.name for m in already}, _Shared(), Doubts(already)
-    members: list[Member] = []
+    entrance = Entrance(weights, already, frame)
     for module, label in _modules(source):
-        if not members and check is not None:
-            check(module)
-        frame = _fitted(frame, module, label)
-        module = _in_order(module, frame.columns)
-        doubts.look_at(module, label)
-        if module.name in seen:
-            raise RecycleGPError(f"two modules are named {module.name!r}; rename one (module.rename), or use weights")
-        seen.add(module.name)
-        weight = weigh.of(module.name, len(members))
-        if weight > 0:
-            store.put(module._site, weight, len(members))
-        members.append(shared.member(module, weight, keep)._replace(came_later=bool(already)))
-    if not members or frame is None:
-        raise RecycleGPError("modules is empty; merge needs at least one module")
-    weigh.finish(len(members), seen)
-    if not store.points:
-        raise RecycleGPError("weights are all zero; give at least one module a positive weight")
-    doubts.tell(frame.columns)
-    return ModulesRead(tuple(members), frame)
+        if not entrance.members and check is not None:
+            check(module.dimension, module.columns)
+        entrance.fit_in(Frame(module.dimension, module.columns, module.name), label)
+        module = _in_order(module, entrance.columns)
+        member = entrance.admit(member_of(module), module.columns, label)
+        if member.weight > 0:
+            store.put(module._site, member.weight, len(entrance.members) - 1)
+        if keep:
+            entrance.members[-1] = member._replace(site=module._site)
+    return entrance.finish()
+
+
+class Entrance:
+    """Where members come in one after the other, and are compared with those before them."""
+
+    def __init__(self, weights: Any = None, already: Sequence[Member] = (), frame: Frame | None = None) -> None:
+        self.members: list[Member] = []
+        self.frame = frame
+        self._later = bool(already)
+        self._weights = _Weights(weights)
+        self._seen = {m.name for m in already}
+        self._shared = _Shared()
+        self._doubts = Doubts(already)
+
+    @property
+    def columns(self) -> arrays.Columns:
+        return None if self.frame is None else self.frame.columns
+
+    def fit_in(self, frame: Frame, label: str) -> None:
+        """Has it the inputs of those before it?"""
+        self.frame = _fitted(self.frame, frame, label)
+
+    def admit(self, member: Member, columns: arrays.Columns, label: str) -> Member:
+        """The member with its weight, behind those that are here."""
+        self._doubts.look_at(member, columns, label)
+        if member.name in self._seen:
+            raise RecycleGPError(f"two modules are named {member.name!r}; rename one (module.rename), or use weights")
+        self._seen.add(member.name)
+        weight = self._weights.of(member.name, len(self.members))
+        self.members.append(self._shared.member(member)._replace(weight=weight, came_later=self._later))
+        return self.members[-1]
+
+    def finish(self) -> ModulesRead:
+        """All of them, once nobody else will come."""
+        if not self.members or self.frame is None:
+            raise RecycleGPError("modules is empty; merge needs at least one module")
+        self._weights.finish(len(self.members), self._seen)
+        if not any(m.weight > 0 for m in self.members):
+            raise RecycleGPError("weights are all zero; give at least one module a positive weight")
+        self._doubts.tell(self.frame.columns)
+        return ModulesRead(tuple(self.members), self.frame)
+
+
+def member_of(m: Module) -> Member:
+    """What an ensemble remembers of a module whose site it does not keep."""
+    return Member(
+        name=m.name,
+        site=None,
+        rows=m.rows,
+        weight=1.0,
+        likelihoods=m.likelihoods,
+        kernel=m._kernel,
+        mean=m.mean,
+        target=m.target,
+        converged=m.convergence.converged,
+        densities=m.densities,
+        given_owner=m.given_owner,
+        kept=m.kept,
+        noise_evidence=m.noise_evidence,
+        time=m.time,
+    )
 
 
 # --- where they come from ---------------------------------------------------------------------
@@ -138,10 +189,10 @@ def made_from(path: Path, document: Document, makers: Mapping[str, Callable[[Fie
 # --- what they must share ---------------------------------------------------------------------
 
 
-def _fitted(frame: Frame | None, module: Module, label: str) -> Frame:
-    """The frame with this module in it, if it fits."""
+def _fitted(frame: Frame | None, module: Frame, label: str) -> Frame:
+    """The frame with that of one more module in it, if it fits."""
     if frame is None:
-        return Frame(module.dimension, module.columns, module.name)
+        return module
     if module.dimension != frame.dimension:
         raise RecycleGPError(
             f"{label} has {_listed(module.dimension, module.columns)} where the others have "
@@ -150,8 +201,8 @@ def _fitted(frame: Frame | None, module: Module, label: str) -> Frame:
     if module.columns is None:
         return frame
     if frame.columns is None:
-        return Frame(frame.dimension, module.columns, module.name)
-    arrays.common_columns([frame.columns, module.columns], [frame.owner, module.name])
+        return module
+    arrays.common_columns([frame.columns, module.columns], [frame.owner, module.owner])
     return frame
 
 
@@ -216,23 +267,8 @@ class _Shared:
         self.firsts.add(id(first))
         return first
 
-    def member(self, m: Module, weight: float, keep: bool) -> Member:
-        likelihoods = self.one(m.likelihoods)
-        structure = self.one(m._kernel.structure)
-        kernel = m._kernel if structure is m._kernel.structure else Kernel(structure, m._kernel.theta)
-        return Member(
-            name=m.name,
-            site=m._site if keep else None,
-            rows=m.rows,
-            weight=weight,
-            likelihoods=likelihoods,
-            kernel=kernel,
-            mean=m.mean,
-            target=self.one(m.target),
-            converged=m.convergence.converged,
-            densities=m.densities,
-            given_owner=m.given_owner,
-            kept=m.kept,
-            noise_evidence=m.noise_evidence,
-            time=m.time,
-        )
+    def member(self, m: Member) -> Member:
+        """The same, with what it has in common with others as one object."""
+        structure = self.one(m.kernel.structure)
+        kernel = m.kernel if structure is m.kernel.structure else Kernel(structure, m.kernel.theta)
+        return m._replace(likelihoods=self.one(m.likelihoods), kernel=kernel, target=self.one(m.target))
