@@ -131,7 +131,7 @@ def _chosen(executor: Executor, job: Job) -> str:
 def _tell(chunks: Sequence[FittedChunk], job: Job) -> None:
     failures = {name: why for c in chunks for name, why in c.failures.items()}
     if failures and job.on_failure == "raise":
-        raise RecycleGPError(what_failed(failures, "a folder= has the others"))
+        raise RecycleGPError(f"{what_failed(failures)}; on_failure='skip' leaves them out, folder= keeps the others")
     tell_of_failures(failures)
     published = (
         Published(m.name, m.rows, points, c.dimension, m.kept)

@@ -268,7 +268,8 @@ def fit_many(
     with bar("fitting", total, progress) as advance:
         modules, failures = fit_data_sets(data, names, options, advance)
     if failures and on_failure == "raise":
-        raise FitManyError(what_failed(failures), modules, failures)
+        said = f"{what_failed(failures)}; on_failure='skip' leaves them out, and this error's modules are the others"
+        raise FitManyError(said, modules, failures)
     tell_of_failures(failures)
     tell_of_little_kept([Published.of(m) for m in modules], rows_per_point)
     return [m.owned_by(whose[m.name]) if m.name in whose else m for m in modules]
@@ -301,10 +302,10 @@ def fit_data_sets(
     return Outcome(modules, failures)
 
 
-def what_failed(failures: Mapping[str, str], others: str = "this error's modules are the others") -> str:
-    """An error about models that failed; `others` says where those are that did not."""
+def what_failed(failures: Mapping[str, str]) -> str:
+    """The beginning of an error about models that failed."""
     said = "; ".join(f"{name}: {why}" for name, why in failures.items())
-    return f"{len(failures)} of the models failed ({said}); on_failure='skip' leaves them out, and {others}"
+    return f"{len(failures)} of the models failed ({said})"
 
 
 def tell_of_failures(failures: Mapping[str, str]) -> None:
