@@ -40,7 +40,7 @@ SUPPORT = Path(__file__).parents[1] / "support"
 
 @pytest.fixture(scope="module")
 def cluster():
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True) as made:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True) as made:
         yield made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from os import PathLike
 from typing import Any, NamedTuple, TypeVar, Unpack
@@ -21,6 +22,8 @@ try:
     from distributed import Client, as_completed
 except ImportError:
     raise RecycleGPError("engines.dask needs dask; pip install 'recyclegp[dask]'") from None
+
+PATIENCE = 20  # seconds until a scheduler must have answered
 
 T = TypeVar("T")
 
@@ -71,6 +74,17 @@ def fit_partitions(
     return fit_all(DaskExecutor(client), job, folder)
 
 
+@contextmanager
+def connected(address: str) -> Iterator[Client]:
+    """A client of the cluster whose scheduler is at this address."""
+    try:
+        client = Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise RecycleGPError(f"dask {address}: no scheduler answers there ({error}); start one") from None
+    with client:
+        yield client
+
+
 class DaskExecutor(NamedTuple):
     """Names of tasks begin with what they do, which is how the dashboard groups them."""
 
@@ -87,7 +101,7 @@ class DaskExecutor(NamedTuple):
             futures = self.client.compute(tasks)
         position = {future.key: i for i, future in enumerate(futures)}
         del tasks
-        for future in as_completed(futures):
+        for future in as_completed(futures, loop=self.client.loop):
             futures[position[future.key]] = None  # what is finished and known may be forgotten there
             yield Done(position[future.key], future.result())
 
