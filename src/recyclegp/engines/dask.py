@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 
 from ..errors import RecycleGPError
 from ..models.ensemble import Ensemble
+from .allocator import keep_freed_memory
 from .executor import CHILDREN, Done, joined
 from .fitting import fit_partitions as fit_all
 from .fitting import prepared
@@ -94,7 +95,7 @@ class DaskExecutor(NamedTuple):
         """What is delayed in the last argument is loaded by the cluster."""
         token = f"{name}-{uuid.uuid4().hex}"
         tasks = [
-            delayed(partial(function, *item[:-1]), pure=False)(item[-1], dask_key_name=f"{token}-{i}")
+            delayed(partial(_call, function, *item[:-1]), pure=False)(item[-1], dask_key_name=f"{token}-{i}")
             for i, item in enumerate(items)
         ]
         with _large_graphs():
@@ -127,7 +128,13 @@ def _itself(shared: Any) -> Any:
     return shared
 
 
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    keep_freed_memory()
+    return function(*arguments)
+
+
 def _leaf(item: Any, *, shared: tuple[Callable[[Any], Any], Any]) -> Any:
+    keep_freed_memory()
     return shared[0](item)
 
 

@@ -1,4 +1,4 @@
-"""Sites that lie in the files of many chunks: asked where the files are, one task for each, joined as a tree."""
+"""Sites in the files of many chunks: asked where the files are, by tasks whose answers are joined as a tree."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from .executor import Executor
 from .tasks import FittedChunk
 
 REMEMBERED = 2**26  # bytes of sites that a process keeps between tasks
+WORK = 2**27  # multiplications that are worth a task
+HANDLING = 2**12  # those that take as long as reading what belongs to one point
+POINTS = 2**13  # in one task, unless a chunk has more
 
 T = TypeVar("T")
 
@@ -34,7 +37,8 @@ class Leaf(NamedTuple):
 
     path: str
     fingerprint: str
-    first: int  # position of its first member
+    first: int  # position of its first member,
+    stop: int  # and of the first one after it
     view: View  # of its members, counted from the first
 
 
@@ -67,13 +71,28 @@ class ChunkStore(SiteSource):
     def packs(self, inducing: int) -> Iterator[PackedSites]:
         """Every site once, brought here chunk by chunk: for what needs all of them, as an exact ensemble does."""
         for leaf in self._leaves():
-            yield from self._executor.tree(partial(_listed, inducing=inducing), [leaf], operator.add, "read")
+            yield from self._executor.tree(partial(_listed, inducing=inducing), [[leaf]], operator.add, "read")
 
     def reduce(
         self, part: Callable[[Iterator[PackedSites]], T], join: Callable[[T, T], T], inducing: int, name: str
     ) -> T:
-        """One task for each chunk; its answer is all that leaves the machine where it runs."""
-        return self._executor.tree(partial(_answer, part=part, inducing=inducing), self._leaves(), join, name)
+        """A task for each chunk, or for several small ones; its answer is all that leaves the machine where it runs."""
+        work = self._grouped(self._leaves(), inducing)
+        return self._executor.tree(partial(_answer, part=part, inducing=inducing), work, join, name)
+
+    def _grouped(self, leaves: Sequence[Leaf], inducing: int) -> list[list[Leaf]]:
+        """Chunks that are not worth a task of their own together: by sizes alone, so that the tree is always the same."""
+        found: list[list[Leaf]] = []
+        work = points = 0
+        for leaf in leaves:
+            sizes = self._points[leaf.first : leaf.stop]
+            if not found or work >= WORK or points >= POINTS:
+                found.append([])
+                work = points = 0
+            found[-1].append(leaf)
+            work += sum(n * (inducing * (inducing + n) + HANDLING) for n in sizes)
+            points += sum(sizes)
+        return found
 
     def thinned(self, points: int) -> SiteStore:
         """Every n-th site, in the order in which one process would have packed them all."""
@@ -81,7 +100,8 @@ class ChunkStore(SiteSource):
         order = packing_order({i: self._points[i] for i in self._counting}, self._dimension, site_store.PACK)
         chosen = [i for i in order if i not in self._view.left_out][::step]
         whose = self._leaves(frozenset(chosen))
-        found = dict(self._executor.tree(partial(_some, members=frozenset(chosen)), whose, operator.add, "some-sites"))
+        work = self._grouped(whose, 1)
+        found = dict(self._executor.tree(partial(_some, members=frozenset(chosen)), work, operator.add, "some-sites"))
         few = SiteStore()
         for i in chosen:
             few.put(found[i], 1.0, i)
@@ -108,7 +128,7 @@ class ChunkStore(SiteSource):
             view = self._view.between(first, stop)
             wanted = members is None or any(i in members for i in range(first, stop))
             if wanted and len(view.left_out) < stop - first:
-                found.append(Leaf(path, fingerprint, first, view))
+                found.append(Leaf(path, fingerprint, first, stop, view))
         if not found:
             raise RecycleGPError("an ensemble needs at least one module with a positive weight")
         return found
@@ -117,31 +137,32 @@ class ChunkStore(SiteSource):
 # --- where the files are ----------------------------------------------------------------------
 
 
-def _answer(leaf: Leaf, *, part: Callable[[Iterator[PackedSites]], Any], inducing: int) -> Any:
-    return part(_packs(leaf, inducing))
+def _answer(leaves: Sequence[Leaf], *, part: Callable[[Iterator[PackedSites]], Any], inducing: int) -> Any:
+    return part(_packs(leaves, inducing))
 
 
-def _listed(leaf: Leaf, *, inducing: int) -> list[PackedSites]:
+def _listed(leaves: Sequence[Leaf], *, inducing: int) -> list[PackedSites]:
     """Copies: a piece of a tensor would travel with all of it."""
     return [
-        p._replace(Z=p.Z.clone(), Rt=p.Rt.clone(), rho=p.rho.clone(), e=p.e.clone()) for p in _packs(leaf, inducing)
+        p._replace(Z=p.Z.clone(), Rt=p.Rt.clone(), rho=p.rho.clone(), e=p.e.clone()) for p in _packs(leaves, inducing)
     ]
 
 
-def _some(leaf: Leaf, *, members: frozenset[int]) -> list[tuple[int, Site]]:
+def _some(leaves: Sequence[Leaf], *, members: frozenset[int]) -> list[tuple[int, Site]]:
     """Copies, as above."""
     return [
         (member, Site(*(t.clone() for t in site)))
-        for p in _packs(leaf, 1)
+        for p in _packs(leaves, 1)
         for member, site in unpacked(p)
         if member in members
     ]
 
 
-def _packs(leaf: Leaf, inducing: int) -> Iterator[PackedSites]:
-    """The sites of a chunk, under the positions of their members among all."""
-    for p in _opened(leaf)._seen(leaf.view).packs(inducing):
-        yield p._replace(members=tuple(leaf.first + i for i in p.members))
+def _packs(leaves: Sequence[Leaf], inducing: int) -> Iterator[PackedSites]:
+    """The sites of some chunks, under the positions of their members among all."""
+    for leaf in leaves:
+        for p in _opened(leaf)._seen(leaf.view).packs(inducing):
+            yield p._replace(members=tuple(leaf.first + i for i in p.members))
 
 
 _lock = threading.Lock()
