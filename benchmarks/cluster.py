@@ -31,6 +31,8 @@ import psutil  # noqa: E402
 
 SECTIONS = ("scaling", "overhead", "memory", "parquet")
 MIB = 2**20
+EACH_TASK = 32  # partitions, where memory is compared: tasks are equally large, and ten times as many
+ROWS_EACH = 1500  # of a partition of the Parquet folder
 EVERY = 0.02  # seconds between two looks at the memory
 
 
@@ -102,7 +104,7 @@ def plain(count: int, rows: int, publish: int) -> dict[str, Any]:
     return {"fit_s": fitted - begun, "merge_s": time.perf_counter() - fitted, "evidence": e.evidence}
 
 
-def cluster(workers: int, count: int, rows: int, publish: int) -> dict[str, Any]:
+def cluster(workers: int, count: int, rows: int, publish: int, per_task: int | None = None) -> dict[str, Any]:
     """The same on a LocalCluster, which is there already."""
     from distributed import Client, LocalCluster
 
@@ -116,17 +118,8 @@ def cluster(workers: int, count: int, rows: int, publish: int) -> dict[str, Any]
         tempfile.TemporaryDirectory() as folder,
     ):
         client.run(_warm)
-        job = fitting.prepared(
-            loaders(count, rows),
-            None,
-            None,
-            None,
-            None,
-            {"inducing": 100},
-            "raise",
-            False,
-            FitArguments(publish=publish),
-        )
+        how, merge = FitArguments(publish=publish), {"inducing": 100}
+        job = fitting.prepared(loaders(count, rows), None, None, None, per_task, merge, "raise", False, how)
         executor = DaskExecutor(client)
         with Watch() as watch:
             begun = time.perf_counter()
@@ -185,7 +178,7 @@ def overhead(options: argparse.Namespace) -> dict[str, Any]:
 
 def memory(options: argparse.Namespace) -> dict[str, Any]:
     few, many = (
-        apart("cluster", 2, count, options.rows_each, options.publish)
+        apart("cluster", 2, count, options.rows_each, options.publish, EACH_TASK)
         for count in (options.partitions, 10 * options.partitions)
     )
     peaks = ("client_peak_mib", "largest_worker_peak_mib")
@@ -197,10 +190,10 @@ def parquet(options: argparse.Namespace) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory(dir=options.folder) as made:
         folder, out = Path(made) / "rows", Path(made) / "all.safetensors"
-        write(folder, options.rows, options.partitions, max(1, options.rows // 500_000), 0)
+        write(folder, options.rows, max(1, options.rows // ROWS_EACH), max(1, options.rows // 500_000), 0)
         command = [sys.executable, "-W", "ignore", "-c", "from recyclegp.cli import app; app()", "fit", str(folder)]
         command += ["--target", "y", "--partition-by", "region", "--jobs", "2", "-o", str(out), "--json"]
-        command += ["--method", "collapsed", "--inducing", str(options.publish), "--publish", str(options.publish)]
+        command += ["--method", "collapsed", "--inducing", "3"]
         begun = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         with Watch(process.pid) as watch:

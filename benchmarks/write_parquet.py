@@ -2,7 +2,7 @@
 
     python benchmarks/write_parquet.py FOLDER [--rows N] [--regions N] [--files N] [--seed N]
 
-Columns are x, region and y; region k has the x in [k, k + 1). One file is in memory at a time.
+Columns are x, region and y; a region is an interval of x. One file is in memory at a time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+WIDTH = 40.0  # of all regions together
+
 
 def write(folder: Path, rows: int, regions: int, files: int, seed: int) -> None:
     import pyarrow
@@ -20,9 +22,9 @@ def write(folder: Path, rows: int, regions: int, files: int, seed: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(files):
         rng = np.random.default_rng([seed, i])
-        x = rng.uniform(0, regions, rows * (i + 1) // files - rows * i // files)
-        y = np.sin(x / 3) + np.cos(x / 7) + 0.3 * rng.standard_normal(len(x))
-        table = pyarrow.table({"x": x, "region": x.astype(np.int32), "y": y})
+        x = rng.uniform(0, WIDTH, rows * (i + 1) // files - rows * i // files)
+        y = np.sin(x) + np.cos(x / 3) + 0.3 * rng.standard_normal(len(x))
+        table = pyarrow.table({"x": x, "region": (x / WIDTH * regions).astype(np.int32), "y": y})
         parquet.write_table(table, folder / f"rows-{i:04d}.parquet")
 
 

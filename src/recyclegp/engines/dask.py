@@ -63,7 +63,8 @@ def fit_partitions(
         merge: options of `merge`, as {"inducing": 200}. Unlike there, `owners` and `trust` are None unless given:
             partitions of one's own data are of one function and contradict each other only by chance. Modules stay in
             their files, so that the ensemble keeps their names only.
-        per_task: how many partitions a task fits; by default such that there are at least 16 tasks, and at most 128.
+        per_task: how many partitions a task fits; by default such that there are at least 16 tasks, and at most 64
+            partitions in each.
         on_failure: as for `fit_many`.
         progress: bars on standard error; by default only where somebody may be looking.
         **options: of the fits, as for `fit_many`: likelihood, kernel, method, inducing, publish, …

@@ -34,7 +34,7 @@ from .store import ChunkStore
 from .tasks import FittedChunk, Plan, choose_kernel, columns_differ, fit_chunk
 
 CHUNKS = 16  # at least, where there are so many partitions: for workers to share
-LARGEST_CHUNK = 128  # partitions: their modules are held by one task
+LARGEST_CHUNK = 64  # partitions: their modules are held by one task
 
 T = TypeVar("T")
 

@@ -43,7 +43,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """All rows of one file."""
+    """All rows of one file. The path is absolute: workers may run elsewhere."""
 
     path: str
 
@@ -84,7 +84,7 @@ class StoredRows:
 def sources(partitions: Any) -> list[Any]:
     """One source for each partition, which `load` can read."""
     if isinstance(partitions, (str, PathLike)):
-        return [ParquetFile(str(path)) for path in _files(Path(partitions))]
+        return [ParquetFile(str(path.absolute())) for path in _files(Path(partitions))]
     if isinstance(partitions, pd.DataFrame):
         raise RecycleGPError("partitions is one table; pass a list of them, or a dask DataFrame, which has partitions")
     if hasattr(partitions, "to_delayed") and hasattr(partitions, "npartitions"):
@@ -100,7 +100,7 @@ def sources(partitions: Any) -> list[Any]:
 def _source(position: int, partition: Any) -> Any:
     if isinstance(partition, (str, PathLike)):
         (path,) = _files(Path(partition), folders=False)
-        return ParquetFile(str(path))
+        return ParquetFile(str(path.absolute()))
     if isinstance(partition, (tuple, list)):
         if len(partition) != 2:
             raise RecycleGPError(f"partitions[{position}] has {len(partition)} entries; a pair is (X, y)")

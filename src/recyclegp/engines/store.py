@@ -81,7 +81,7 @@ class ChunkStore(SiteSource):
         return self._executor.tree(partial(_answer, part=part, inducing=inducing), work, join, name)
 
     def _grouped(self, leaves: Sequence[Leaf], inducing: int) -> list[list[Leaf]]:
-        """Chunks that are not worth a task of their own together: by sizes alone, so that the tree is always the same."""
+        """Chunks that are not worth a task share one: by their sizes alone, so that the tree is always the same."""
         found: list[list[Leaf]] = []
         work = points = 0
         for leaf in leaves:
