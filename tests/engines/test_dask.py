@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("distributed")
 
+import dask
 from dask import delayed
 from distributed import Client, LocalCluster
 
@@ -40,7 +42,9 @@ SUPPORT = Path(__file__).parents[1] / "support"
 
 @pytest.fixture(scope="module")
 def cluster():
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True) as made:
+    """Of two processes; a task that ends two of them is given up."""
+    patience = dask.config.set({"distributed.scheduler.allowed-failures": 1})
+    with patience, LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True) as made:
         yield made
 
 
@@ -131,6 +135,11 @@ def test_a_worker_that_is_killed_changes_nothing(client, tmp_path, expected, chu
     assert same_bits(ours, expected)
     assert len(states(tmp_path)) == 12
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_task_that_ends_every_worker_is_given_up(client):
+    with pytest.raises(rgp.RecycleGPError, match=r"task 'fit' was given up.*per_task"):
+        run(client, [partial(os._exit, 1)])
 
 
 CLIENT = """

@@ -20,7 +20,7 @@ from .options import FitArguments
 
 try:
     from dask import delayed
-    from distributed import Client, as_completed
+    from distributed import Client, KilledWorker, as_completed
 except ImportError:
     raise RecycleGPError("engines.dask needs dask; pip install 'recyclegp[dask]'") from None
 
@@ -105,7 +105,7 @@ class DaskExecutor(NamedTuple):
         del tasks
         for future in as_completed(futures, loop=self.client.loop):
             futures[position[future.key]] = None  # what is finished and known may be forgotten there
-            yield Done(position[future.key], future.result())
+            yield Done(position[future.key], _result(future))
 
     def tree(self, function: Callable[[Any], T], items: Sequence[Any], join: Callable[[T, T], T], name: str) -> T:
         """What all tasks share is the result of a task: sent once to each worker, and made again if it is lost."""
@@ -122,7 +122,19 @@ class DaskExecutor(NamedTuple):
                 self.client.submit(_join, group, shared=shared, key=f"{token}-join-{height}-{i}")
                 for i, group in enumerate(groups)
             ]
-        return level[0].result()
+        found: T = _result(level[0])
+        return found
+
+
+def _result(future: Any) -> Any:
+    """Of a task; one that has ended several workers is not tried any more."""
+    try:
+        return future.result()
+    except KilledWorker as error:
+        raise RecycleGPError(
+            f"task {future.key.partition('-')[0]!r} was given up, because the workers that tried it died; had they too "
+            f"little memory? pass a smaller per_task, smaller partitions, or give workers more ({error})"
+        ) from None
 
 
 def _itself(shared: Any) -> Any:
