@@ -121,14 +121,22 @@ def cluster(workers: int, count: int, rows: int, publish: int, per_task: int | N
         how, merge = FitArguments(publish=publish), {"inducing": 100}
         job = fitting.prepared(loaders(count, rows), None, None, None, per_task, merge, "raise", False, how)
         executor = DaskExecutor(client)
+        before = client.run(_cpu_seconds)
         with Watch() as watch:
             begun = time.perf_counter()
             chunks = fitting.fit_chunks(executor, job, Path(folder))
             fitted = time.perf_counter()
             e = fitting.merge_chunks(executor, chunks, job.merging)
             ended = time.perf_counter()
+        after = client.run(_cpu_seconds)
         found = {"fit_s": fitted - begun, "merge_s": ended - fitted, "evidence": e.evidence, "tasks": len(chunks)}
+        # on a busy machine these say what clocks cannot: whether workers share the work, and how much of it there is
+        found["workers_cpu_s"] = [after[worker] - before[worker] for worker in after]
         return found | watch.facts()
+
+
+def _cpu_seconds() -> float:
+    return sum(os.times()[:2])
 
 
 def _warm() -> None:
