@@ -96,7 +96,7 @@ def plain(count: int, rows: int, publish: int) -> dict[str, Any]:
     """fit_many and merge, without any engine."""
     import recyclegp as rgp
 
-    rgp.fit(*partition(0, 20, 1), publish=2)  # imports
+    _warm()
     begun = time.perf_counter()
     modules = rgp.fit_many((load() for load in loaders(count, rows)), publish=publish, progress=False)
     fitted = time.perf_counter()
@@ -118,6 +118,7 @@ def cluster(workers: int, count: int, rows: int, publish: int, per_task: int | N
         tempfile.TemporaryDirectory() as folder,
     ):
         client.run(_warm)
+        _warm()
         how, merge = FitArguments(publish=publish), {"inducing": 100}
         job = fitting.prepared(loaders(count, rows), None, None, None, per_task, merge, "raise", False, how)
         executor = DaskExecutor(client)
@@ -140,7 +141,7 @@ def _cpu_seconds() -> float:
 
 
 def _warm() -> None:
-    """What a worker imports and initialises once does not count."""
+    """What a process imports and initialises once does not count."""
     import recyclegp as rgp
 
     rgp.merge([rgp.fit(*partition(0, 20, 1), publish=2)])

@@ -106,7 +106,8 @@ def fit_parts(
                 parts.sources, parts.names, None, rows.target, None, None, on_failure, progress, given
             )
             if to.ensemble is not None:
-                fitting.fit_partitions(executor, job, to.modules).save(to.ensemble)
+                where = folder / "modules" if to.modules is None else to.modules  # seen by all workers, as the rows
+                fitting.fit_partitions(executor, job, where).save(to.ensemble)
             elif to.modules is not None:
                 to.modules.mkdir(parents=True, exist_ok=True)
                 _report_modules(screen, to.modules, fitting.fit_chunks(executor, job, to.modules.absolute()), rows)

@@ -110,6 +110,9 @@ class DaskExecutor(NamedTuple):
     def tree(self, function: Callable[[Any], T], items: Sequence[Any], join: Callable[[T, T], T], name: str) -> T:
         """What all tasks share is the result of a task: sent once to each worker, and made again if it is lost."""
         token = f"{name}-{uuid.uuid4().hex}"
+        if len(items) == 1:
+            with _large_graphs():
+                return _result(self.client.submit(_call, function, items[0], key=token))
         with _large_graphs():
             shared = self.client.submit(_itself, (function, join), key=f"{token}-shared")
         keys = [f"{token}-{i}" for i in range(len(items))]
