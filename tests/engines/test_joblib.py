@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import recyclegp as rgp
 from cases_partitions import X_NEW, Z, loaders, names, pair, pairs, parquet, plain, plan, same_bits, states, table
@@ -164,6 +165,18 @@ def test_a_file_that_is_cut_short_is_made_again(tmp_path):
     path = tmp_path / "chunk-000001.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
     assert same_bits(run(pairs(6), folder=tmp_path, per_task=3), first)
+
+
+def test_numbers_in_any_container(tmp_path):
+    """Lists, tensors, and tables whose columns have numbers for names are the same data each time."""
+    for k, (X, y) in enumerate([(x.tolist(), y.tolist()) for x, y in pairs(2)]):
+        forms = [(X, y), (torch.tensor(X), torch.tensor(y)), (pd.DataFrame(X, columns=["x"]), pd.Series(y, name=0))]
+        for i, form in enumerate(forms):
+            folder = tmp_path / f"{k}-{i}"
+            run([form], folder=folder)
+            before = states(folder)
+            run([form], folder=folder)
+            assert states(folder) == before
 
 
 def test_nothing_is_left_in_the_folder_but_chunks(tmp_path):

@@ -100,10 +100,13 @@ def fit_parts(
             from ..engines.options import FitArguments
 
             given = FitArguments(labels=rows.class_labels, **options)  # type: ignore[typeddict-item]
-            on_failure = "skip" if how.skip_failed else "raise"
-            progress = False if screen.quiet or screen.as_json else None
             job = fitting.prepared(
-                parts.sources, parts.names, None, rows.target, None, None, on_failure, progress, given
+                parts.sources,
+                given,
+                names=parts.names,
+                target=rows.target,
+                on_failure="skip" if how.skip_failed else "raise",
+                progress=False if screen.quiet or screen.as_json else None,
             )
             if to.ensemble is not None:
                 where = folder / "modules" if to.modules is None else to.modules  # seen by all workers, as the rows

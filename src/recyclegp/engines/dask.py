@@ -72,7 +72,17 @@ def fit_partitions(
     Returns:
         The ensemble: that of `merge(fit_many(...), keep="names", owners=None, trust=None)`.
     """
-    job = prepared(partitions, names, inputs, target, per_task, merge, on_failure, progress, options)
+    job = prepared(
+        partitions,
+        options,
+        names=names,
+        inputs=inputs,
+        target=target,
+        merge=merge,
+        per_task=per_task,
+        on_failure=on_failure,
+        progress=progress,
+    )
     return fit_all(DaskExecutor(client), job, folder)
 
 

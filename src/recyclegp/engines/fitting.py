@@ -54,14 +54,15 @@ class Job(NamedTuple):
 
 def prepared(
     partitions: Any,
-    names: Sequence[str] | None,
-    inputs: Sequence[str] | None,
-    target: str | None,
-    per_task: int | None,
-    merge: Mapping[str, Any] | None,
-    on_failure: str,
-    progress: bool | None,
     options: FitArguments,
+    *,
+    names: Sequence[str] | None = None,
+    inputs: Sequence[str] | None = None,
+    target: str | None = None,
+    merge: Mapping[str, Any] | None = None,
+    per_task: int | None = None,
+    on_failure: str = "raise",
+    progress: bool | None = None,
 ) -> Job:
     """The arguments of `fit_partitions`, checked before any work begins."""
     check_on_failure(on_failure)

@@ -56,7 +56,17 @@ def fit_partitions(
     Returns:
         The ensemble, to the bit that of a cluster.
     """
-    job = prepared(partitions, names, inputs, target, per_task, merge, on_failure, progress, options)
+    job = prepared(
+        partitions,
+        options,
+        names=names,
+        inputs=inputs,
+        target=target,
+        merge=merge,
+        per_task=per_task,
+        on_failure=on_failure,
+        progress=progress,
+    )
     return fit_all(JoblibExecutor(jobs), job, folder)
 
 

@@ -157,15 +157,20 @@ def digest(*arrays: Any) -> str:
     """Of numbers, their shapes, and the names of columns."""
     found = hashlib.sha256()
     for array in arrays:
-        names = getattr(array, "columns", getattr(array, "name", None))
         detached = array.detach().cpu() if hasattr(array, "detach") else array
         values = np.ascontiguousarray(detached)
-        found.update(f"{None if names is None else names if isinstance(names, str) else list(names)}".encode())
-        found.update(f"{values.dtype} {values.shape}".encode())
+        found.update(f"{_called(array)} {values.dtype} {values.shape}".encode())
         found.update(
             values.data.cast("B") if values.dtype != object and values.size else repr(values.tolist()).encode()
         )
     return found.hexdigest()
+
+
+def _called(array: Any) -> str:
+    """The names of a table's columns, or that of a column."""
+    if isinstance(array, pd.DataFrame):
+        return str(list(array.columns))
+    return str(array.name) if isinstance(array, pd.Series) else ""
 
 
 def _is_delayed(source: Any) -> bool:
