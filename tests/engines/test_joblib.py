@@ -10,6 +10,7 @@ import torch
 import recyclegp as rgp
 from cases_partitions import X_NEW, Z, loaders, names, pair, pairs, parquet, plain, plan, same_bits, states, table
 from recyclegp.engines import chunks
+from recyclegp.engines import store as store_file
 from recyclegp.engines.executor import CHILDREN, Tree
 from recyclegp.engines.joblib import JoblibExecutor, fit_partitions
 from recyclegp.engines.store import ChunkStore
@@ -346,3 +347,21 @@ def test_a_file_that_somebody_else_has_written_is_noticed(both, tmp_path):
     fitted = FittedChunk(str(path), "another", tuple(map(member_of, made)), *sizes, 1, None, {}, False)
     with pytest.raises(rgp.RecycleGPError, match="another run has written"):
         list(ChunkStore(JoblibExecutor(1), [fitted], [1.0, 1.0]).packs(1))
+
+
+def test_small_chunks_share_a_task(both, monkeypatch):
+    _, spread = both
+    assert len(spread._leaves(spread._wanted(), 10)) == 3
+    monkeypatch.setattr(store_file, "POINTS", 10**6)
+    (leaf,) = spread._leaves(spread._wanted(), 10)
+    assert len(leaf.files) == 3
+    assert [len(group.files) for group in spread._leaves(spread._wanted(), 10**5)] == [1, 1, 1]
+    for points in (10, 40):
+        chosen = {i for i, _ in spread.thinned(points).each()}
+        assert chosen == {i for i, _ in both[0].thinned(points).each()}
+
+
+def test_tasks_that_are_shared_give_the_same_answer(monkeypatch):
+    apart = run(pairs(), merge={"inducing": Z}, per_task=2)
+    monkeypatch.setattr(store_file, "POINTS", 10**6)
+    assert run(pairs(), merge={"inducing": Z}, per_task=2).evidence == pytest.approx(apart.evidence, rel=1e-6)

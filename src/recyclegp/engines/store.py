@@ -32,14 +32,24 @@ POINTS = 2**13  # in one task, unless a chunk has more
 T = TypeVar("T")
 
 
-class Leaf(NamedTuple):
-    """One chunk, as a task is told of it."""
+class File(NamedTuple):
+    """Of one chunk."""
 
     path: str
     fingerprint: str
-    first: int  # position of its first member,
+    first: int  # position of its first member among all,
     stop: int  # and of the first one after it
-    view: View  # of its members, counted from the first
+
+
+class Leaf(NamedTuple):
+    """Some chunks, as a task is told of them."""
+
+    files: tuple[File, ...]
+    view: View  # of all members from the first to the last, counted from the first
+
+    @property
+    def first(self) -> int:
+        return self.files[0].first
 
 
 class ChunkStore(SiteSource):
@@ -47,11 +57,10 @@ class ChunkStore(SiteSource):
 
     def __init__(self, executor: Executor, chunks: Sequence[FittedChunk], weights: Sequence[float]) -> None:
         self._executor = executor
-        self._files = [(c.path, c.fingerprint) for c in chunks]
-        ends = [0]
+        self._files: list[File] = []
         for c in chunks:
-            ends.append(ends[-1] + len(c.members))
-        self._ends = ends
+            first = self._files[-1].stop if self._files else 0
+            self._files.append(File(c.path, c.fingerprint, first, first + len(c.members)))
         self._dimension = max(c.dimension for c in chunks)
         self._points = [n for c in chunks for n in c.points]
         self._rows = [n for c in chunks for n in c.rows]
@@ -70,38 +79,26 @@ class ChunkStore(SiteSource):
 
     def packs(self, inducing: int) -> Iterator[PackedSites]:
         """Every site once, brought here chunk by chunk: for what needs all of them, as an exact ensemble does."""
-        for leaf in self._leaves():
-            yield from self._executor.tree(partial(_listed, inducing=inducing), [[leaf]], operator.add, "read")
+        for file in self._wanted():
+            yield from self._executor.tree(
+                partial(_listed, inducing=inducing), [self._leaf([file])], operator.add, "read"
+            )
 
     def reduce(
         self, part: Callable[[Iterator[PackedSites]], T], join: Callable[[T, T], T], inducing: int, name: str
     ) -> T:
         """A task for each chunk, or for several small ones; its answer is all that leaves the machine where it runs."""
-        work = self._grouped(self._leaves(), inducing)
-        return self._executor.tree(partial(_answer, part=part, inducing=inducing), work, join, name)
-
-    def _grouped(self, leaves: Sequence[Leaf], inducing: int) -> list[list[Leaf]]:
-        """Chunks that are not worth a task share one: by their sizes alone, so that the tree is always the same."""
-        found: list[list[Leaf]] = []
-        work = points = 0
-        for leaf in leaves:
-            sizes = self._points[leaf.first : leaf.stop]
-            if not found or work >= WORK or points >= POINTS:
-                found.append([])
-                work = points = 0
-            found[-1].append(leaf)
-            work += sum(n * (inducing * (inducing + n) + HANDLING) for n in sizes)
-            points += sum(sizes)
-        return found
+        leaves = self._leaves(self._wanted(), inducing)
+        return self._executor.tree(partial(_answer, part=part, inducing=inducing), leaves, join, name)
 
     def thinned(self, points: int) -> SiteStore:
         """Every n-th site, in the order in which one process would have packed them all."""
         step = max(1, -(-self.points // points))
         order = packing_order({i: self._points[i] for i in self._counting}, self._dimension, site_store.PACK)
         chosen = [i for i in order if i not in self._view.left_out][::step]
-        whose = self._leaves(frozenset(chosen))
-        work = self._grouped(whose, 1)
-        found = dict(self._executor.tree(partial(_some, members=frozenset(chosen)), work, operator.add, "some-sites"))
+        members = frozenset(chosen)
+        leaves = self._leaves(self._wanted(members), 1)
+        found = dict(self._executor.tree(partial(_some, members=members), leaves, operator.add, "some-sites"))
         few = SiteStore()
         for i in chosen:
             few.put(found[i], 1.0, i)
@@ -121,72 +118,97 @@ class ChunkStore(SiteSource):
     def close(self) -> None:
         """Files stay: whoever has made their folder decides."""
 
-    def _leaves(self, members: frozenset[int] | None = None) -> list[Leaf]:
-        """Of chunks with sites that are seen; only of some members, if these are given."""
-        found = []
-        for (path, fingerprint), first, stop in zip(self._files, self._ends[:-1], self._ends[1:], strict=True):
-            view = self._view.between(first, stop)
-            wanted = members is None or any(i in members for i in range(first, stop))
-            if wanted and len(view.left_out) < stop - first:
-                found.append(Leaf(path, fingerprint, first, stop, view))
+    def _wanted(self, members: frozenset[int] | None = None) -> list[File]:
+        """Files with sites that are seen; only those of some members, if these are given."""
+        out = self._view.left_out
+        found = [
+            file
+            for file in self._files
+            if any(i not in out and (members is None or i in members) for i in range(file.first, file.stop))
+        ]
         if not found:
             raise RecycleGPError("an ensemble needs at least one module with a positive weight")
         return found
+
+    def _leaves(self, files: Sequence[File], inducing: int) -> list[Leaf]:
+        """Chunks that are not worth a task share one: by their sizes alone, so that the tree is always the same."""
+        groups: list[list[File]] = []
+        work = points = 0
+        for file in files:
+            if not groups or work >= WORK or points >= POINTS:
+                groups.append([])
+                work = points = 0
+            groups[-1].append(file)
+            sizes = self._points[file.first : file.stop]
+            work += sum(n * (inducing * (inducing + n) + HANDLING) for n in sizes)
+            points += sum(sizes)
+        return [self._leaf(group) for group in groups]
+
+    def _leaf(self, files: Sequence[File]) -> Leaf:
+        return Leaf(tuple(files), self._view.between(files[0].first, files[-1].stop))
 
 
 # --- where the files are ----------------------------------------------------------------------
 
 
-def _answer(leaves: Sequence[Leaf], *, part: Callable[[Iterator[PackedSites]], Any], inducing: int) -> Any:
-    return part(_packs(leaves, inducing))
+def _answer(leaf: Leaf, *, part: Callable[[Iterator[PackedSites]], Any], inducing: int) -> Any:
+    return part(_packs(leaf, inducing))
 
 
-def _listed(leaves: Sequence[Leaf], *, inducing: int) -> list[PackedSites]:
+def _listed(leaf: Leaf, *, inducing: int) -> list[PackedSites]:
     """Copies: a piece of a tensor would travel with all of it."""
     return [
-        p._replace(Z=p.Z.clone(), Rt=p.Rt.clone(), rho=p.rho.clone(), e=p.e.clone()) for p in _packs(leaves, inducing)
+        p._replace(Z=p.Z.clone(), Rt=p.Rt.clone(), rho=p.rho.clone(), e=p.e.clone()) for p in _packs(leaf, inducing)
     ]
 
 
-def _some(leaves: Sequence[Leaf], *, members: frozenset[int]) -> list[tuple[int, Site]]:
+def _some(leaf: Leaf, *, members: frozenset[int]) -> list[tuple[int, Site]]:
     """Copies, as above."""
     return [
         (member, Site(*(t.clone() for t in site)))
-        for p in _packs(leaves, 1)
+        for p in _packs(leaf, 1)
         for member, site in unpacked(p)
         if member in members
     ]
 
 
-def _packs(leaves: Sequence[Leaf], inducing: int) -> Iterator[PackedSites]:
+def _packs(leaf: Leaf, inducing: int) -> Iterator[PackedSites]:
     """The sites of some chunks, under the positions of their members among all."""
-    for leaf in leaves:
-        for p in _opened(leaf)._seen(leaf.view).packs(inducing):
-            yield p._replace(members=tuple(leaf.first + i for i in p.members))
+    for p in _opened(leaf.files)._seen(leaf.view).packs(inducing):
+        yield p._replace(members=tuple(leaf.first + i for i in p.members))
+
+
+class _Remembered(NamedTuple):
+    store: SiteStore
+    size: int  # bytes
 
 
 _lock = threading.Lock()
-_remembered: OrderedDict[tuple[str, str], tuple[SiteStore, int]] = OrderedDict()  # those asked last at the end
+_remembered: OrderedDict[tuple[File, ...], _Remembered] = OrderedDict()  # those asked last at the end
 
 
-def _opened(leaf: Leaf) -> SiteStore:
-    """The sites of a chunk: learning asks for them again and again, so that a process remembers some."""
-    key = leaf.path, leaf.fingerprint
+def _opened(files: tuple[File, ...]) -> SiteStore:
+    """The sites of some chunks: learning asks for them again and again, so that a process remembers some."""
     with _lock:
-        if key in _remembered:
-            _remembered.move_to_end(key)
-            return _remembered[key][0]
-    chunk = read_chunk(Path(leaf.path))
-    if chunk.fingerprint != leaf.fingerprint:
-        raise RecycleGPError(f"{leaf.path}: another run has written to this folder meanwhile; give each run its own")
+        if files in _remembered:
+            _remembered.move_to_end(files)
+            return _remembered[files].store
     store, size = SiteStore(), 0
-    for i, m in enumerate(chunk.modules):
-        store.put(m._site, 1.0, i)
-        size += sum(t.numel() * t.element_size() for t in m._site)
+    for file in files:
+        for i, site in enumerate(_sites(file), file.first - files[0].first):
+            store.put(site, 1.0, i)
+            size += sum(t.numel() * t.element_size() for t in site)
     store._seen(View())  # all are packed now, so that threads can share it
     if size <= REMEMBERED:
         with _lock:
-            _remembered[key] = store, size
-            while sum(held for _, held in _remembered.values()) > REMEMBERED:
+            _remembered[files] = _Remembered(store, size)
+            while sum(each.size for each in _remembered.values()) > REMEMBERED:
                 _remembered.popitem(last=False)
     return store
+
+
+def _sites(file: File) -> list[Site]:
+    chunk = read_chunk(Path(file.path))
+    if chunk.fingerprint != file.fingerprint:
+        raise RecycleGPError(f"{file.path}: another run has written to this folder meanwhile; give each run its own")
+    return [m._site for m in chunk.modules]
