@@ -15,7 +15,18 @@ def run(code: str) -> str:
 
 
 def test_import_is_lazy():
-    heavy = ["torch", "gpytorch", "scipy", "sklearn", "pandas", "matplotlib", "dask", "safetensors", "typer"]
+    heavy = [
+        "torch",
+        "gpytorch",
+        "scipy",
+        "sklearn",
+        "pandas",
+        "matplotlib",
+        "dask",
+        "distributed",
+        "safetensors",
+        "typer",
+    ]
     heavy += ["tensorflow", "gpflow", "jax", "gpjax"]
     code = f"import sys, recyclegp; dir(recyclegp); print([m for m in {heavy!r} if m in sys.modules])"
     assert run(code) == "[]"

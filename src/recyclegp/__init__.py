@@ -8,7 +8,7 @@ from .errors import RecycleGPError, RecycleGPWarning
 from .version import __version__
 
 if TYPE_CHECKING:
-    from . import plot
+    from . import engines, plot
     from .interop.gpflow import from_gpflow
     from .interop.gpjax import from_gpjax
     from .interop.gpytorch import from_gpytorch
@@ -39,7 +39,7 @@ _HOMES = {
     "screen": ".models.screening",
     "Screening": ".models.screening",
 }
-_ROOMS = ("plot",)  # public submodules, imported when first used
+_ROOMS = ("engines", "plot")  # public submodules, imported when first used
 
 __all__ = [
     "Ensemble",
@@ -50,6 +50,7 @@ __all__ = [
     "RecycleGPWarning",
     "Screening",
     "__version__",
+    "engines",
     "fit",
     "fit_many",
     "from_gpflow",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from ..errors import RecycleGPWarning
 from ..models.naming import check_owner
 from . import facts
+from .fit_partitions import Partitioning, destination, fit_parts, opened
 from .options import AsJson, Data, DropMissing, Inputs, Output, Positive, Quiet, Seed, Target, Threads, time_of
 from .paths import check_model_output
 from .screen import Screen
@@ -73,6 +75,33 @@ def fit(
     unit: Annotated[
         str | None, typer.Option(help="What the target is measured in, as mmHg; goes into the file.")
     ] = None,
+    partition_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="A module for each value of this column, and their ensemble."),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="So many modules, each of rows that follow each other, and their ensemble."
+        ),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tcp://HOST:PORT", help="Fit partitions on this Dask cluster.", show_default="on all cores here"
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Processes that fit partitions.", show_default="one for each core"),
+    ] = None,
+    modules: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep the modules of partitions here; a run that was stopped goes on."),
+    ] = None,
+    skip_failed: Annotated[
+        bool, typer.Option("--skip-failed", help="Leave out partitions whose fit fails, instead of stopping.")
+    ] = False,
     positive: Positive = None,
     drop_missing: DropMissing = False,
     seed: Seed = 0,
@@ -85,20 +114,34 @@ def fit(
     Every column but the target is an input, unless --inputs names them. The
     names of all of these go into the file, so that merging can check them.
 
+    A table that is too large for one model is fitted in partitions, which may
+    also be a folder of Parquet files: with -o FILE.safetensors their ensemble
+    is written, with -o FOLDER their modules.
+
     Example: recyclegp fit north.csv --target y -o north.safetensors
     """
     screen = Screen(quiet, as_json)
-    check_model_output(output, [data])
+    parts = Partitioning(partition_by, partitions, dask, jobs, modules, skip_failed)
+    parts.check(data, {"--name": name, "--owner": owner, "--time": time, "--round": digits})
+    if parts.wanted:
+        destination(output, modules, data)
+    else:
+        check_model_output(output, [data])
     check_owner(owner)
     at = None if time is None else time_of(time, "time")
     from .rows import Rows
-    from .tables import open_table
 
-    table = open_table(data)
+    table = opened(data)
     from .. import likelihoods  # not before the table is known to be one: torch takes seconds
 
     classes = likelihoods.named(likelihood).classifies
-    rows = Rows(table, table.inputs(inputs, target), target, classes, positive, drop_missing)
+    without = [target] if partition_by is None else [target, partition_by]
+    rows = Rows(table, table.inputs(inputs, *without), target, classes, positive, drop_missing, parts.kept)
+    if parts.wanted:
+        how = {"likelihood": likelihood, "kernel": kernel, "method": method, "inducing": inducing, "noise": noise}
+        how |= {"publish": "auto" if publish is None else publish, "rows_per_point": rows_per_point}
+        fit_parts(screen, rows, parts, output, threads, {**how, "seed": seed, "unit": unit})
+        return
     X, y = rows.whole(screen)
     with screen.working("Fitting", threads):
         from ..models import fit as library

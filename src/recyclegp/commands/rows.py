@@ -24,6 +24,7 @@ class Part(NamedTuple):
     X: pd.DataFrame  # float64, by the names of the inputs
     y: np.ndarray | None
     kept: pd.DataFrame  # columns carried along, as they were
+    positions: np.ndarray  # of these rows in the table
 
 
 @dataclass
@@ -97,7 +98,8 @@ class Rows:
         self.incomplete += int((~complete).sum())
         X = np.stack([columns[c][complete] for c in self.inputs], axis=1)
         y = None if self.target is None else columns[self.target][complete]
-        return Part(pd.DataFrame(X, columns=list(self.inputs), copy=False), y, frame.loc[complete, list(self.keep)])
+        kept, positions = frame.loc[complete, list(self.keep)], self.read + np.flatnonzero(complete)
+        return Part(pd.DataFrame(X, columns=list(self.inputs), copy=False), y, kept, positions)
 
     def _check(self) -> None:
         path = self.table.path

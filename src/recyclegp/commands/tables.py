@@ -29,21 +29,31 @@ class Table:
     path: Path
     names: tuple[str, ...]
     delimiter: str | None  # None for Parquet
+    files: tuple[Path, ...] = ()  # of a folder, whose rows follow each other; none for a single file
 
     @property
     def size(self) -> float:
-        """What `frames` counts up to: bytes of a CSV file, rows of a Parquet file."""
-        return os.path.getsize(self.path) if self.delimiter is not None else _parquet(self.path).metadata.num_rows
+        """What `frames` counts up to: bytes of a CSV file, rows of Parquet files."""
+        if self.delimiter is not None:
+            return os.path.getsize(self.path)
+        return sum(_parquet(path).metadata.num_rows for path in self.files or (self.path,))
 
-    def frames(self, numbers: Sequence[str], advance: Advance) -> Iterator[pd.DataFrame]:
-        """All columns, some rows at a time; those that are not meant as numbers exactly as they were written."""
-        return _csv_frames(self, numbers, advance) if self.delimiter is not None else _parquet_frames(self, advance)
+    def frames(
+        self, numbers: Sequence[str], advance: Advance, only: Sequence[str] | None = None
+    ) -> Iterator[pd.DataFrame]:
+        """All columns, some rows at a time; those that are not meant as numbers exactly as they were written.
 
-    def inputs(self, given: str | None, target: str | None) -> list[str]:
-        """The columns named (A,B,…), else all but the target."""
+        `only` names the columns of interest: others may be missing.
+        """
+        if self.delimiter is not None:
+            return _csv_frames(self, numbers, advance)
+        return _parquet_frames(self, advance, self.names if only is None else only)
+
+    def inputs(self, given: str | None, *others: str | None) -> list[str]:
+        """The columns named (A,B,…), else all but the others: the target, and what says which rows belong together."""
         if given is not None:
             return listed(given, self.names)
-        return [n for n in self.names if n != target]
+        return [n for n in self.names if n not in others]
 
     def require(self, columns: Sequence[str]) -> None:
         absent = [c for c in columns if c not in self.names]
@@ -55,6 +65,22 @@ class Table:
 def listed(given: str, names: Sequence[str]) -> list[str]:
     """Column names separated by commas; a name that itself holds one can stand alone."""
     return [given] if given in names else [n.strip() for n in given.split(",") if n.strip()]
+
+
+def open_folder(path: Path) -> Table:
+    """A folder of Parquet files as one table, in the order of their names."""
+    files = tuple(sorted(p for p in path.iterdir() if p.suffix.lower() in PARQUET))
+    if not files:
+        raise RecycleGPError(f"{path}: the folder holds no *{PARQUET[0]} files; save the table as some of them")
+    first = open_table(files[0])
+    for file in files[1:]:
+        names = open_table(file).names
+        if set(names) != set(first.names):
+            raise RecycleGPError(
+                f"{file}: it has the columns {', '.join(names)}, and {files[0].name} has {', '.join(first.names)}; "
+                "files of one table have the same columns"
+            )
+    return Table(path, first.names, None, files)
 
 
 def open_table(path: str | Path) -> Table:
@@ -146,8 +172,9 @@ def _parquet(path: Path) -> Any:
         raise RecycleGPError(f"{path}: not a complete Parquet file ({error})") from None
 
 
-def _parquet_frames(table: Table, advance: Advance) -> Iterator[pd.DataFrame]:
-    with _parquet(table.path) as file:
-        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(table.names)):
-            advance(by=batch.num_rows)
-            yield batch.to_pandas(ignore_metadata=True)
+def _parquet_frames(table: Table, advance: Advance, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+    for path in table.files or (table.path,):
+        with _parquet(path) as file:
+            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns)):
+                advance(by=batch.num_rows)
+                yield batch.to_pandas(ignore_metadata=True)

@@ -38,9 +38,15 @@ class PackedSites(NamedTuple):
         Z, Rt, rho, e = (t.to(device) for t in self[:4])
         return PackedSites(Z, Rt, rho, e, self.members, self.counts)
 
+    def only(self, wanted: frozenset[int]) -> PackedSites:
+        """The sites of these members; itself if it has no others."""
+        return self._taken([i for i, member in enumerate(self.members) if member in wanted])
+
     def without(self, gone: frozenset[int]) -> PackedSites:
         """All but the sites of these members; itself if it has none of them."""
-        left = [i for i, member in enumerate(self.members) if member not in gone]
+        return self._taken([i for i, member in enumerate(self.members) if member not in gone]) if gone else self
+
+    def _taken(self, left: list[int]) -> PackedSites:
         if len(left) == len(self.members):
             return self
         Z, Rt, rho, e, members, counts = self

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -9,7 +12,7 @@ from torch import Tensor
 
 from ..core import linalg
 from ..core.least_squares import Solution, centre, solve
-from ..core.packing import project
+from ..core.packing import PackedSites, project
 from ..core.posterior import Basis, basis
 from .evidence import profiled_mean
 from .exact_form import ExactForm
@@ -18,7 +21,7 @@ from .member import Member
 from .owners import owner_numbers
 from .points_form import PointsForm
 from .pooling import median_kernel, shorter_than_all
-from .site_store import SiteStore
+from .site_source import SiteSource
 
 
 class Agreement(NamedTuple):
@@ -29,10 +32,16 @@ class Agreement(NamedTuple):
 
 
 @torch.no_grad()
-def agreements(base: Basis, store: SiteStore, mean: float, solution: Solution) -> dict[int, Agreement]:
+def agreements(base: Basis, store: SiteSource, mean: float, solution: Solution) -> dict[int, Agreement]:
     """z_k² = r_kᵀ(I − S_k)⁻¹r_k with S_k = H_k(I+P)⁻¹H_kᵀ: leave-one-out without leaving one out."""
+    part = partial(_agreements, base=base.map(torch.Tensor.detach), mean=mean, solution=solution)
+    return store.reduce(part, operator.or_, len(base.Z), "agreement")
+
+
+@torch.no_grad()
+def _agreements(packs: Iterator[PackedSites], *, base: Basis, mean: float, solution: Solution) -> dict[int, Agreement]:
     found: dict[int, Agreement] = {}
-    for packed in store.packs(len(base.Z)):
+    for packed in packs:
         p = project(base, packed)
         K, r, M = p.H.shape
         rows = centre(p.rows(marginal=True), mean)
@@ -66,7 +75,7 @@ def exact_agreements(form: ExactForm) -> dict[int, Agreement]:
 
 
 def compared(
-    form: PointsForm | ExactForm, members: tuple[Member, ...], store: SiteStore, first: int = 0
+    form: PointsForm | ExactForm, members: tuple[Member, ...], store: SiteSource, first: int = 0
 ) -> tuple[Member, ...]:
     """Members with their agreement with the rest: as it is for those in the store, which counts from `first`.
 

@@ -24,7 +24,7 @@ from .owners import Owners, by_owner, owner_numbers
 from .points import MOST_AUTOMATIC, PointsWanted, select, slack_left
 from .points_form import PointsForm
 from .pooling import kernel_by_name, median_mean
-from .site_store import SiteStore
+from .site_source import SiteSource
 
 Form = PointsForm | ExactForm
 NEGLIGIBLE = 3.0  # times the tolerance: slack that is not worth another form
@@ -37,7 +37,7 @@ class Merged(NamedTuple):
     noise: PooledNoise | None = None  # under which all members count; None: as they were published
 
 
-def step_cost(store: SiteStore, wanted: PointsWanted) -> float:
+def step_cost(store: SiteSource, wanted: PointsWanted) -> float:
     """Multiplications in one step of learning, roughly."""
     if wanted.all_of_them:
         return float(store.rows) ** 3
@@ -45,7 +45,7 @@ def step_cost(store: SiteStore, wanted: PointsWanted) -> float:
     return float(points) ** 3 + store.points * points * (points + store.largest)
 
 
-def chosen_kernel(members: Sequence[Member], store: SiteStore, dimension: int, owners: Owners) -> Kernel:
+def chosen_kernel(members: Sequence[Member], store: SiteSource, dimension: int, owners: Owners) -> Kernel:
     """Where learning begins with the structure that explains some of the modules best, by their exact evidence."""
     numbers = owner_numbers(members)
     model = Owners.OFFSET if owners is Owners.AUTO and len(set(numbers)) > 1 else owners
@@ -63,7 +63,7 @@ def chosen_kernel(members: Sequence[Member], store: SiteStore, dimension: int, o
 def build(
     start: Kernel,
     members: Sequence[Member],
-    store: SiteStore,
+    store: SiteSource,
     wanted: PointsWanted,
     *,
     learn: bool,
@@ -108,7 +108,7 @@ def _exact(
     kernels: Sequence[Kernel],
     *,
     members: Sequence[Member],
-    store: SiteStore,
+    store: SiteSource,
     learn: bool,
     owners: Owners,
     readings: Readings | None,
@@ -125,7 +125,7 @@ def _exact(
     return Merged(form.at_best_mean() if learn else form, found.convergence, found.noise)
 
 
-def _at_points(choice: Choice, store: SiteStore, wanted: PointsWanted, tolerance: float) -> Merged:
+def _at_points(choice: Choice, store: SiteSource, wanted: PointsWanted, tolerance: float) -> Merged:
     Z = choice.Z
     if wanted.automatic and float(slack_left(choice.kernel, store, Z, choice.effects)[-1]) > tolerance:
         # with the kernel known, more points than it was learned on are affordable
@@ -135,7 +135,7 @@ def _at_points(choice: Choice, store: SiteStore, wanted: PointsWanted, tolerance
 
 
 @torch.no_grad()
-def points_form(choice: Choice, store: SiteStore) -> PointsForm:
+def points_form(choice: Choice, store: SiteSource) -> PointsForm:
     """All sites folded onto the points; with effects, one site for each owner."""
     base = basis(choice.kernel, choice.Z, effects=choice.effects)
     rows = fold(base, store, choice.mean, marginal=False)

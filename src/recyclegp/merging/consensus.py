@@ -19,7 +19,7 @@ from torch import Tensor
 from ..core import linalg
 from ..core.packing import project
 from ..core.posterior import Basis
-from .site_store import SiteStore
+from .site_source import SiteSource
 
 LOG_2PI = math.log(2 * math.pi)
 UNITS_SD = 2.0  # how far a and b of a·f + b may be from 1 and 0: a in itself, b in standard deviations of f
@@ -75,7 +75,7 @@ class Fit(NamedTuple):
 
 
 @torch.no_grad()
-def statements(base: Basis, store: SiteStore, mean: float) -> list[Statements]:
+def statements(base: Basis, store: SiteSource, mean: float) -> list[Statements]:
     """Every site of a store; what the points cannot express of it is integrated out."""
     found = []
     for packed in store.packs(len(base.Z)):

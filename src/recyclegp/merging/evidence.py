@@ -1,4 +1,4 @@
-"""The block-marginal evidence of all sites in a store, with its exact gradient, chunk by chunk.
+"""The block-marginal evidence of all sites, with its exact gradient, chunk by chunk, wherever they are.
 
 The evidence is E(θ) = max_{v, m} Σ_k e_k − ½(‖Hv + m·1 − ρ‖² + ‖v‖²) − ½logdet(I + HᵀH), and only H, ρ, 1, e
 depend on θ, each chunk of rows through its own sites. One pass without gradients finds P = HᵀH and with
@@ -8,8 +8,9 @@ a second pass takes each chunk's share of the gradient with (v̂, m̂, P) held f
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,51 +21,39 @@ from ..core.least_squares import jensen_slack
 from ..core.packing import PackedSites, project
 from ..core.posterior import Basis, basis
 from ..kernels import Kernel
-from .site_store import SiteStore
+from .site_source import SiteSource, added
 
 
 def evidence(
     kernel: Kernel,
     Z: Tensor,
-    store: SiteStore,
+    store: SiteSource,
     price: Callable[[Tensor], Tensor],
     about: float,
     effects: Effects = NO_EFFECTS,
 ) -> Tensor:
     """E(θ) − price(slack) at the points Z, differentiable in θ, Z and effects; `about` is a first guess of the mean."""
     base = basis(kernel, Z, effects=effects)
-    best = _maximiser(base, store, about)
-    value = -0.5 * best.v.square().sum() - linalg.logdet(best.C)
+    fixed = _detached(base)
+    best = _maximiser(fixed, store, about)
     with torch.enable_grad():
         slack = best.slack.requires_grad_()
         cost = price(slack)
         (rate,) = torch.autograd.grad(cost, slack)
-        sought = {"Z": Z, "offset": effects.offset, "smooth": effects.smooth}  # those that may be fixed
-        inputs = {"theta": kernel.theta, "L": base.L}
-        inputs |= {name: t for name, t in sought.items() if isinstance(t, Tensor) and t.requires_grad}
-        leaf = {name: t.detach().requires_grad_() for name, t in inputs.items()}
-        at = base._replace(
-            kernel=kernel.with_theta(leaf["theta"]),
-            L=leaf["L"],
-            Z=leaf.get("Z", Z),
-            effects=Effects(leaf.get("offset", effects.offset), leaf.get("smooth", effects.smooth)),
-        )
-        leaves = list(leaf.values())
-        adjoints = [torch.zeros_like(t) for t in leaves]
-        for packed in store.packs(len(Z)):
-            share = _share(at, packed, best)
-            surrogate = share.value - 0.5 * share.spread - rate * share.slack
-            value = value + share.value.detach()
-            for total, part in zip(adjoints, torch.autograd.grad(surrogate, leaves), strict=True):
-                total += part
+    may_vary = {"Z": Z, "offset": effects.offset, "smooth": effects.smooth}  # those that may be fixed
+    inputs = {"theta": kernel.theta, "L": base.L}
+    inputs |= {name: t for name, t in may_vary.items() if isinstance(t, Tensor) and t.requires_grad}
+    part = partial(_slope, base=fixed, best=best.detached(), rate=float(rate), sought=tuple(inputs))
+    found = store.reduce(part, _both_slopes, len(Z), "evidence-gradient")
+    value = found.value - 0.5 * best.v.square().sum() - linalg.logdet(best.C)
     # the chain's last step, (θ, Z) → L, once: a function of both with the value and the gradient collected above
-    change = torch.stack([(a * t).sum() for a, t in zip(adjoints, inputs.values(), strict=True)]).sum()
+    change = torch.stack([(a * t).sum() for a, t in zip(found.adjoints, inputs.values(), strict=True)]).sum()
     return value - cost.detach() + (change - change.detach())
 
 
-def profiled_mean(kernel: Kernel, Z: Tensor, store: SiteStore, about: float, effects: Effects = NO_EFFECTS) -> float:
+def profiled_mean(kernel: Kernel, Z: Tensor, store: SiteSource, about: float, effects: Effects = NO_EFFECTS) -> float:
     """m̂, the constant mean that maximises E(θ)."""
-    return _maximiser(basis(kernel, Z, effects=effects), store, about).mean
+    return _maximiser(_detached(basis(kernel, Z, effects=effects)), store, about).mean
 
 
 class _Best(NamedTuple):
@@ -75,19 +64,27 @@ class _Best(NamedTuple):
     C: Tensor
     slack: Tensor
 
+    def detached(self) -> _Best:
+        """Outside every derivative, so that it can travel."""
+        return self._replace(slack=self.slack.detach())
+
+
+class _Sums(NamedTuple):
+    """Over rows: P = HᵀH, Hᵀ[ρ, z], zᵀz, zᵀρ, and the slack of their sites."""
+
+    P: Tensor
+    g: Tensor  # (M, 2)
+    zz: Tensor
+    z_rho: Tensor
+    slack: Tensor
+
 
 @torch.no_grad()
-def _maximiser(base: Basis, store: SiteStore, about: float) -> _Best:
-    """The maximiser from sums over all rows: P = HᵀH, and H against ρ and the constant function.
-
-    On the basis the constant function is w = L⁻¹1, so 1 = Hw + z with a small rest z. Sums over z keep
-    the digits that 1ᵀ1 − 1ᵀH(I+P)⁻¹Hᵀ1 would lose where the basis expresses constants well.
-    """
+def _sums(packs: Iterator[PackedSites], *, base: Basis, w: Tensor, about: float) -> _Sums:
     M = len(base.Z)
-    w = linalg.solve_lower(base.L, torch.ones_like(base.L[:, :1]))[:, 0]
     P, g, slack = torch.zeros_like(base.L), base.L.new_zeros(M, 2), base.L.new_zeros(())
     zz, z_rho = base.L.new_zeros(()), base.L.new_zeros(())
-    for packed in store.packs(M):
+    for packed in packs:
         p = project(base, packed)
         slack += jensen_slack(p.H, p.RKR)
         rows = p.rows(marginal=True)
@@ -95,6 +92,19 @@ def _maximiser(base: Basis, store: SiteStore, about: float) -> _Best:
         P += rows.H.mT @ rows.H
         g += rows.H.mT @ torch.stack([rho, z], dim=1)
         zz, z_rho = zz + z @ z, z_rho + z @ rho
+    return _Sums(P, g, zz, z_rho, slack)
+
+
+@torch.no_grad()
+def _maximiser(base: Basis, store: SiteSource, about: float) -> _Best:
+    """The maximiser from sums over all rows: P = HᵀH, and H against ρ and the constant function.
+
+    On the basis the constant function is w = L⁻¹1, so 1 = Hw + z with a small rest z. Sums over z keep
+    the digits that 1ᵀ1 − 1ᵀH(I+P)⁻¹Hᵀ1 would lose where the basis expresses constants well.
+    """
+    M = len(base.Z)
+    w = linalg.solve_lower(base.L, torch.ones_like(base.L[:, :1]))[:, 0]
+    P, g, zz, z_rho, slack = store.reduce(partial(_sums, base=base, w=w, about=about), added, M, "evidence")
     C = linalg.cholesky(torch.eye(M, dtype=P.dtype, device=P.device) + P).L
     # regress 1 on H: best = (I+P)⁻¹Hᵀ1 = w − d, and what is left of it is 1 − H best = z + Hd
     d = torch.cholesky_solve((w - g[:, 1])[:, None], C)[:, 0]
@@ -104,6 +114,47 @@ def _maximiser(base: Basis, store: SiteStore, about: float) -> _Best:
     # v̂ = (I+P)⁻¹Hᵀ(ρ − m̂·1), m̂ one step from the guess
     v = torch.cholesky_solve(g[:, :1], C)[:, 0] - step * (w - d)
     return _Best(v, about + float(step), C, slack)
+
+
+class _Slope(NamedTuple):
+    """What some sites contribute to the value, and to its gradient by each of the sought tensors."""
+
+    value: Tensor
+    adjoints: tuple[Tensor, ...]
+
+
+def _slope(packs: Iterator[PackedSites], *, base: Basis, best: _Best, rate: float, sought: tuple[str, ...]) -> _Slope:
+    """At fixed v̂, m̂ and P, chunk by chunk, each of which forgets its graph; slack is bought at `rate`."""
+    effects = base.effects
+    values: dict[str, Any] = {"theta": base.kernel.theta, "L": base.L, "Z": base.Z}
+    values |= {"offset": effects.offset, "smooth": effects.smooth}
+    with torch.enable_grad():
+        leaf = {name: values[name].detach().requires_grad_() for name in sought}
+        at = base._replace(
+            kernel=base.kernel.with_theta(leaf["theta"]),
+            L=leaf["L"],
+            Z=leaf.get("Z", base.Z),
+            effects=Effects(leaf.get("offset", effects.offset), leaf.get("smooth", effects.smooth)),
+        )
+        leaves = list(leaf.values())
+        value, adjoints = base.L.new_zeros(()), [torch.zeros_like(t) for t in leaves]
+        for packed in packs:
+            share = _share(at, packed, best)
+            surrogate = share.value - 0.5 * share.spread - rate * share.slack
+            value = value + share.value.detach()
+            for total, part in zip(adjoints, torch.autograd.grad(surrogate, leaves), strict=True):
+                total += part
+    return _Slope(value, tuple(adjoints))
+
+
+def _both_slopes(a: _Slope, b: _Slope) -> _Slope:
+    return _Slope(a.value + b.value, tuple(x + y for x, y in zip(a.adjoints, b.adjoints, strict=True)))
+
+
+def _detached(base: Basis) -> Basis:
+    """The same outside every derivative, so that it can travel."""
+    numbers = (v.detach() if isinstance(v, Tensor) else v for v in (base.effects.offset, base.effects.smooth))
+    return base.map(torch.Tensor.detach)._replace(effects=Effects(*numbers))
 
 
 class _Share(NamedTuple):

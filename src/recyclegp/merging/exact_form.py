@@ -24,6 +24,7 @@ from ..core.stacked import Block, Stacked, best_mean, stack
 from ..kernels import Kernel
 from ..kernels.units import in_units
 from .points_form import PointsForm
+from .site_source import SiteSource
 from .site_store import SiteStore
 
 
@@ -98,13 +99,13 @@ class ExactForm:
         """E = Σe_k − ½ρ̃ᵀα − ½logdet A: nothing is lost, so bound and evidence are one."""
         return float(self.stacked.e - 0.5 * self._residual @ self.alpha - linalg.logdet(self.L))
 
-    def evidence(self, store: SiteStore | None = None) -> float:
+    def evidence(self, store: SiteSource | None = None) -> float:
         return self.bound
 
     # --- other sites, other units, other points ---
 
     @torch.no_grad()
-    def with_sites(self, store: SiteStore, numbers: Sequence[int], first: int) -> ExactForm:
+    def with_sites(self, store: SiteSource, numbers: Sequence[int], first: int) -> ExactForm:
         """With more sites, whose owners have these numbers: rows appended to the factor, not a new one.
 
         L' = [L 0; BᵀL⁻ᵀ C]        CCᵀ = A_new − BᵀA⁻¹B
@@ -125,15 +126,15 @@ class ExactForm:
         L[:n, :n], L[n:, :n], L[n:, n:] = self.L, X.mT, C
         return replace(self, stacked=whole, factor=L)
 
-    def grouped(self, store: SiteStore, numbers: Sequence[int]) -> SiteStore:
+    def grouped(self, store: SiteSource, numbers: Sequence[int]) -> SiteSource:
         """Sites as it takes them: as they are, because it has the covariances between an owner's modules."""
         return store
 
-    def only(self, store: SiteStore, numbers: Sequence[int]) -> ExactForm:
+    def only(self, store: SiteSource, numbers: Sequence[int]) -> ExactForm:
         """With these sites and no others, at the same prior."""
         return replace(self, stacked=stack(store.packs(1), numbers), factor=None)
 
-    def forgetting(self, store: SiteStore) -> ExactForm:
+    def forgetting(self, store: SiteSource) -> ExactForm:
         """Its pseudo-observations stay, without names: without them it would not be exact."""
         return self
 

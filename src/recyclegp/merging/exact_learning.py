@@ -19,7 +19,7 @@ from . import affordable
 from .noise import NoiseModel, PooledNoise, Readings, StackedNoise, apart_is_worth
 from .owners import Owners
 from .search_space import SearchSpace, detached, detached_noise
-from .site_store import SiteStore
+from .site_source import SiteSource
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Sites(NamedTuple):
     noise: StackedNoise | None = None
 
     @staticmethod
-    def of(store: SiteStore, numbers: Sequence[int], readings: Readings | None = None) -> Sites:
+    def of(store: SiteSource, numbers: Sequence[int], readings: Readings | None = None) -> Sites:
         """All that is in a store; `numbers` are those of the members' owners."""
         stacked = stack(store.packs(1), numbers)
         noise = None if readings is None else StackedNoise.of(stacked, readings)
@@ -64,7 +64,7 @@ class Sites(NamedTuple):
 
 
 def learn_exactly(
-    store: SiteStore,
+    store: SiteSource,
     numbers: Sequence[int],
     about: Kernel,
     kernels: Sequence[Kernel],

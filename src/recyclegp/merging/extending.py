@@ -18,7 +18,7 @@ from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..local import placement
 from .points import MOST_AUTOMATIC, select_by_slack
-from .site_store import Candidates, SiteStore, candidates
+from .site_source import Candidates, SiteSource, candidates
 
 NEW_POINTS = 64  # that rows of data may ask for
 ROWS = 8192  # of data, looked at together
@@ -50,9 +50,9 @@ def padded(rows: CentredRows, points: int) -> CentredRows:
     return rows if not missing else rows._replace(H=torch.nn.functional.pad(rows.H, (0, missing)))
 
 
-def all_candidates(store: SiteStore) -> Candidates:
+def all_candidates(store: SiteSource) -> Candidates:
     """The points of all sites in the store."""
-    parts = list(candidates(store))
+    parts = list(candidates(store.packs(1)))
     return Candidates(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 

@@ -1,27 +1,39 @@
-"""All sites of a store on one basis, folded into one triangle of rows."""
+"""All sites on one basis, folded into one triangle of rows."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 
 from ..core.least_squares import CentredRows, centre, compress, stack
-from ..core.packing import project
+from ..core.packing import PackedSites, project
 from ..core.posterior import Basis
 from ..devices import room
-from .site_store import SiteStore
+from .site_source import SiteSource
 
 NUMBERS = 2**17  # in rows folded at once, unless that is few rows: more overflow the caches
 
 
 @torch.no_grad()
 def fold(
-    base: Basis, store: SiteStore, mean: float, start: CentredRows | None = None, *, marginal: bool
+    base: Basis, store: SiteSource, mean: float, start: CentredRows | None = None, *, marginal: bool
 ) -> CentredRows:
     """Rows of every site, under those of `start`: with their slack, or with their residuals integrated out."""
+    part = partial(_triangle, base=base.map(torch.Tensor.detach), mean=mean, marginal=marginal)
+    rows = store.reduce(part, _both, len(base.Z), "fold")
+    return rows if start is None else _both(start, rows)
+
+
+@torch.no_grad()
+def _triangle(packs: Iterator[PackedSites], *, base: Basis, mean: float, marginal: bool) -> CentredRows:
+    """Of some sites."""
     M = len(base.Z)
     most = max(16 * M, int(room(base.Z.device) * NUMBERS / M))  # rows
-    parts, height = ([], 0) if start is None else ([start], len(start.rho))
-    for packed in store.packs(M):
+    parts: list[CentredRows] = []
+    height = 0
+    for packed in packs:
         rows = centre(project(base, packed).rows(marginal=marginal), mean)
         if parts and height + len(rows.rho) > most:
             parts = [_folded(parts)]
@@ -29,6 +41,11 @@ def fold(
         parts.append(rows)
         height += len(rows.rho)
     return _folded(parts)
+
+
+def _both(a: CentredRows, b: CentredRows) -> CentredRows:
+    """One triangle of two."""
+    return _folded([a, b])
 
 
 def _folded(parts: list[CentredRows]) -> CentredRows:

@@ -22,7 +22,7 @@ from .build import Form
 from .exact_form import ExactForm
 from .member import Member, active, stored
 from .owners import owner_numbers
-from .site_store import SiteStore
+from .site_source import SiteSource
 
 
 class Faded(NamedTuple):
@@ -50,10 +50,10 @@ def check_half_life(half_life: Any, now: Any) -> None:
 
 class Aged(NamedTuple):
     members: tuple[Member, ...]
-    sites: SiteStore
+    sites: SiteSource
 
 
-def aged(members: tuple[Member, ...], sites: SiteStore, half_life: float | None, now: Any) -> Aged:
+def aged(members: tuple[Member, ...], sites: SiteSource, half_life: float | None, now: Any) -> Aged:
     """Members that count less the older they are, and their sites: w_k ← w_k 2^(−age_k/h)."""
     if half_life is None:
         return Aged(members, sites)

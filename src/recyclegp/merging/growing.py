@@ -17,7 +17,7 @@ from .learning import FORGIVEN, Choice, slack_tolerance
 from .owners import by_owner
 from .points import select
 from .points_form import PointsForm
-from .site_store import Candidates, SiteStore
+from .site_source import Candidates, SiteSource
 
 NOTHING = 1e-9  # nats: nothing that was known is lost on purpose
 UPDATE_POINTS = 256  # at which new rows may be summarised beside an exact form
@@ -34,7 +34,7 @@ def with_room(form: PointsForm, new: Candidates, rows: float) -> Grown:
     return Grown(form.extended_to(larger), members)
 
 
-def grow_points(form: PointsForm, store: SiteStore, numbers: Sequence[int], rows: float | None) -> Grown:
+def grow_points(form: PointsForm, store: SiteSource, numbers: Sequence[int], rows: float | None) -> Grown:
     """A form at points with new sites, of owners who are not here yet; these are numbered in the order of the store.
 
     Where `rows`, which are all there will be, are given, points may be appended for what the old ones cannot express.
@@ -48,7 +48,7 @@ def grow_points(form: PointsForm, store: SiteStore, numbers: Sequence[int], rows
 
 
 def grow_exact(
-    form: ExactForm, store: SiteStore, numbers: Sequence[int], first: int, most: int | None, rows: float
+    form: ExactForm, store: SiteSource, numbers: Sequence[int], first: int, most: int | None, rows: float
 ) -> PointsForm | ExactForm:
     """An exact form with new sites; at points where it would have more than `most` pseudo-observations.
 

@@ -23,7 +23,7 @@ from .owners import Owners, owner_numbers
 from .points import PointsWanted, select, slack_left
 from .pooling import largest_kernel, median_mean
 from .search_space import SearchSpace
-from .site_store import SiteStore
+from .site_source import SiteSource
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Choice(NamedTuple):
 def begin(
     start: Kernel,
     members: Sequence[Member],
-    store: SiteStore,
+    store: SiteSource,
     wanted: PointsWanted,
     *,
     learn: bool,
@@ -73,7 +73,7 @@ def begin(
 def _from_some(
     start: Kernel,
     members: Sequence[Member],
-    store: SiteStore,
+    store: SiteSource,
     learn: bool,
     owners: Owners,
     readings: Readings | None,
@@ -84,7 +84,7 @@ def _from_some(
         return decide(sites, start, starts(start, members) if learn else None, owners)
 
 
-def finish(first: Choice, start: Kernel, store: SiteStore, wanted: PointsWanted) -> Choice:
+def finish(first: Choice, start: Kernel, store: SiteSource, wanted: PointsWanted) -> Choice:
     """ψ* and m by the evidence of all modules at these points; with effects, one site for each owner.
 
     A number of points that cannot express what the modules know is best spent between the modules' points. Points
@@ -125,7 +125,7 @@ def price(slack: Tensor) -> Tensor:
     return FORGIVEN * torch.log1p(slack / FORGIVEN)
 
 
-def _learn(first: Choice, store: SiteStore, space: SearchSpace, *, move: bool = False) -> Choice:
+def _learn(first: Choice, store: SiteSource, space: SearchSpace, *, move: bool = False) -> Choice:
     """Maximise E − price(slack) over θ, and over Z_* where they may move, with the mean profiled out.
 
     A little slack is bought back like this, as by the bound E − slack: predictions are the bound's, and better at a

@@ -21,7 +21,7 @@ from torch import Tensor
 from ..core import noise as core
 from ..core.stacked import Stacked
 from .member import Member
-from .site_store import SiteStore
+from .site_source import SiteSource
 
 APART_GAIN = 3.0, 1.0  # nats, and more for each module, by which the evidence must prefer noises that differ
 LEVEL_SD = 2.0  # of log σ² about what the residuals say
@@ -146,7 +146,7 @@ class StackedNoise(NamedTuple):
         return (self.readings.constants(tau) + 0.5 * self.rows * tau.log()).sum()
 
 
-def at_noise(store: SiteStore, readings: Readings | None, pooled: PooledNoise | None) -> SiteStore:
+def at_noise(store: SiteSource, readings: Readings | None, pooled: PooledNoise | None) -> SiteSource:
     """The same sites under another noise; the store itself where there is none."""
     if readings is None or pooled is None:
         return store

@@ -11,6 +11,7 @@ from ..core import sites
 from ..core.effects import Effects
 from ..core.sites import Site
 from .member import Member
+from .site_source import SiteSource
 from .site_store import SiteStore
 
 OFFSET_GAIN = 8.0, 0.1  # nats, and more for each owner, by which the evidence must prefer offsets
@@ -66,7 +67,7 @@ def owner_site(members: Sequence[Member], owner: str) -> Site | None:
     return joined(kept) if kept and len(kept) == len(own) else None
 
 
-def by_owner(store: SiteStore, numbers: Sequence[int], effects: Effects) -> SiteStore:
+def by_owner(store: SiteSource, numbers: Sequence[int], effects: Effects) -> SiteSource:
     """One site for each owner, under the position of the owner's first member; the store itself if that is so.
 
     `numbers` are those of the owners, for each position in the store. What is an owner's own is integrated out of all

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..core.effects import NO_EFFECTS, Effects
-from ..core.packing import meeting, project
+from ..core.packing import PackedSites, meeting, project
 from ..core.posterior import Basis, basis, features
 from ..devices import room
 from ..kernels import Kernel
-from .site_store import SiteStore, candidates
+from .site_source import SiteSource, added, candidates
 
 MOST_AUTOMATIC = 512  # points on which a kernel is learned, unless more are asked for
 RESIDUAL_FLOOR = 1e-8  # of the prior variance: Z_* may be denser than a module's points, as all share its jitter
@@ -38,7 +41,7 @@ class PointsWanted:
 
 @torch.no_grad()
 def select(
-    kernel: Kernel, store: SiteStore, count: int | None, tolerance: float, most_automatic: int | None = None
+    kernel: Kernel, store: SiteSource, count: int | None, tolerance: float, most_automatic: int | None = None
 ) -> Tensor:
     """Z_* among the union of the modules' points, by what each adds to their joint description.
 
@@ -50,16 +53,57 @@ def select(
     enough = 2 * tolerance / store.largest if count is None else 0.0
     if store.points > size:
         enough *= EARLY
-    Z, precision = kernel.theta.new_zeros(0), kernel.theta.new_zeros(0)
-    for more in candidates(store):
-        for part, weight in zip(more.Z.split(size - most), more.precision.split(size - most), strict=True):
-            if len(Z) + len(part) > size:
-                best = select_by_slack(Z, precision, most, enough, kernel)
-                Z, precision = Z[best], precision[best]
-            Z, precision = (torch.cat([Z, part]), torch.cat([precision, weight])) if len(Z) else (part, weight)
+    rules = _Rules(kernel.with_theta(kernel.theta.detach()), most, size, enough)
+    Z, precision = store.reduce(partial(_pool, rules=rules), partial(_meet, rules=rules), 1, "points")
     chosen = select_by_slack(Z, precision, most, enough, kernel)
     Z = Z[chosen] if chosen else Z[:1]
     return Z if count is not None else Z[: _sufficient(kernel, store, Z, tolerance)]
+
+
+class _Rules(NamedTuple):
+    """Of a tournament."""
+
+    kernel: Kernel
+    most: int  # that win
+    size: int  # candidates that compete at once
+    enough: float  # where a competition ends early
+
+
+class _Pool(NamedTuple):
+    """Candidates that are still in it."""
+
+    Z: Tensor  # (n, D)
+    precision: Tensor  # (n,)
+
+    def best(self, rules: _Rules) -> _Pool:
+        chosen = select_by_slack(self.Z, self.precision, rules.most, rules.enough, rules.kernel)
+        return _Pool(self.Z[chosen], self.precision[chosen])
+
+    def with_others(self, other: _Pool) -> _Pool:
+        if not len(self.Z):
+            return other
+        return _Pool(torch.cat([self.Z, other.Z]), torch.cat([self.precision, other.precision]))
+
+
+@torch.no_grad()
+def _pool(packs: Iterator[PackedSites], *, rules: _Rules) -> _Pool:
+    """The candidates of some sites, or the best of them where they are many."""
+    pool = _Pool(rules.kernel.theta.new_zeros(0), rules.kernel.theta.new_zeros(0))
+    most = rules.size - rules.most
+    for more in candidates(packs):
+        for part in map(_Pool, more.Z.split(most), more.precision.split(most)):
+            if len(pool.Z) + len(part.Z) > rules.size:
+                pool = pool.best(rules)
+            pool = pool.with_others(part)
+    return pool
+
+
+@torch.no_grad()
+def _meet(a: _Pool, b: _Pool, *, rules: _Rules) -> _Pool:
+    """One round of the tournament: where two pools are too many for one, the best of each go on."""
+    if len(a.Z) + len(b.Z) > rules.size:
+        a, b = a.best(rules), b.best(rules)
+    return a.with_others(b)
 
 
 @torch.no_grad()
@@ -94,22 +138,33 @@ def select_by_slack(
     return chosen
 
 
-def _sufficient(kernel: Kernel, store: SiteStore, Z: Tensor, tolerance: float) -> int:
+def _sufficient(kernel: Kernel, store: SiteSource, Z: Tensor, tolerance: float) -> int:
     """How many of the points, in their order, leave no more slack than the tolerance; all if none do."""
     enough = slack_left(kernel, store, Z) <= tolerance
     return int(enough.int().argmax()) + 1 if bool(enough.any()) else len(Z)
 
 
 @torch.no_grad()
-def slack_left(kernel: Kernel, store: SiteStore, Z: Tensor, effects: Effects = NO_EFFECTS) -> Tensor:
+def slack_left(kernel: Kernel, store: SiteSource, Z: Tensor, effects: Effects = NO_EFFECTS) -> Tensor:
     """The slack that the first one, two, … of the points leave.
 
     Each column of H belongs to one point, and Σ_k‖H_k[:, i]‖² is twice what it explains after those before it.
     """
-    base = basis(kernel, Z, effects=effects)
-    slack, explained = Z.new_zeros(()), Z.new_zeros(len(Z))
-    for packed in store.packs(len(Z)):
+    part = partial(_explained, base=basis(kernel, Z, effects=effects).map(torch.Tensor.detach))
+    found = store.reduce(part, added, len(Z), "slack")
+    return found.slack - found.explained.cumsum(0)
+
+
+class _Explained(NamedTuple):
+    slack: Tensor  # without any points
+    explained: Tensor  # (M,) of it by each of them, after those before it
+
+
+@torch.no_grad()
+def _explained(packs: Iterator[PackedSites], *, base: Basis) -> _Explained:
+    slack, explained = base.Z.new_zeros(()), base.Z.new_zeros(len(base.Z))
+    for packed in packs:
         p = project(base, packed)
         slack = slack + 0.5 * p.RKR.diagonal(dim1=-2, dim2=-1).sum()
         explained = explained + 0.5 * p.H.square().sum((0, 1))
-    return slack - explained.cumsum(0)
+    return _Explained(slack, explained)

@@ -26,7 +26,7 @@ from ..kernels.units import in_units
 from .extending import padded
 from .folding import fold
 from .owners import by_owner
-from .site_store import SiteStore
+from .site_source import SiteSource
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,38 +94,38 @@ class PointsForm:
     def bound(self) -> float:
         return float(self.solution.bound)
 
-    def evidence(self, store: SiteStore) -> float:
+    def evidence(self, store: SiteSource) -> float:
         """The block-marginal evidence."""
         return float(self.marginal_solution(store).bound)
 
-    def marginal_solution(self, store: SiteStore) -> Solution:
+    def marginal_solution(self, store: SiteSource) -> Solution:
         with torch.inference_mode(False), torch.no_grad():
             return least_squares.solve(self.marginal_rows(store))
 
-    def marginal_rows(self, store: SiteStore) -> CentredRows:
+    def marginal_rows(self, store: SiteSource) -> CentredRows:
         """Block-marginal rows of all sites: those that are known, or those of the sites in the store."""
         return self._folded(store) if self.marginal is None else self.marginal
 
-    def _folded(self, store: SiteStore, start: CentredRows | None = None) -> CentredRows:
+    def _folded(self, store: SiteSource, start: CentredRows | None = None) -> CentredRows:
         return fold(self.basis, store, self.mean, start, marginal=True)
 
-    def with_sites(self, store: SiteStore, numbers: Sequence[int] = (), first: int = 0) -> PointsForm:
+    def with_sites(self, store: SiteSource, numbers: Sequence[int] = (), first: int = 0) -> PointsForm:
         """With more sites, of owners that are not here yet, at the same prior and points."""
         rows = fold(self.basis, store, self.mean, self.bound_rows, marginal=False)
         marginal = None if self.marginal is None else self._folded(store, self.marginal)
         return replace(self, bound_rows=rows, marginal=marginal)
 
-    def grouped(self, store: SiteStore, numbers: Sequence[int]) -> SiteStore:
+    def grouped(self, store: SiteSource, numbers: Sequence[int]) -> SiteSource:
         """Sites as it takes them: where owners differ, one for each owner."""
         return by_owner(store, numbers, self.effects)
 
-    def only(self, store: SiteStore, numbers: Sequence[int] = ()) -> PointsForm:
+    def only(self, store: SiteSource, numbers: Sequence[int] = ()) -> PointsForm:
         """With these sites and no others, at the same prior and points."""
         base = basis(self.kernel, self.Z, self.jitter, effects=self.effects)
         rows = fold(base, store, self.mean, marginal=False)
         return replace(self, jitter=float(base.jitter), bound_rows=rows, marginal=None)
 
-    def forgetting(self, store: SiteStore) -> PointsForm:
+    def forgetting(self, store: SiteSource) -> PointsForm:
         """With the rows that the evidence needs, so that it can do without the sites."""
         return replace(self, marginal=self.marginal_rows(store))
 

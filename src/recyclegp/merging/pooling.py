@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from ..core.packing import PackedSites
 from ..kernels import Kernel, Node, Unit, entries, parse, pool, weighted_median
 from ..kernels.units import reference
 from ..likelihoods import FAMILIES, Likelihood, named
 from .member import Member, active
-from .site_store import SiteStore, candidates
+from .site_source import SiteSource, added, candidates
 
 SAMPLE = 1000  # modules and points that say how large a function is, for a kernel none of them has
 OUTLIER = 10.0  # times the median: a parameter beyond it is brought back there
@@ -63,21 +66,37 @@ def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
     return factor if factor > FAR else None
 
 
-def kernel_by_name(name: str, members: Sequence[Member], store: SiteStore, dimension: int) -> Kernel:
+def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dimension: int) -> Kernel:
     """A structure by name: pooled from the members that have it, else begun at the scale of them all."""
     kernel = parse(name, dimension)
     alike = median_kernel(members, kernel.structure)
     if alike is not None:
         return alike
-    centre = sum((c.Z.sum(0) for c in candidates(store)), torch.zeros(dimension, dtype=torch.float64)) / store.points
-    x = sum(((c.Z - centre).square().sum(0) for c in candidates(store)), torch.zeros_like(centre))
+    centre = store.reduce(partial(_powers, about=torch.zeros(dimension, dtype=torch.float64)), added, 1, "scale").first
+    centre = centre / store.points
+    x = store.reduce(partial(_powers, about=centre), added, 1, "scale").second
     x = torch.where(x > 0, (x / store.points).sqrt(), torch.ones_like(x))
     some = active(members)
     some = some[:: -(-len(some) // SAMPLE)]
-    Z = next(candidates(store)).Z[:SAMPLE]
+    Z = next(candidates(store.packs(1))).Z[:SAMPLE]
     variances = [float(m.kernel.to(Z.device).diagonal(Z).mean()) for m in some]
     middle = weighted_median(variances, [m.weighted_rows for m in some])
     return kernel.with_theta(reference(kernel.structure, x, centre, x.new_tensor(middle**0.5)))
+
+
+class _Powers(NamedTuple):
+    """Sums over points, each (D,), of what they are away from somewhere, and of its square."""
+
+    first: Tensor
+    second: Tensor
+
+
+def _powers(packs: Iterator[PackedSites], *, about: Tensor) -> _Powers:
+    first, second = torch.zeros_like(about), torch.zeros_like(about)
+    for c in candidates(packs):
+        away = c.Z - about
+        first, second = first + away.sum(0), second + away.square().sum(0)
+    return _Powers(first, second)
 
 
 def median_mean(members: Sequence[Member]) -> float:

@@ -16,7 +16,7 @@ from .member import Member
 from .owners import Owners
 from .points import PointsWanted
 from .pooling import kernel_by_name, most_common_kernel
-from .site_store import SiteStore
+from .site_source import SiteSource
 from .trust import Trust, judged
 
 
@@ -25,7 +25,7 @@ class Made(NamedTuple):
 
     merged: Merged
     members: tuple[Member, ...]
-    sites: SiteStore
+    sites: SiteSource
 
 
 class Recipe(NamedTuple):
@@ -34,11 +34,11 @@ class Recipe(NamedTuple):
     pool_noise: bool = True
     trust: Trust = Trust.LEARN  # without learning nobody is judged
 
-    def start(self, members: Sequence[Member], store: SiteStore, dimension: int, owners: Owners) -> Kernel:
+    def start(self, members: Sequence[Member], store: SiteSource, dimension: int, owners: Owners) -> Kernel:
         """Where learning begins: the given kernel, or one from the members."""
         return self._start(members, store, dimension, owners).to(store.device)
 
-    def _start(self, members: Sequence[Member], store: SiteStore, dimension: int, owners: Owners) -> Kernel:
+    def _start(self, members: Sequence[Member], store: SiteSource, dimension: int, owners: Owners) -> Kernel:
         if isinstance(self.kernel, Kernel):
             return self.kernel
         if self.kernel is None:
@@ -48,7 +48,7 @@ class Recipe(NamedTuple):
         return kernel_by_name(self.kernel, members, store, dimension)
 
     def follow(
-        self, members: Sequence[Member], store: SiteStore, wanted: PointsWanted, dimension: int, owners: Owners
+        self, members: Sequence[Member], store: SiteSource, wanted: PointsWanted, dimension: int, owners: Owners
     ) -> Made:
         """All that is chosen, chosen from these members: in the same way whenever it is done."""
         with threads.suited_to(step_cost(store, wanted)):

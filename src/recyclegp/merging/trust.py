@@ -29,7 +29,7 @@ from .owners import Owners, owner_numbers
 from .points import select
 from .pooling import median_mean, most_common_kernel
 from .screening import About, Screened, screen
-from .site_store import SiteStore
+from .site_source import SiteSource
 from .verdicts import TRUSTED, Standing, Verdict
 
 POINTS = 200  # at which modules are compared, at most
@@ -91,7 +91,7 @@ class Opinion(NamedTuple):
     learned: Learned | None = None  # from some of them, where all are trusted and it was needed to see that
 
 
-def opinion(members: Sequence[Member], store: SiteStore, *, owners: Owners, pool_noise: bool) -> Opinion:
+def opinion(members: Sequence[Member], store: SiteSource, *, owners: Owners, pool_noise: bool) -> Opinion:
     """About members whose sites are as they were published.
 
     Args:
@@ -129,11 +129,11 @@ def opinion(members: Sequence[Member], store: SiteStore, *, owners: Owners, pool
 
 class Judged(NamedTuple):
     members: tuple[Member, ...]  # with verdicts
-    sites: SiteStore  # of those that count
+    sites: SiteSource  # of those that count
     learned: Learned | None = None  # from some of these, if that is known
 
 
-def judged(members: Sequence[Member], store: SiteStore, *, trust: Trust, owners: Owners, pool_noise: bool) -> Judged:
+def judged(members: Sequence[Member], store: SiteSource, *, trust: Trust, owners: Owners, pool_noise: bool) -> Judged:
     """Whom to trust, and what follows from it."""
     if trust is Trust.NONE:
         return Judged(tuple(members), store)
@@ -165,7 +165,7 @@ def _first(given: float | None, otherwise: float) -> float:
 
 
 def _learned(
-    store: SiteStore, members: Sequence[Member], start: Kernel, owners: Owners, readings: Readings | None
+    store: SiteSource, members: Sequence[Member], start: Kernel, owners: Owners, readings: Readings | None
 ) -> Learned:
     """Kernel, mean, effects and noise by the exact evidence of some of the modules."""
     with store.thinned(affordable.first(store.largest)) as some:
@@ -173,7 +173,7 @@ def _learned(
         return decide(sites, start, starts(start, members), owners)
 
 
-def _compared(belief: Belief, members: Sequence[Member], store: SiteStore, readings: Readings | None) -> _Compared:
+def _compared(belief: Belief, members: Sequence[Member], store: SiteSource, readings: Readings | None) -> _Compared:
     now = at_noise(store, readings, belief.noise)
     count = int(min(POINTS, max(LEAST_POINTS, FEATURES // max(store.rows, 1))))
     with torch.no_grad():
@@ -183,7 +183,7 @@ def _compared(belief: Belief, members: Sequence[Member], store: SiteStore, readi
         return _Compared(said, screen(said, len(members), about), belief.mean)
 
 
-def _tempered(store: SiteStore, members: int) -> SiteStore:
+def _tempered(store: SiteSource, members: int) -> SiteSource:
     """The same sites, none of them far surer of itself than is usual: where points are is not for one to decide."""
     precision = torch.full((members,), math.nan, dtype=torch.float64)
     for p in store.packs(1):

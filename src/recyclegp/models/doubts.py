@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 
@@ -14,8 +15,6 @@ from ..merging.member import Member
 from ..merging.pooling import shorter_than_all
 from ..merging.size import Size
 from ..target import Target, contradiction
-from .blocks import Block
-from .module import Module
 from .naming import few
 
 
@@ -31,19 +30,12 @@ class Doubts:
             self._compare(m.target, [p.name for p in m.likelihoods], f"module {m.name!r}")
         self.other_targets.clear()
 
-    def look_at(self, module: Module, label: str) -> None:
-        self._compare(module.target, [p.name for p in module.likelihoods], label)
-        if module.columns is None:
-            self.unnamed.append(module.name)
-        if not module.convergence.converged:
-            self.unsettled.append(module.name)
-
-    def look_at_others(self, block: Block) -> None:
-        """The modules of a block behind its first one: they share its columns and its target."""
-        if block.common.columns is None:
-            self.unnamed += block.names[1:]
-        settled = block.models.converged.tolist()
-        self.unsettled += [name for name, fine in zip(block.names[1:], settled[1:], strict=True) if not fine]
+    def look_at(self, member: Member, columns: arrays.Columns, label: str) -> None:
+        self._compare(member.target, [p.name for p in member.likelihoods], label)
+        if columns is None:
+            self.unnamed.append(member.name)
+        if not member.converged:
+            self.unsettled.append(member.name)
 
     def _compare(self, target: Target, likelihoods: Iterable[str], label: str) -> None:
         """With what others of the same likelihood said; different kinds of data may be different quantities."""
@@ -120,4 +112,13 @@ def about_new_slack(points: int, lost: float) -> None:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, RecycleGPWarning, stacklevel=5)
+    warnings.warn(text, RecycleGPWarning, stacklevel=_to_the_caller())
+
+
+def _to_the_caller() -> int:
+    """The stacklevel of whoever has called the library, however many of its functions are in between."""
+    level, frame = 1, sys._getframe(1)
+    inside = f"{__name__.partition('.')[0]}."
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -34,7 +34,8 @@ from ..merging.owners import Owners, owner_numbers
 from ..merging.points import PointsWanted
 from ..merging.points_form import PointsForm
 from ..merging.recipe import USUAL, Made, Recipe
-from ..merging.site_store import SiteStore, candidates
+from ..merging.site_source import SiteSource, corners
+from ..merging.site_store import SiteStore
 from ..merging.size import Size, size_of
 from ..merging.trust import as_before
 from ..storage import container
@@ -502,7 +503,7 @@ class Ensemble(Predictive):
 
     # --- behind them ---
 
-    def _with(self, new: tuple[Member, ...], store: SiteStore, relearn: bool, form: Form | None = None) -> Ensemble:
+    def _with(self, new: tuple[Member, ...], store: SiteSource, relearn: bool, form: Form | None = None) -> Ensemble:
         """New members' rows, from their store, under what is already there; `form` has points for them already."""
         members = (*self._members, *new)
         first, numbers = len(self._members), owner_numbers(members)
@@ -535,17 +536,17 @@ class Ensemble(Predictive):
             doubts.about_new_slack(points, more.slack - self.slack + sum(m.slack for m in new))
         return more if self._keeps_sites else more._without_sites(store, first)
 
-    def _without_sites(self, store: SiteStore, first: int = 0) -> Ensemble:
+    def _without_sites(self, store: SiteSource, first: int = 0) -> Ensemble:
         """Names only; how well those in the store agree with the rest is written down while it is known."""
         store = self._form.grouped(store, owner_numbers(self._members)[first:])
         form = self._form.forgetting(store)
         members = reporting.remembered(form, self._members, store, first)
-        new = torch.cat([c.Z.cpu() for c in candidates(store)] + ([] if self._extent is None else [self._extent]))
+        ends = torch.cat([corners(store).cpu()] + ([] if self._extent is None else [self._extent]))
         return replace(
             self,
             _form=form,
             _members=members[:first] + tuple(m._replace(site=None) for m in members[first:]),
-            _extent=torch.stack([new.amin(0), new.amax(0)]),
+            _extent=torch.stack([ends.amin(0), ends.amax(0)]),
         )
 
     def _rebuild(self, members: tuple[Member, ...], relearn: bool) -> Ensemble:
@@ -566,7 +567,7 @@ class Ensemble(Predictive):
             new = Ensemble._from_merged(made, wanted, self.columns, self._owners, recipe)
             return replace(new, unlearned=self.unlearned.relearned())
 
-    def _sites(self, members: tuple[Member, ...]) -> SiteStore:
+    def _sites(self, members: tuple[Member, ...]) -> SiteSource:
         """The sites that members have kept, as the form takes them."""
         return self._form.grouped(stored(members), owner_numbers(members))
 

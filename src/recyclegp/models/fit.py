@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import gpytorch
 import torch
@@ -28,6 +27,7 @@ from .blocks import Block, Common, Piece
 from .module import Module
 from .modules import Modules, of_pieces
 from .naming import check_owner, name_or_new
+from .progress import bar
 
 LITTLE_KEPT = 0.8  # of what the rows say, below which somebody should know
 LANES, MOST_LANES = 1024, 64  # models solved as one batched problem, and so many times as many on a GPU
@@ -118,21 +118,51 @@ def fit(
         rows_per_point=rows_per_point,
     )
     label = name_or_new(name)
-    if _automatic(options):
+    if automatic(options):
         options = replace(options, kernel=choose(lambda kernel: [check(X, y, label, replace(options, kernel=kernel))]))
     request = check(X, y, label, options)
     with threads.suited_to(step_cost(request)):
         module = _one(request, owner).module(0)
-    if module.kept is not None and module.kept < LITTLE_KEPT:
-        _tell_of_little_kept(module, 1, 1, rows_per_point)
+    tell_of_little_kept([Published.of(module)], rows_per_point)
     return module if at is None else replace(module, time=at)
 
 
-def _tell_of_little_kept(worst: Module, poor: int, total: int, rows_per_point: int | None) -> None:
+class Published(NamedTuple):
+    """What a module has become of its rows."""
+
+    name: str
+    rows: int
+    points: int
+    dimension: int
+    kept: float | None
+
+    @staticmethod
+    def of(m: Module) -> Published:
+        return Published(m.name, m.rows, len(m.inducing), m.dimension, m.kept)
+
+    @staticmethod
+    def of_all(modules: Modules) -> Iterator[Published]:
+        """Of many, of which no objects are made."""
+        for block, _ in modules._pieces():
+            columns = (block.rows.tolist(), block.models.sites.points.tolist(), block.models.kept.tolist())
+            for name, rows, points, kept in zip(block.names, *columns, strict=True):
+                yield Published(name, rows, points, block.common.dimension, kept)
+
+    def bytes(self, points: int) -> int:
+        """Of the numbers in its site, if it had so many points."""
+        return 8 * (points * (self.dimension + points + 1) + 1)
+
+
+def tell_of_little_kept(modules: Iterable[Published], rows_per_point: int | None) -> None:
     """Warn of points that are too few, once for all modules, with what more of them would cost."""
-    now = len(worst.inducing)
-    more = f"{2 * now} points would take {_bytes(2 * now, worst):,} bytes instead of {_bytes(now, worst):,}"
-    others = f", and {poor - 1} others of {total} less than {LITTLE_KEPT:.0%}" if poor > 1 else ""
+    modules = list(modules)
+    poor = [m for m in modules if m.kept is not None and m.kept < LITTLE_KEPT]
+    if not poor:
+        return
+    worst = min(poor, key=lambda m: m.kept or 0.0)
+    now = worst.points
+    more = f"{2 * now} points would take {worst.bytes(2 * now):,} bytes instead of {worst.bytes(now):,}"
+    others = f", and {len(poor) - 1} others of {len(modules)} less than {LITTLE_KEPT:.0%}" if len(poor) > 1 else ""
     remedy = f"publish={2 * now}" if rows_per_point is None else f"a smaller rows_per_point than {rows_per_point}"
     warnings.warn(
         f"{worst.name} keeps {worst.kept:.0%} of what its {worst.rows} rows say about f at {now} points{others}; "
@@ -140,11 +170,6 @@ def _tell_of_little_kept(worst: Module, poor: int, total: int, rows_per_point: i
         LittleKeptWarning,
         stacklevel=3,
     )
-
-
-def _bytes(points: int, module: Module) -> int:
-    """Of the numbers in its site, if it had so many points."""
-    return 8 * (points * (module.dimension + points + 1) + 1)
 
 
 def _one(request: FitRequest, owner: str | None) -> Block:
@@ -224,13 +249,12 @@ def fit_many(
         One module for each data set: a sequence like a list, which is kept as columns. It slices, `save` writes all
         of it to one file, `load` reads that, and `merge` takes either.
     """
-    if on_failure not in ("raise", "skip"):
-        raise RecycleGPError(f"on_failure={on_failure!r}; use 'raise' or 'skip'")
+    check_on_failure(on_failure)
     whose = _owners(names, owners)
     total = len(data) if isinstance(data, Sized) else None
     if names is not None and total is not None and len(names) != total:
         raise RecycleGPError(f"names has {len(names)} entries for {total} data sets; give one each")
-    _check_unique(names)
+    check_unique(names)
     options = FitOptions(
         likelihood=likelihood,
         kernel=kernel,
@@ -247,33 +271,63 @@ def fit_many(
         labels=labels,
         rows_per_point=rows_per_point,
     )
-    if _automatic(options):
+    if automatic(options):
         data = list(data)
-        options = replace(options, kernel=_chosen_together(data, options))
+        options = replace(options, kernel=chosen_together(data, options))
         total = len(data)
-    requests: Iterable[FitRequest] = _checked(_named(data, names), Door(options), 1 if total is None else LANES)
-    if total is not None:
-        requests = list(requests)  # what is all here is checked before any work begins
-    made = _Made(whose)
-    with _bar(total, progress) as advance:
-        for window in _windows(requests):
-            _solve_window(window, advance, made)
-    modules = of_pieces(made.pieces)
-    if made.failures:
-        said = "; ".join(f"{name}: {why}" for name, why in made.failures.items())
-        if on_failure == "raise":
-            raise FitManyError(
-                f"{len(made.failures)} of the models failed ({said}); on_failure='skip' leaves them out, and this "
-                "error's modules are the others",
-                modules,
-                made.failures,
-            )
-        warnings.warn(f"{len(made.failures)} models were left out ({said})", RecycleGPWarning, stacklevel=2)
-    shares = modules.kept
-    poor = sum(kept < LITTLE_KEPT for kept in shares)
-    if poor:
-        _tell_of_little_kept(modules[shares.index(min(shares))], poor, len(modules), rows_per_point)
+    with bar("fitting", total, progress) as advance:
+        modules, failures = fit_data_sets(data, names, options, advance, owners=whose)
+    if failures and on_failure == "raise":
+        said = f"{what_failed(failures)}; on_failure='skip' leaves them out, and this error's modules are the others"
+        raise FitManyError(said, modules, failures)
+    tell_of_failures(failures)
+    tell_of_little_kept(Published.of_all(modules), rows_per_point)
     return modules
+
+
+class Outcome(NamedTuple):
+    """Of many fits."""
+
+    modules: Modules
+    failures: dict[str, str]  # name → why
+
+
+def fit_data_sets(
+    data: Iterable[tuple[Any, Any]],
+    names: Sequence[str] | None,
+    options: FitOptions,
+    advance: Callable[[int], None],
+    *,
+    first: int = 0,
+    owners: Mapping[str, str] = MappingProxyType({}),
+) -> Outcome:
+    """A module for each data set, but for those that failed also alone; errors count data sets from `first`."""
+    here = isinstance(data, Sized)
+    requests: Iterable[FitRequest] = _checked(_named(data, names), Door(options), LANES if here else 1, first)
+    if here:
+        requests = list(requests)  # what is all here is checked before any work begins
+    made = _Made(owners)
+    for window in _windows(requests):
+        _solve_window(window, advance, made)
+    return Outcome(of_pieces(made.pieces), made.failures)
+
+
+def what_failed(failures: Mapping[str, str]) -> str:
+    """The beginning of an error about models that failed."""
+    said = "; ".join(f"{name}: {why}" for name, why in failures.items())
+    return f"{len(failures)} of the models failed ({said})"
+
+
+def tell_of_failures(failures: Mapping[str, str]) -> None:
+    """Warn of models that were left out."""
+    if failures:
+        said = "; ".join(f"{name}: {why}" for name, why in failures.items())
+        warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=3)
+
+
+def check_on_failure(on_failure: Any) -> None:
+    if on_failure not in ("raise", "skip"):
+        raise RecycleGPError(f"on_failure={on_failure!r}; use 'raise' or 'skip'")
 
 
 class _Made:
@@ -290,11 +344,12 @@ class _Made:
         self.pieces.append(Piece(block, [self.before + position for position in positions]))
 
 
-def _automatic(options: FitOptions) -> bool:
+def automatic(options: FitOptions) -> bool:
+    """Is the kernel to be chosen?"""
     return isinstance(options.kernel, str) and options.kernel == AUTO and options.learn is True
 
 
-def _chosen_together(data: Sequence[tuple[Any, Any]], options: FitOptions) -> str:
+def chosen_together(data: Sequence[tuple[Any, Any]], options: FitOptions) -> str:
     """One kernel for all data sets, by the sum of some of their evidences."""
     some = [pair for pair in data[:: max(1, len(data) // SETS_COMPARED)] if isinstance(pair, (tuple, list))]
 
@@ -316,7 +371,7 @@ def _owners(names: Sequence[str] | None, owners: Sequence[str] | None) -> dict[s
     return dict(zip(names, owners, strict=True))
 
 
-def _check_unique(names: Sequence[str] | None) -> None:
+def check_unique(names: Sequence[str] | None) -> None:
     twice = [name for name, count in Counter(names or ()).items() if count > 1]
     if twice:
         raise RecycleGPError(
@@ -324,9 +379,9 @@ def _check_unique(names: Sequence[str] | None) -> None:
         )
 
 
-def _checked(named: Iterable[tuple[tuple[Any, Any], str]], door: Door, ahead: int) -> Iterator[FitRequest]:
-    """Data sets as requests: as many at once as may be read ahead, where they are alike."""
-    done = 0
+def _checked(named: Iterable[tuple[tuple[Any, Any], str]], door: Door, ahead: int, first: int) -> Iterator[FitRequest]:
+    """Data sets as requests: as many at once as may be read ahead, where they are alike; counted from `first`."""
+    done = first
     several = iter(named)
     while some := list(islice(several, ahead)):
         pairs, names = zip(*some, strict=True)
@@ -406,18 +461,3 @@ def _try_alone(position: int, request: FitRequest, made: _Made) -> None:
         made.take([position], [request], block.models)
     except RecycleGPError as error:
         made.failures[request.name] = str(error)
-
-
-@contextmanager
-def _bar(total: int | None, wanted: bool | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, or nothing."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("fitting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=sys.stderr.isatty()) as bar:
-        task = bar.add_task("fitting", total=total)
-        yield lambda count: bar.advance(task, count)

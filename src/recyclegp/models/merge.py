@@ -18,11 +18,11 @@ from ..merging.forgetting import aged, check_half_life
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
 from ..merging.recipe import Recipe
+from ..merging.site_source import SiteSource
 from ..merging.site_store import SiteStore
 from ..merging.trust import Trust
 from .ensemble import Ensemble
-from .module import Module
-from .reading import Source, read_modules
+from .reading import ModulesRead, Source, read_modules
 
 POOL, KEEP = "pool", "keep"  # what becomes of the modules' noises
 
@@ -34,20 +34,21 @@ class MergeOptions:
     inducing: Any = "auto"
     kernel: Any = None  # a name, a GPyTorch kernel, or None for the modules' own
     learn: bool = True
-    keep: str = "sites"
     owners: Owners = Owners.AUTO
     noise: str = POOL
     trust: Trust = Trust.LEARN
+    half_life: float | None = None
+    now: Any = None
 
-    def check(self, first: Module) -> None:
+    def check(self, dimension: int, columns: arrays.Columns) -> None:
         """What is wrong with them is said before a long stream of modules is read."""
-        self.points(first.dimension, first.columns)
+        self.points(dimension, columns)
         if isinstance(self.kernel, str):
             if self.kernel == AUTO and not self.learn:
                 raise RecycleGPError("kernel='auto' is chosen by learning; with learn=False pass a kernel, or None")
-            parse(SMOOTHNESS[0] if self.kernel == AUTO else self.kernel, first.dimension)
+            parse(SMOOTHNESS[0] if self.kernel == AUTO else self.kernel, dimension)
         elif self.kernel is not None:
-            from_gpytorch(self.kernel, first.dimension)
+            from_gpytorch(self.kernel, dimension)
 
     def points(self, dimension: int, columns: arrays.Columns) -> PointsWanted:
         if isinstance(self.inducing, str) and self.inducing == "auto":
@@ -57,12 +58,17 @@ class MergeOptions:
         found = arrays.count_or_points(self.inducing, "inducing", dimension, columns, "cpu")
         return PointsWanted(count=found) if isinstance(found, int) else PointsWanted(given=found)
 
-    def recipe(self, dimension: int, *, ageing: bool) -> Recipe:
-        """How all is chosen. Of a function that changes nobody can say who is wrong."""
+    def recipe(self, dimension: int) -> Recipe:
+        """How all is chosen."""
         given = self.kernel
         if given is not None and not isinstance(given, str):
             given = from_gpytorch(given, dimension)
-        return Recipe(given, self.learn, self.noise == POOL, Trust.NONE if ageing else self.trust)
+        return Recipe(given, self.learn, self.noise == POOL, self._trust)
+
+    @property
+    def _trust(self) -> Trust:
+        """Of a function that changes nobody can say who is wrong."""
+        return self.trust if self.half_life is None else Trust.NONE
 
 
 def merge(
@@ -112,27 +118,55 @@ def merge(
     Returns:
         The ensemble. It warns where its points cannot express what the modules know.
     """
-    if not isinstance(learn, bool):
-        raise TypeError(f"learn must be True or False, not {learn!r}")
     if keep not in ("sites", "names"):
         raise RecycleGPError(f"keep={keep!r}; use 'sites' or 'names'")
-    check_half_life(half_life, now)
-    options = MergeOptions(
-        inducing, kernel, learn, keep, owners_wanted(owners), noise_wanted(noise), trust_wanted(trust)
+    options = merge_options(
+        inducing=inducing,
+        kernel=kernel,
+        learn=learn,
+        owners=owners,
+        noise=noise,
+        trust=trust,
+        half_life=half_life,
+        now=now,
     )
-    where = device_of(device)
-    with SiteStore(where) as store:
+    with SiteStore(device_of(device)) as store:
         read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
-        wanted = options.points(read.frame.dimension, read.frame.columns)
-        recipe = options.recipe(read.frame.dimension, ageing=half_life is not None)
+        return merge_read(read, store, options)
 
-        def merged() -> Ensemble:
-            members, sites = aged(read.members, store, half_life, now)
-            made = recipe.follow(members, sites, wanted, read.frame.dimension, options.owners)
-            return Ensemble._from_merged(made, wanted, read.frame.columns, options.owners, recipe)
 
-        with on(where):
-            return retried(merged)
+def merge_options(
+    *,
+    inducing: Any = "auto",
+    kernel: str | gpytorch.kernels.Kernel | None = None,
+    learn: bool = True,
+    owners: str | None = "auto",
+    noise: str = POOL,
+    trust: str | None = "learn",
+    half_life: float | None = None,
+    now: Any = None,
+) -> MergeOptions:
+    """The arguments of `merge` but for its modules and weights, checked as far as they can be without any module."""
+    if not isinstance(learn, bool):
+        raise TypeError(f"learn must be True or False, not {learn!r}")
+    check_half_life(half_life, now)
+    models = owners_wanted(owners), noise_wanted(noise), trust_wanted(trust)
+    return MergeOptions(inducing, kernel, learn, *models, half_life, now)
+
+
+def merge_read(read: ModulesRead, store: SiteSource, options: MergeOptions) -> Ensemble:
+    """What was read, with the sites wherever they are, as one ensemble."""
+    dimension, columns, _ = read.frame
+    wanted = options.points(dimension, columns)
+    recipe = options.recipe(dimension)
+
+    def merged() -> Ensemble:
+        members, sites = aged(read.members, store, options.half_life, options.now)
+        made = recipe.follow(members, sites, wanted, dimension, options.owners)
+        return Ensemble._from_merged(made, wanted, columns, options.owners, recipe)
+
+    with on(store.device):
+        return retried(merged)
 
 
 def noise_wanted(noise: Any) -> str:

@@ -11,7 +11,9 @@ from os import PathLike
 from typing import Any, Self, overload
 from weakref import WeakValueDictionary
 
+from ..core.sites import Site
 from ..storage import container
+from ..storage.container import Document
 from . import modules_file
 from .blocks import Block, Common, Piece, joined
 from .module import Module
@@ -71,8 +73,18 @@ class Modules(Sequence[Module]):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all of them to one safetensors file, all or nothing; `load` gives them back."""
+        container.write(path, self._document())
+
+    def _document(self) -> Document:
         small = self._compact()
-        container.write(path, modules_file.document(small._blocks, small._order))
+        return modules_file.document(small._blocks, small._order)
+
+    def _sites(self) -> list[Site]:
+        """What each says about f, in their order."""
+        found: dict[int, Site] = {}
+        for block, positions in self._pieces():
+            found.update(zip(positions, block.models.sites.each(), strict=True))
+        return [found[position] for position in sorted(found)]
 
     def _compact(self) -> Modules:
         """Without the numbers of modules that are not in it."""

@@ -50,92 +50,127 @@ def read_modules(
     weights: Any = None,
     already: Sequence[Member] = (),
     frame: Frame | None = None,
-    check: Callable[[Module], None] | None = None,
+    check: Callable[[int, arrays.Columns], None] | None = None,
 ) -> ModulesRead:
     """Every module of the source, checked, put into the store, and but for `keep` let go.
 
-    `already` are the members they join, `check` sees the first module before the others are read.
+    `already` are the members they join, `check` sees the inputs of the first module before the others are read.
     """
-    reader = _Reader(store, keep=keep, weights=weights, already=already, frame=frame, check=check)
+    entrance = Entrance(weights, already, frame)
     for item, label in _items(source):
-        if isinstance(item, Module):
-            reader.take(item, label)
-        else:
-            reader.take_all(item, label)
-    return reader.finish()
+        if not isinstance(item, Module):
+            _take_all(item, label, entrance, store, keep, check)
+            continue
+        module = item
+        if not entrance.members and check is not None:
+            check(module.dimension, module.columns)
+        entrance.fit_in(Frame(module.dimension, module.columns, module.name), label)
+        module = _in_order(module, entrance.columns)
+        member = entrance.admit(member_of(module), module.columns, label)
+        if member.weight > 0:
+            store.put(module._site, member.weight, len(entrance.members) - 1)
+        if keep:
+            entrance.members[-1] = member._replace(site=module._site)
+    return entrance.finish()
 
 
-class _Reader:
-    """Takes modules as they come, one at a time or many as columns."""
+def _take_all(
+    pieces: Iterable[Piece],
+    label: str,
+    entrance: Entrance,
+    store: SiteStore,
+    keep: bool,
+    check: Callable[[int, arrays.Columns], None] | None,
+) -> None:
+    """Many modules, in the order of their positions; no objects are made of them."""
+    first = len(entrance.members)
+    found: dict[int, tuple[Member, arrays.Columns]] = {}
+    for block, positions in pieces:
+        dimension, columns = block.common.dimension, block.common.columns
+        if not first and not found and check is not None:
+            check(dimension, columns)
+        entrance.fit_in(Frame(dimension, columns, block.names[0]), f"{label}: module {block.names[0]!r}")
+        if columns is not None and entrance.columns is not None:
+            block = block.in_order(entrance.columns)
+        weights = [entrance.weight_of(n, first + p) for n, p in zip(block.names, positions, strict=True)]
+        for packed in block.packs([first + p for p in positions], weights, room(store.device)):
+            store.put_packed(packed)
+        found.update({p: (m, columns) for p, m in zip(positions, block.members(weights, keep=keep), strict=True)})
+    for position in sorted(found):
+        entrance.admit_as_it_is(*found[position], label)
 
-    def __init__(
-        self,
-        store: SiteStore,
-        *,
-        keep: bool,
-        weights: Any,
-        already: Sequence[Member],
-        frame: Frame | None,
-        check: Callable[[Module], None] | None,
-    ) -> None:
-        self.store, self.keep, self.frame, self.check = store, keep, frame, check
-        self.weigh, self.shared, self.doubts = _Weights(weights), _Shared(), Doubts(already)
-        self.seen, self.late = {m.name for m in already}, bool(already)
+
+class Entrance:
+    """Where members come in one after the other, and are compared with those before them."""
+
+    def __init__(self, weights: Any = None, already: Sequence[Member] = (), frame: Frame | None = None) -> None:
         self.members: list[Member] = []
+        self.frame = frame
+        self._later = bool(already)
+        self._weights = _Weights(weights)
+        self._seen = {m.name for m in already}
+        self._shared = _Shared()
+        self._doubts = Doubts(already)
 
-    def take(self, module: Module, label: str) -> None:
-        """One module."""
-        self._look_at(module, label)
-        assert self.frame is not None
-        module = _in_order(module, self.frame.columns)
-        self._meet(module.name)
-        weight = self.weigh.of(module.name, len(self.members))
-        if weight > 0:
-            self.store.put(module._site, weight, len(self.members))
-        self._add(self.shared.member(module, weight, self.keep))
+    @property
+    def columns(self) -> arrays.Columns:
+        return None if self.frame is None else self.frame.columns
 
-    def take_all(self, pieces: Iterable[Piece], label: str) -> None:
-        """Many modules, in the order of their positions; no objects are made of those that fit as they are."""
-        first = len(self.members)
-        found: dict[int, Member] = {}
-        for block, positions in pieces:
-            example = block.module(0)
-            self._look_at(example, f"{label}: module {example.name!r}")
-            assert self.frame is not None
-            if block.common.columns is not None and self.frame.columns is not None:
-                block = block.in_order(self.frame.columns)
-            self.doubts.look_at_others(block)
-            for name in block.names:
-                self._meet(name)
-            weights = [self.weigh.of(n, first + p) for n, p in zip(block.names, positions, strict=True)]
-            for packed in block.packs([first + p for p in positions], weights, room(self.store.device)):
-                self.store.put_packed(packed)
-            found.update(zip(positions, block.members(weights, keep=self.keep), strict=True))
-        for position in sorted(found):
-            self._add(found[position])
+    def weight_of(self, name: str, position: int) -> float:
+        return self._weights.of(name, position)
+
+    def fit_in(self, frame: Frame, label: str) -> None:
+        """Has it the inputs of those before it?"""
+        self.frame = _fitted(self.frame, frame, label)
+
+    def admit(self, member: Member, columns: arrays.Columns, label: str) -> Member:
+        """The member with its weight, behind those that are here."""
+        self._doubts.look_at(member, columns, label)
+        self._check_name(member.name)
+        weight = self._weights.of(member.name, len(self.members))
+        self.members.append(self._shared.member(member)._replace(weight=weight, came_later=self._later))
+        return self.members[-1]
+
+    def admit_as_it_is(self, member: Member, columns: arrays.Columns, source: str) -> None:
+        """One of many from one source, which has its weight, and shares with the others what it can."""
+        self._doubts.look_at(member, columns, source)
+        self._check_name(member.name)
+        self.members.append(member._replace(came_later=True) if self._later else member)
+
+    def _check_name(self, name: str) -> None:
+        if name in self._seen:
+            raise RecycleGPError(f"two modules are named {name!r}; rename one (module.rename), or use weights")
+        self._seen.add(name)
 
     def finish(self) -> ModulesRead:
+        """All of them, once nobody else will come."""
         if not self.members or self.frame is None:
             raise RecycleGPError("modules is empty; merge needs at least one module")
-        self.weigh.finish(len(self.members), self.seen)
-        if not self.store.points:
+        self._weights.finish(len(self.members), self._seen)
+        if not any(m.weight > 0 for m in self.members):
             raise RecycleGPError("weights are all zero; give at least one module a positive weight")
-        self.doubts.tell(self.frame.columns)
+        self._doubts.tell(self.frame.columns)
         return ModulesRead(tuple(self.members), self.frame)
 
-    def _look_at(self, module: Module, label: str) -> None:
-        if not self.members and self.check is not None:
-            self.check(module)
-        self.frame = _fitted(self.frame, module, label)
-        self.doubts.look_at(module, label)
 
-    def _meet(self, name: str) -> None:
-        if name in self.seen:
-            raise RecycleGPError(f"two modules are named {name!r}; rename one (module.rename), or use weights")
-        self.seen.add(name)
-
-    def _add(self, member: Member) -> None:
-        self.members.append(member._replace(came_later=True) if self.late else member)
+def member_of(m: Module) -> Member:
+    """What an ensemble remembers of a module whose site it does not keep."""
+    return Member(
+        name=m.name,
+        site=None,
+        rows=m.rows,
+        weight=1.0,
+        likelihoods=m.likelihoods,
+        kernel=m._kernel,
+        mean=m.mean,
+        target=m.target,
+        converged=m.convergence.converged,
+        densities=m.densities,
+        given_owner=m.given_owner,
+        kept=m.kept,
+        noise_evidence=m.noise_evidence,
+        time=m.time,
+    )
 
 
 # --- where they come from ---------------------------------------------------------------------
@@ -209,10 +244,10 @@ def made_from(path: Path, document: Document, makers: Mapping[str, Callable[[Fie
 # --- what they must share ---------------------------------------------------------------------
 
 
-def _fitted(frame: Frame | None, module: Module, label: str) -> Frame:
-    """The frame with this module in it, if it fits."""
+def _fitted(frame: Frame | None, module: Frame, label: str) -> Frame:
+    """The frame with that of one more module in it, if it fits."""
     if frame is None:
-        return Frame(module.dimension, module.columns, module.name)
+        return module
     if module.dimension != frame.dimension:
         raise RecycleGPError(
             f"{label} has {_listed(module.dimension, module.columns)} where the others have "
@@ -221,8 +256,8 @@ def _fitted(frame: Frame | None, module: Module, label: str) -> Frame:
     if module.columns is None:
         return frame
     if frame.columns is None:
-        return Frame(frame.dimension, module.columns, module.name)
-    arrays.common_columns([frame.columns, module.columns], [frame.owner, module.name])
+        return module
+    arrays.common_columns([frame.columns, module.columns], [frame.owner, module.owner])
     return frame
 
 
@@ -287,23 +322,8 @@ class _Shared:
         self.firsts.add(id(first))
         return first
 
-    def member(self, m: Module, weight: float, keep: bool) -> Member:
-        likelihoods = self.one(m.likelihoods)
-        structure = self.one(m._kernel.structure)
-        kernel = m._kernel if structure is m._kernel.structure else Kernel(structure, m._kernel.theta)
-        return Member(
-            name=m.name,
-            site=m._site if keep else None,
-            rows=m.rows,
-            weight=weight,
-            likelihoods=likelihoods,
-            kernel=kernel,
-            mean=m.mean,
-            target=self.one(m.target),
-            converged=m.convergence.converged,
-            densities=m.densities,
-            given_owner=m.given_owner,
-            kept=m.kept,
-            noise_evidence=m.noise_evidence,
-            time=m.time,
-        )
+    def member(self, m: Member) -> Member:
+        """The same, with what it has in common with others as one object."""
+        structure = self.one(m.kernel.structure)
+        kernel = m.kernel if structure is m.kernel.structure else Kernel(structure, m.kernel.theta)
+        return m._replace(likelihoods=self.one(m.likelihoods), kernel=kernel, target=self.one(m.target))

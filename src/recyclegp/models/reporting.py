@@ -11,7 +11,7 @@ from ..merging.build import Form
 from ..merging.exact_form import ExactForm
 from ..merging.member import Member
 from ..merging.owners import owner_numbers, owner_site
-from ..merging.site_store import SiteStore
+from ..merging.site_source import SiteSource
 from ..times import written
 from .unlearning import Guarantee
 
@@ -22,7 +22,7 @@ def as_seen_by(form: Form, members: tuple[Member, ...], owner: str) -> Answers:
     return form.of_owner(number, owner_site(members, owner))
 
 
-def report(form: Form, members: tuple[Member, ...], store: SiteStore, guarantee: Guarantee) -> list[dict[str, Any]]:
+def report(form: Form, members: tuple[Member, ...], store: SiteSource, guarantee: Guarantee) -> list[dict[str, Any]]:
     """One row per module."""
     return [
         {
@@ -49,7 +49,7 @@ def report(form: Form, members: tuple[Member, ...], store: SiteStore, guarantee:
     ]
 
 
-def remembered(form: Form, members: tuple[Member, ...], store: SiteStore, first: int = 0) -> tuple[Member, ...]:
+def remembered(form: Form, members: tuple[Member, ...], store: SiteSource, first: int = 0) -> tuple[Member, ...]:
     """Members with their agreement and their owners' offsets, for those in the store, which counts from `first`.
 
     Where owners differ and the form is at points, the store has one site for each owner.
@@ -62,7 +62,7 @@ def remembered(form: Form, members: tuple[Member, ...], store: SiteStore, first:
     return tuple(m._replace(offset=offsets.get(k, m.offset)) for m, k in zip(found, numbers, strict=True))
 
 
-def _offsets(form: Form, store: SiteStore, numbers: list[int], first: int) -> dict[int, Offset]:
+def _offsets(form: Form, store: SiteSource, numbers: list[int], first: int) -> dict[int, Offset]:
     """By the owners' numbers."""
     if isinstance(form, ExactForm):
         posterior = form.posterior._replace(effects=form.effects)
