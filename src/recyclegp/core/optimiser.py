@@ -22,6 +22,7 @@ from ..errors import NotPositiveDefiniteError
 LONGEST = 2.0  # largest change of any (log-)parameter in one step
 ARMIJO = 1e-4
 HALVINGS = 25
+SHARES = 8  # of what may be evaluated at once: at least so much work for each thread
 
 
 class Optimum(NamedTuple):
@@ -75,7 +76,9 @@ class _Crew(NamedTuple):
 
 @contextmanager
 def _shared(objective: Objective, lanes: int, width: int, device: torch.device) -> Iterator[_Crew]:
-    with threads.team(lanes if device.type == "cpu" else 1) as team:
+    # threads that have too little to do between two turns at the interpreter only wait for each other
+    worth = min(lanes, max(1, SHARES * lanes // width)) if device.type == "cpu" else 1
+    with threads.team(worth) as team:
         yield _Crew(objective, width, team)
 
 

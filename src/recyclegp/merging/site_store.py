@@ -22,6 +22,7 @@ from .site_queue import SiteQueue
 from .site_source import SiteSource, View, every_nth
 
 IN_MEMORY = 2**28  # bytes of packed sites kept in memory
+REMEMBERED = 2**26  # bytes of these that are also kept as they are seen, scaled and without some
 PACK = 2**17  # numbers packed together, and four times as many still waiting
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class SiteStore(SiteSource):
         self._dimension = 0
         self._packed: list[PackedSites | _Stored] = []
         self._held = 0  # bytes in memory
+        self._known: list[PackedSites] = []  # packs as they are seen, if they are remembered
         self._file: IO[bytes] | None = None
         self._view = View()
         self.largest = 0
@@ -85,10 +87,17 @@ class SiteStore(SiteSource):
         self._pack_all()
         if not self._packed:
             raise RecycleGPError("an ensemble needs at least one module with a positive weight")
-        for packed in self._packed:
-            seen = self._view.of(self._read(packed) if isinstance(packed, _Stored) else packed)
+        for seen in self._visible():
             if seen.members:
                 yield from split(seen, inducing)
+
+    def _visible(self) -> Iterable[PackedSites]:
+        """Packs as they are seen; where they are small they are kept so, because learning asks again and again."""
+        if self._held > REMEMBERED * room(self.device) or any(isinstance(p, _Stored) for p in self._packed):
+            return (self._view.of(self._read(p) if isinstance(p, _Stored) else p) for p in self._packed)
+        if len(self._known) < len(self._packed):
+            self._known = [self._view.of(p) for p in self._packed if not isinstance(p, _Stored)]
+        return self._known
 
     def reduce(
         self, part: Callable[[Iterator[PackedSites]], T], join: Callable[[T, T], T], inducing: int, name: str
@@ -100,6 +109,7 @@ class SiteStore(SiteSource):
         self._pack_all()
         other = copy(self)
         other._view = view
+        other._known = []
         return other
 
     def without(self, members: Iterable[int]) -> Self:
