@@ -122,7 +122,7 @@ def noisy(n=3):
 @pytest.mark.slow
 @pytest.mark.parametrize("inducing", ["all", 14])
 def test_a_noise_that_was_pooled_stays_and_is_weighted_when_it_is_learned_anew(inducing):
-    e = rgp.merge(noisy(), inducing=inducing, owners=None)
+    e = rgp.merge(noisy(), inducing=inducing, owners=None, trust=None)
     X, y = some_rows(30, 20)
     found = e.update(X, y, forget=0.5)
     assert found.noise == e.noise
