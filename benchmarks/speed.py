@@ -1,6 +1,7 @@
 """How fast, as ratios: each figure is ours beside something else, measured in the same run with the same threads.
 
     python benchmarks/speed.py [--quick] [--only SECTION …] [--json FILE] [--threads N] [--seed N] [--cap SECONDS]
+        [--earlier FOLDER]
     python benchmarks/speed.py --show FILE
 
 Rows that lose stay in the table, and the exit code is 0 all the same: this measures, it does not judge.
@@ -68,6 +69,9 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: an earlier --json as Markdown")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--earlier", type=Path, metavar="FOLDER", help="checkout of an earlier version: a million rows with it, too"
+    )
     parser.add_argument("--cap", type=float, default=600.0, help="seconds after which one end-to-end size is stopped")
     return parser.parse_args(arguments)
 
@@ -82,7 +86,8 @@ def main(arguments: list[str] | None = None) -> None:
     import torch
 
     torch.set_num_threads(asked.threads)
-    options = Options(asked.quick, asked.threads, asked.seed, asked.cap)
+    earlier = None if asked.earlier is None else str((asked.earlier / "src").resolve())
+    options = Options(asked.quick, asked.threads, asked.seed, asked.cap, earlier)
     load = [os.getloadavg()[0]]
     found: list[Row] = []
     print(HEADER, flush=True)
@@ -91,7 +96,7 @@ def main(arguments: list[str] | None = None) -> None:
         found.append(row)
         load.append(os.getloadavg()[0])
     result = {
-        "options": options._asdict(),
+        "options": options._replace(earlier=options.earlier and "given")._asdict(),
         "machine": machine(environment),
         "load_per_minute": load,  # others on the same cores: how far the figures can be trusted
         "rows": [row.as_dict() for row in found],

@@ -16,6 +16,7 @@ class Options(NamedTuple):
     threads: int
     seed: int
     cap: float  # seconds for one end-to-end size
+    earlier: str | None = None  # src of a checkout of an earlier version, to be measured beside this one
 
 
 class Row(NamedTuple):

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import gpytorch
+import numpy as np
 import torch
 
 from .. import threads
@@ -302,9 +302,8 @@ def fit_data_sets(
     owners: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """A module for each data set, but for those that failed also alone; errors count data sets from `first`."""
-    here = isinstance(data, Sized)
-    requests: Iterable[FitRequest] = _checked(_named(data, names), Door(options), LANES if here else 1, first)
-    if here:
+    requests: Iterable[FitRequest] = _checked(_named(data, names), Door(options), first)
+    if isinstance(data, Sized):
         requests = list(requests)  # what is all here is checked before any work begins
     made = _Made(owners)
     for window in _windows(requests):
@@ -379,17 +378,33 @@ def check_unique(names: Sequence[str] | None) -> None:
         )
 
 
-def _checked(named: Iterable[tuple[tuple[Any, Any], str]], door: Door, ahead: int, first: int) -> Iterator[FitRequest]:
-    """Data sets as requests: as many at once as may be read ahead, where they are alike; counted from `first`."""
+Named = tuple[tuple[Any, Any], str]
+
+
+def _checked(named: Iterable[Named], door: Door, first: int) -> Iterator[FitRequest]:
+    """Data sets as requests, some at a time, where they are alike at once; counted from `first`."""
     done = first
-    several = iter(named)
-    while some := list(islice(several, ahead)):
+    for some in _read_ahead(named):
         pairs, names = zip(*some, strict=True)
         found = door.check_all(pairs, names) if len(some) > 1 else None
         if found is None:
             found = [_numbered(done + i, *pair, name, door) for i, (pair, name) in enumerate(some)]
         yield from found
         done += len(some)
+
+
+def _read_ahead(named: Iterable[Named]) -> Iterator[list[Named]]:
+    """Arrays, no more than fill a window; what does not say how large it is comes alone."""
+    some: list[Named] = []
+    numbers = 0
+    for pair, name in named:
+        some.append((pair, name))
+        numbers += pair[0].size if isinstance(pair[0], np.ndarray) else WINDOW
+        if len(some) >= LANES or numbers >= WINDOW:
+            yield some
+            some, numbers = [], 0
+    if some:
+        yield some
 
 
 def _numbered(position: int, X: Any, y: Any, name: str, door: Door) -> FitRequest:
