@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import threads
 from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects, stacked_covariance
@@ -133,7 +134,10 @@ def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor]) -> Learned:
         found = sites.log_evidence(space.kernel_at(x), space.effects_at(x), space.noise_at(x))
         return found.value + space.log_prior(x)
 
-    best = optimiser.maximise_one(objective, begins, space.lower, space.upper, tolerance=TOLERANCE, gradient=GRADIENT)
+    with threads.suited_to(float(len(sites.stacked.rho)) ** 3):
+        best = optimiser.maximise_one(
+            objective, begins, space.lower, space.upper, tolerance=TOLERANCE, gradient=GRADIENT
+        )
     kernel, effects = space.kernel_at(best.x), detached(space.effects_at(best.x))
     noise = detached_noise(space.noise_at(best.x))
     log.info(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import threads
 from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects
@@ -147,7 +148,8 @@ def _learn(first: Choice, store: SiteSource, space: SearchSpace, *, move: bool =
 
     far = torch.full_like(still, FARTHEST)
     lower, upper = torch.cat([space.lower, -far]), torch.cat([space.upper, far])
-    best = optimiser.maximise_one(objective, [torch.cat([begin, still])], lower, upper)
+    with threads.suited_to(float(M) ** 3 + store.points * M * (M + store.largest)):
+        best = optimiser.maximise_one(objective, [torch.cat([begin, still])], lower, upper)
     kernel, Z = space.kernel_at(best.x[:size]), points_at(best.x)
     log.info("evidence %.3f after %d evaluations: %s", best.value, best.evaluations, kernel.describe())
     mean = profiled_mean(kernel, Z, store, first.mean, first.effects)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import threads
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.packing import PackedSites, meeting, project
 from ..core.posterior import Basis, basis, features
@@ -54,8 +55,9 @@ def select(
     if store.points > size:
         enough *= EARLY
     rules = _Rules(kernel.with_theta(kernel.theta.detach()), most, size, enough)
-    Z, precision = store.reduce(partial(_pool, rules=rules), partial(_meet, rules=rules), 1, "points")
-    chosen = select_by_slack(Z, precision, most, enough, kernel)
+    with threads.suited_to(float(size) * most):
+        Z, precision = store.reduce(partial(_pool, rules=rules), partial(_meet, rules=rules), 1, "points")
+        chosen = select_by_slack(Z, precision, most, enough, kernel)
     Z = Z[chosen] if chosen else Z[:1]
     return Z if count is not None else Z[: _sufficient(kernel, store, Z, tolerance)]
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 
+from .. import threads
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.posterior import basis
 from ..kernels import Kernel
@@ -36,6 +37,7 @@ POINTS = 200  # at which modules are compared, at most
 NOTHING = 0.1  # nats that these may leave unsaid, of what all modules say: no verdict depends on that
 FEATURES = 2**25  # numbers that may be held while they are: with many modules, at fewer points
 LEAST_POINTS = 32
+TOGETHER = 3000  # rows of pseudo-observations that are worked on at once, or thereabouts
 SURE = 10.0  # times the precision that is usual: beyond it, a module has no more say about where the points are
 ENOUGH = 8  # trusted modules from which one can tell whether owners differ
 CONTRADICTION = Verdict(Standing.UNCHECKED, "they contradict each other, and nobody can say who is right")
@@ -176,7 +178,7 @@ def _learned(
 def _compared(belief: Belief, members: Sequence[Member], store: SiteSource, readings: Readings | None) -> _Compared:
     now = at_noise(store, readings, belief.noise)
     count = int(min(POINTS, max(LEAST_POINTS, FEATURES // max(store.rows, 1))))
-    with torch.no_grad():
+    with torch.no_grad(), threads.suited_to(float(min(store.rows, TOGETHER)) * count**2):
         Z = select(belief.kernel, _tempered(now, len(members)), None, NOTHING, count)
         said = statements(basis(belief.kernel, Z, effects=belief.effects), now, belief.mean)
         about = About(belief.mean, float(belief.kernel.diagonal(Z).mean()))
