@@ -160,3 +160,14 @@ def test_bounds_of_any_gaussian_are_its_expectations(batch):
         for one, other in zip(found, (kl, log_t, data - kl, data + log_t - kl), strict=True):
             assert one.shape == batch
             check_close(float(one[at]), other, 1e-10)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_collapsed_bound_has_its_closed_form_gradient(padded):
+    """Against finite differences, in everything that is learned."""
+    rng = np.random.default_rng(4)
+    V, y, mean = 0.4 * rng.normal(size=(3, 4, 9)), rng.normal(size=(3, 9)), rng.normal(size=3)
+    k, noise = (V**2).sum(1) + rng.uniform(0.3, 1.3, (3, 9)), rng.uniform(0.2, 1.2, 3)
+    w = torch.tensor((rng.uniform(size=(3, 9)) > 0.3) if padded else np.ones((3, 9)), dtype=torch.float64)
+    values = [torch.tensor(t, requires_grad=True) for t in (V, k, y, mean, noise)]
+    assert torch.autograd.gradcheck(lambda *t: bounds.collapsed(*t, w), values)

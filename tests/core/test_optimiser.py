@@ -255,7 +255,10 @@ def test_width_bounds_how_many_lanes_are_evaluated_together():
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("width", [1, 4, 2**31])
 def test_threads_share_the_lanes_and_change_nothing(threads, width):
-    """No thread is given more than `width` lanes at once, every lane finds its own optimum, and one may fail."""
+    """No thread is given more than `width` lanes at once, every lane finds its own optimum, and one may fail.
+
+    Where all lanes are little work beside what may be done at once, one thread does it.
+    """
     best = torch.linspace(-3, 3, 11, dtype=torch.float64)[:, None].expand(-1, 2)
     seen = []
 
@@ -272,7 +275,7 @@ def test_threads_share_the_lanes_and_change_nothing(threads, width):
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-    assert max(seen) <= min(width, math.ceil(11 / threads))
+    assert max(seen) <= (min(width, math.ceil(11 / threads)) if width < 2**31 else 11)
     assert (chosen[:, 0] > 0).tolist() == [bool(b > 0.5) and i != 5 for i, b in enumerate(best[:, 0])]
     others = torch.arange(11) != 5
     assert found.converged.tolist() == others.tolist()

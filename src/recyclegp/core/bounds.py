@@ -57,20 +57,60 @@ _log_marginal: Callable[..., Tensor] = _LogMarginal.apply
 def collapsed(V: Tensor, k: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
     """eq. (local) for Gaussian data at its best q(u), of the rows with w = 1: Titsias' collapsed bound.
 
-    The same as `least_squares.solve` on the data's rows, for learning: one product of features
-    V (…, M, n) instead of their scaled copies, and v̂, at which the bound is stationary, held fixed.
+    The same as `least_squares.solve` on the data's rows, for learning: one product of features V (…, M, n) instead of
+    their scaled copies.
     """
-    V, r = V * w[..., None, :], w * (y - mean[..., None])
-    identity = torch.eye(V.shape[-2], dtype=V.dtype, device=V.device)
-    P = V @ V.mT / noise[..., None, None]
-    C = linalg.cholesky(identity + P).L
-    with torch.no_grad():
+    if not bool(w.all()):  # there is padding; without it a pass over the features is saved
+        V = V * w[..., None, :]
+    return _collapsed(V, k, y, mean, noise, w)
+
+
+class _Collapsed(torch.autograd.Function):
+    """With P = VVᵀ/σ², v̂ = (I+P)⁻¹Vr/σ², at which the bound is stationary, and e = r − Vᵀv̂ for r = w(y − m):
+
+    ∂/∂V = (v̂eᵀ + V − (I+P)⁻¹V)/σ²        ∂/∂m = Σwe/σ²        ∂/∂k = −w/2σ²
+    ∂/∂σ² = (−n + ‖e‖²/σ² + M − tr(I+P)⁻¹)/2σ² + slack/σ²
+    """
+
+    @staticmethod
+    def forward(ctx: Any, V: Tensor, k: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
+        M, n = V.shape[-2], w.sum(-1)
+        r = w * (y - mean[..., None])
+        identity = torch.eye(M, dtype=V.dtype, device=V.device)
+        P = V @ V.mT / noise[..., None, None]
+        C = linalg.cholesky(identity + P).L
         v = torch.cholesky_solve(V @ r[..., None] / noise[..., None, None], C)
-    # Misfit: ‖Vᵀv̂ − r‖²/σ² + ‖v̂‖²
-    misfit = (r - (V.mT @ v)[..., 0]).square().sum(-1) / noise + v.square().sum((-2, -1))
-    # Trace term: tr Q/2σ²
-    slack = 0.5 * ((w * k).sum(-1) / noise - P.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp_min(0)
-    return -0.5 * w.sum(-1) * (2 * math.pi * noise).log() - 0.5 * misfit - linalg.logdet(C) - slack
+        e = r - (V.mT @ v)[..., 0]
+        # Misfit: ‖Vᵀv̂ − r‖²/σ² + ‖v̂‖²
+        residual = e.square().sum(-1) / noise
+        misfit = residual + v.square().sum((-2, -1))
+        # Trace term: tr Q/2σ²
+        slack = 0.5 * ((w * k).sum(-1) / noise - P.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp_min(0)
+        if any(ctx.needs_input_grad):
+            ctx.save_for_backward(V, C, v, e, residual, slack, noise, w)
+        return -0.5 * n * (2 * math.pi * noise).log() - 0.5 * misfit - linalg.logdet(C) - slack
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        V, C, v, e, residual, slack, noise, w = ctx.saved_tensors
+        M, n = V.shape[-2], w.sum(-1)
+        identity = torch.eye(M, dtype=V.dtype, device=V.device)
+        inverse = torch.cholesky_solve(identity.expand_as(C), C)
+        open_ = (slack > 0).to(V.dtype)  # where rounding has left less than nothing, it stays nothing
+        rate = gradients[0] / noise
+        slope = (open_[..., None, None] * identity - inverse) @ V + v @ e[..., None, :]
+        trace = M - inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
+        return (
+            rate[..., None, None] * slope,
+            -0.5 * (rate * open_)[..., None] * w,
+            -rate[..., None] * e * w,
+            rate * (e * w).sum(-1),
+            rate * (0.5 * (-n + residual + trace) + slack),
+            None,
+        )
+
+
+_collapsed: Callable[..., Tensor] = _Collapsed.apply
 
 
 def kl(v: Tensor, C: Tensor) -> Tensor:
