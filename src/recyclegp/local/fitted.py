@@ -46,7 +46,6 @@ def joined(parts: Sequence[Fitted]) -> Fitted:
     return parts[0]._replace(sites=site_columns.joined([part.sites for part in parts]), messages=messages, **numbers)
 
 
-def noise_evidence(row: Tensor) -> NoiseEvidence | None:
+def noise_evidence(values: Sequence[float]) -> NoiseEvidence | None:
     """One row of the column."""
-    values = row.tolist()
     return None if values[0] != values[0] else NoiseEvidence(*values)

@@ -128,7 +128,8 @@ def _drawn(
     rng: np.random.Generator, rows: int, neighbours: int, count: int, D: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For each candidate a row, the neighbour it leans towards in each column, and how far."""
-    picks = np.resize(rng.permutation(rows), count)
+    order = rng.permutation(rows)
+    picks = order[:count] if count <= rows else np.resize(order, count)
     return picks, rng.integers(max(neighbours, 1), size=(count, D)), rng.uniform(0.2, 0.8, size=(count, D))
 
 

@@ -225,7 +225,7 @@ def _at_fewer_points(
         sites.append(new.site)
         jitter[i] = new.jitter
         kept[i] = min(1.0, max(1e-12, new.information / max(totals[i], 1e-300)))
-        evidence = fitted.noise_evidence(noise[i])
+        evidence = fitted.noise_evidence(noise[i].tolist())
         if evidence is not None:
             rows = len(batch.requests[lanes[i]].y)
             noise[i] = noise.new_tensor(

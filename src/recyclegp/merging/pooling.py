@@ -14,7 +14,7 @@ from torch import Tensor
 from ..core.packing import PackedSites
 from ..kernels import Kernel, Node, Unit, entries, parse, pool, weighted_median
 from ..kernels.units import reference
-from ..likelihoods import FAMILIES, Likelihood, named
+from ..likelihoods import FAMILIES, Gaussian, Likelihood, named
 from .member import Member, active
 from .site_source import SiteSource, added, candidates
 
@@ -107,13 +107,16 @@ def median_mean(members: Sequence[Member]) -> float:
 
 def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     """One likelihood of each family, from its members' parameters, each counting with its rows."""
-    rows: dict[Any, float] = {}  # by identity, because members share their likelihoods; or by what was pooled
+    rows: dict[Any, float] = {}  # by identity, because members share their likelihoods; or by the noise that was pooled
     objects: dict[Any, Likelihood] = {}
     for m in active(members):
-        for p in m.likelihoods_now:
-            key = (p.name, *p.parameters) if p.known and m.noise is not None else id(p)
-            rows[key] = rows.get(key, 0.0) + m.weighted_rows
-            objects[key] = p
+        if m.noise is not None:
+            rows[(m.noise,)] = rows.get((m.noise,), 0.0) + m.weighted_rows
+            continue
+        for p in m.likelihoods:
+            rows[id(p)] = rows.get(id(p), 0.0) + m.weighted_rows
+            objects[id(p)] = p
+    objects |= {key: Gaussian(*key) for key in rows if isinstance(key, tuple)}
     found: dict[str, list[tuple[Likelihood, float]]] = {}
     for key, p in objects.items():
         found.setdefault(p.name, []).append((p, rows[key]))

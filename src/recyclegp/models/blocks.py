@@ -78,14 +78,14 @@ class Block:
             target=c.target,
             given_owner=self.owners[i],
             kept=float(m.kept[i]),
-            noise_evidence=fitted.noise_evidence(m.noise[i]),
+            noise_evidence=fitted.noise_evidence(m.noise[i].tolist()),
         )
 
     def members(self, weights: Sequence[float], *, keep: bool) -> Iterator[Member]:
         """One small record for each, with its site or without; no modules are made."""
         c, m = self.common, self.models
         sites: Iterable[Any] = m.sites.each() if keep else [None] * len(self)
-        columns = (m.theta.unbind(), m.parameters.tolist(), m.mean.tolist(), m.kept.tolist(), m.noise.unbind())
+        columns = (m.theta.unbind(), m.parameters.tolist(), m.mean.tolist(), m.kept.tolist(), m.noise.tolist())
         facts = (self.names, self.owners, self.rows.tolist(), m.converged.tolist(), weights, sites)
         for (theta, parameters, mean, kept, noise), (name, owner, rows, converged, weight, site) in zip(
             zip(*columns, strict=True), zip(*facts, strict=True), strict=True
