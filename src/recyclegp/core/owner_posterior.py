@@ -17,7 +17,7 @@ from torch import Tensor
 from ..kernels import Kernel
 from . import linalg
 from .effects import Effects, Offset
-from .posterior import POINTS, Joint, Posterior, Predicted, features
+from .posterior import Joint, Posterior, Predicted, at_once, features
 from .sites import Site
 
 
@@ -53,7 +53,7 @@ class OwnerPosterior(NamedTuple):
 
     def predict(self, X: Tensor) -> Predicted:
         """Mean and variance at each row of X (n, D), in chunks."""
-        parts = [self._moments(chunk) for chunk in X.split(POINTS)]
+        parts = [self._moments(chunk) for chunk in X.split(at_once(X, len(self.shared.v)))]
         return Predicted(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _moments(self, X: Tensor) -> Predicted:

@@ -13,11 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..devices import room
 from ..kernels import Kernel
 from . import linalg
 from .effects import NO_EFFECTS, Effects
 
-POINTS = 8192  # predicted at once
+POINTS = 8192  # predicted at once,
+FEATURES = 2**20  # and on a GPU so many numbers, times the room that there is
 
 
 class Basis(NamedTuple):
@@ -79,6 +81,11 @@ def features(base: Basis, X: Tensor, meeting: Meeting | None = None, jitter: Ten
     return linalg.solve_lower(base.L, K)
 
 
+def at_once(X: Tensor, M: int) -> int:
+    """How many rows of X are predicted together, from M numbers each."""
+    return POINTS if X.device.type == "cpu" else max(1, int(room(X.device) * FEATURES / M))
+
+
 class Predicted(NamedTuple):
     """Moments of f at each row of X."""
 
@@ -111,7 +118,7 @@ class Posterior(NamedTuple):
 
     def predict(self, X: Tensor) -> Predicted:
         """Mean and variance of f at each row of X (n, D), in chunks."""
-        parts = [self._predict(chunk) for chunk in X.split(POINTS)]
+        parts = [self._predict(chunk) for chunk in X.split(at_once(X, len(self.v)))]
         return Predicted(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _predict(self, X: Tensor) -> Predicted:

@@ -18,7 +18,7 @@ from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import Answers
 from ..core.posterior import Basis, Posterior
-from ..devices import CPU, on
+from ..devices import CPU, on, retried
 from ..errors import RecycleGPError
 from ..export import gpytorch_model
 from ..kernels import Kernel
@@ -55,12 +55,12 @@ R = TypeVar("R")
 
 
 def on_its_device(method: Callable[P, R]) -> Callable[P, R]:
-    """New tensors are made where the ensemble is."""
+    """New tensors are made where the ensemble is, and where its memory does not suffice less is done at once."""
 
     @wraps(method)
     def there(*arguments: P.args, **options: P.kwargs) -> R:
         with on(arguments[0]._device):  # type: ignore[attr-defined]
-            return method(*arguments, **options)
+            return retried(lambda: method(*arguments, **options))
 
     return there
 

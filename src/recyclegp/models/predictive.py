@@ -18,7 +18,7 @@ from ..core import linalg
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import Answers
 from ..core.posterior import Posterior, Predicted
-from ..devices import CPU, device_of
+from ..devices import CPU, device_of, retried
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.gpytorch_objects import to_gpytorch
@@ -199,7 +199,7 @@ class Predictive(ABC):
 
     def _latent(self, points: Tensor, answers: Answers) -> Predicted:
         """Moments of f there. Never a silent NaN, whatever file a model comes from."""
-        found = answers.to(points.device).predict(points)
+        found = retried(lambda: answers.to(points.device).predict(points))
         if not all(bool(torch.isfinite(part.detach()).all()) for part in found):
             raise RecycleGPError(
                 "predictions are not finite numbers: the model's kernel or what it says overflows there; rescale X, or "
