@@ -36,6 +36,7 @@ class Learned(NamedTuple):
     value: float = -torch.inf
     convergence: Convergence = NOTHING_TO_LEARN
     noise: PooledNoise | None = None
+    unclear: bool = False  # more modules might show that owners differ
 
 
 class Sites(NamedTuple):
@@ -91,6 +92,25 @@ def learn_exactly(
     return _learn(everything, space, [space.start(first.kernel, first.effects, first.noise)])
 
 
+def decide_from_some(
+    store: SiteSource,
+    numbers: Sequence[int],
+    readings: Readings | None,
+    about: Kernel,
+    kernels: Sequence[Kernel] | None,
+    owners: Owners,
+) -> Learned:
+    """The same by some of the modules; by more of them where it is not clear whether owners differ."""
+    few, more = affordable.first(store.largest), affordable.decided(store.largest)
+    with store.thinned(few) as some:
+        first = decide(Sites.of(some, numbers, readings), about, kernels, owners)
+    if not first.unclear or store.points <= few:
+        return first
+    with store.thinned(more) as some:
+        begins = None if kernels is None else [first.kernel, *kernels]
+        return decide(Sites.of(some, numbers, readings), about, begins, owners)
+
+
 def _noise_model(noise: PooledNoise) -> NoiseModel:
     return NoiseModel.APART if math.isfinite(noise.freedom) else NoiseModel.COMMON
 
@@ -109,6 +129,7 @@ def decide(sites: Sites, about: Kernel, kernels: Sequence[Kernel] | None, owners
     """
     count = len(sites.stacked.owner.unique())
     best: Learned | None = None
+    unclear = False
     for model in owners.candidates if count > 1 else (Owners.NONE,):
         space = SearchSpace.of(about, sites.stacked.Z, model)
         if sites.noise is not None:
@@ -119,14 +140,18 @@ def decide(sites: Sites, about: Kernel, kernels: Sequence[Kernel] | None, owners
         effects, noise = (NO_EFFECTS, None) if best is None else (best.effects, best.noise)
         found = _learn(sites, space, [space.start(kernel, effects, noise) for kernel in begins])
         if best is None or model.is_worth(found.value - best.value, count):
-            best = found
+            best, unclear = found, False
+        else:
+            unclear = unclear or model.may_be_worth(found.value - best.value, count)
     assert best is not None  # there is at least one model
+    best = best._replace(unclear=unclear)
     if sites.noise is None or not sites.noise.readings.differ():
         return best
     space = SearchSpace.of(about, sites.stacked.Z, _model(best.effects))
     space = space.pooling(NoiseModel.APART, sites.noise.readings.level)
     found = _learn(sites, space, [space.start(kernel, best.effects, best.noise) for kernel in (best.kernel, about)])
-    return found if apart_is_worth(found.value - best.value, int(sites.noise.readings.known.sum())) else best
+    apart = apart_is_worth(found.value - best.value, int(sites.noise.readings.known.sum()))
+    return found._replace(unclear=unclear) if apart else best
 
 
 def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor]) -> Learned:

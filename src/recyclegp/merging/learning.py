@@ -15,9 +15,8 @@ from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects
 from ..kernels import Kernel
 from ..kernels.units import lengths
-from . import affordable
 from .evidence import evidence, profiled_mean
-from .exact_learning import Learned, Sites, decide, ended
+from .exact_learning import Learned, decide_from_some, ended
 from .member import Member
 from .noise import PooledNoise, Readings, at_noise
 from .owners import Owners, owner_numbers
@@ -80,9 +79,8 @@ def _from_some(
     readings: Readings | None,
 ) -> Learned:
     """By the exact evidence of some of the modules."""
-    with store.thinned(affordable.first(store.largest)) as some:
-        sites = Sites.of(some, owner_numbers(members), readings if learn else None)
-        return decide(sites, start, starts(start, members) if learn else None, owners)
+    kernels = starts(start, members) if learn else None
+    return decide_from_some(store, owner_numbers(members), readings if learn else None, start, kernels, owners)
 
 
 def finish(first: Choice, start: Kernel, store: SiteSource, wanted: PointsWanted) -> Choice:

@@ -15,6 +15,7 @@ from .site_source import SiteSource
 from .site_store import SiteStore
 
 OFFSET_GAIN = 8.0, 0.1  # nats, and more for each owner, by which the evidence must prefer offsets
+UNCLEAR = 0.3  # of such a gain: a reason to ask more of the modules
 SMOOTH_GAIN = 20.0, 0.5  # the same for smooth departures, which can explain nearly anything
 
 
@@ -37,8 +38,15 @@ class Owners(Enum):
         Owners in adjoining regions, and small ones who took their noise for signal, look a little different from each
         other also where they are not; a gain must exceed what they can pretend.
         """
+        return gain > self._price(owners)
+
+    def may_be_worth(self, gain: float, owners: int) -> bool:
+        """Could it be, if more of the modules were asked?"""
+        return gain > UNCLEAR * self._price(owners)
+
+    def _price(self, owners: int) -> float:
         least, for_each = SMOOTH_GAIN if self is Owners.SMOOTH else OFFSET_GAIN
-        return gain > least + for_each * owners
+        return least + for_each * owners
 
 
 def owner_numbers(members: Sequence[Member]) -> list[int]:

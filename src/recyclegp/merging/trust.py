@@ -19,9 +19,8 @@ from .. import threads
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.posterior import basis
 from ..kernels import Kernel
-from . import affordable
 from .consensus import Statements, predicted, statements
-from .exact_learning import Learned, Sites, decide
+from .exact_learning import Learned, decide_from_some
 from .explanations import Explanation, explained
 from .learning import starts
 from .member import Member
@@ -170,9 +169,7 @@ def _learned(
     store: SiteSource, members: Sequence[Member], start: Kernel, owners: Owners, readings: Readings | None
 ) -> Learned:
     """Kernel, mean, effects and noise by the exact evidence of some of the modules."""
-    with store.thinned(affordable.first(store.largest)) as some:
-        sites = Sites.of(some, owner_numbers(members), readings)
-        return decide(sites, start, starts(start, members), owners)
+    return decide_from_some(store, owner_numbers(members), readings, start, starts(start, members), owners)
 
 
 def _compared(belief: Belief, members: Sequence[Member], store: SiteSource, readings: Readings | None) -> _Compared:
