@@ -450,8 +450,10 @@ def _solve_window(window: list[FitRequest], advance: Callable[[int], None], made
     for i, request in enumerate(window):
         kinds.setdefault((request.kind, request.columns, request.target), []).append(i)
     for members in _groups(window, kinds.values()):
+        work = step_cost(window[members[0]]) * len(members)
         try:
-            lanes, models = retried(partial(batch_fit.solve, [window[i] for i in members]))
+            with threads.suited_to(work):
+                lanes, models = retried(partial(batch_fit.solve, [window[i] for i in members]))
         except RecycleGPError:
             lanes, models = [], None
         if models is not None:
