@@ -64,7 +64,7 @@ def candidates(
         return None
     # If publish equals inducing, the inducing points are published.
     wanted = counts[0] if isinstance(template.inducing, int) and template.inducing else counts[-1]
-    return placement.candidates(data.X, [len(r.y) for r in requests], wanted, kernel, placing)
+    return placement.candidates(data.X, [r.y.numel() for r in requests], wanted, kernel, placing)
 
 
 def inducing(batch: Batch, kernel: Kernel) -> Points:

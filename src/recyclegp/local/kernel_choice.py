@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -56,8 +55,7 @@ def _some_rows(request: FitRequest) -> FitRequest:
     rng = np.random.default_rng([*request.entropy, 3])
     some = torch.as_tensor(rng.permutation(len(request.y))[:ROWS_COMPARED], device=request.X.device)
     exact = request.likelihood.conjugate
-    return replace(
-        request,
+    return request._replace(
         X=request.X[some],
         y=request.y[some],
         method=Method.EXACT if exact else request.method,

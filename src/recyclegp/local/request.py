@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -66,8 +67,7 @@ class FitOptions:
     rows_per_point: int | None = None  # rows behind each published point, at least
 
 
-@dataclass(frozen=True)
-class FitRequest:
+class FitRequest(NamedTuple):
     """A checked request for one module: tensors in the user's units."""
 
     name: str
@@ -95,7 +95,8 @@ class FitRequest:
     def kind(self) -> tuple[object, ...]:
         """What lanes of one batch must have in common; their sizes within a quarter of each other."""
         points = len(self.inducing) if isinstance(self.inducing, Tensor) else 0
-        size = 0 if len(self.y) < 8 else int(np.log(len(self.y)) / np.log(1.25))
+        n = self.y.numel()
+        size = 0 if n < 8 else int(math.log(n) / math.log(1.25))
         return self.method, self.kernel.structure, self.X.shape[1], points, self.device, size
 
 

@@ -24,15 +24,16 @@ class Samples(NamedTuple):
 
 def side_by_side(parts: Sequence[tuple[Tensor, Tensor]], device: torch.device) -> Samples:
     """On the device, in one move. Padding repeats the first row: a valid input and target that nothing will notice."""
-    longest = max(len(y) for _, y in parts)
+    counts = [y.numel() for _, y in parts]
+    longest = max(counts)
 
-    def padded(t: Tensor) -> Tensor:
-        missing = longest - len(t)
-        return t if not missing else torch.cat([t, t[:1].expand(missing, *t.shape[1:])])
+    def padded(t: Tensor, count: int) -> Tensor:
+        return t if count == longest else torch.cat([t, t[:1].expand(longest - count, *t.shape[1:])])
 
-    rows = torch.tensor([len(y) for _, y in parts], device=device)
+    rows = torch.tensor(counts, device=device)
     w = torch.arange(longest, device=device) < rows[:, None]
-    X, y = torch.stack([padded(X) for X, _ in parts]), torch.stack([padded(y) for _, y in parts])
+    X = torch.stack([padded(X, count) for (X, _), count in zip(parts, counts, strict=True)])
+    y = torch.stack([padded(y, count) for (_, y), count in zip(parts, counts, strict=True)])
     return Samples(X.to(device), y.to(device), w.to(torch.float64))
 
 

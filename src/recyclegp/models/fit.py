@@ -194,7 +194,7 @@ def _block(requests: Sequence[FitRequest], made: Fitted, owners: Sequence[str | 
         columns=first.columns,
         target=first.target,
     )
-    rows = torch.tensor([len(r.y) for r in requests])
+    rows = torch.tensor([r.y.numel() for r in requests])
     return Block(common, tuple(r.name for r in requests), tuple(owners), rows, made)
 
 
