@@ -28,7 +28,9 @@ def of_file(path: Path) -> Facts:
     first = modules[0]
     names = list(first.columns) if first.columns is not None else [f"input {i + 1}" for i in range(first.dimension)]
     blocks = [piece.block for piece in modules._pieces()]
-    corners = torch.stack([torch.stack([p.Z.amin((0, 1)), p.Z.amax((0, 1))]) for b in blocks for p in b.all_packs()])
+    corners = torch.stack(
+        [torch.stack([p.Z.amin((0, 1)), p.Z.amax((0, 1))]) for b in blocks for p in b.models.sites.packs()]
+    )
     low, high = corners[:, 0].amin(0).tolist(), corners[:, 1].amax(0).tolist()
     return {
         "file": str(path),

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import RecycleGPError, RecycleGPWarning
-from .many_facts import holds_many
 from .paths import SUFFIX
 from .screen import Advance
 
 if TYPE_CHECKING:
     from ..models.ensemble import Ensemble
     from ..models.module import Module
+    from ..models.modules import Modules
     from .rows import Rows
     from .tables import Table
 
@@ -49,16 +49,18 @@ def modules(
     """
     from ..models.ensemble import Ensemble
     from ..models.load import opened
+    from ..models.modules import Modules
 
     seen = dict.fromkeys(taken, "the ensemble")
     contents: dict[str, Path] = {}
     for path in paths:
-        if holds_many(path):
-            yield from _of_one_file(path, seen, verified)
+        model, digest = opened(path)
+        if verified is not None and verified.get(path) != digest:
+            raise RecycleGPError(f"{path}: the file has changed since its signature was verified; try again")
+        if isinstance(model, Modules):
+            yield from _of_one_file(path, model, seen)
             advance(by=1)
             continue
-        model, digest = opened(path)
-        _check_verified(path, digest, verified)
         by_file = path.name.removesuffix(SUFFIX)
         if isinstance(model, Ensemble):
             if not recycle:
@@ -83,23 +85,13 @@ def modules(
         yield model
 
 
-def _of_one_file(path: Path, seen: dict[str, str], verified: Mapping[Path, str] | None) -> Iterator[Module]:
+def _of_one_file(path: Path, several: Modules, seen: dict[str, str]) -> Iterator[Module]:
     """The modules of a file of many, under their own names."""
-    from ..models.load import load_many
-    from ..storage import container
-
-    if verified is not None:
-        _check_verified(path, container.read(path).content_id, verified)
-    for module in load_many(path):
+    for module in several:
         if module.name in seen:
             raise RecycleGPError(f"{path}: one of its modules is called {module.name!r}, as one of {seen[module.name]}")
         seen[module.name] = str(path)
         yield module
-
-
-def _check_verified(path: Path, digest: str, verified: Mapping[Path, str] | None) -> None:
-    if verified is not None and verified.get(path) != digest:
-        raise RecycleGPError(f"{path}: the file has changed since its signature was verified; try again")
 
 
 def check_labels(model: Module | Ensemble, rows: Rows) -> None:

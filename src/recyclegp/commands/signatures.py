@@ -61,10 +61,10 @@ def sign(
     private = signing.private_key(key)
     found: list[dict[str, Any]] = []
     with screen.bar("Signing", len(paths)) as advance:
-        from ..models.load import content_id
+        from ..models.load import opened
 
         for path in paths:
-            digest = content_id(path)
+            digest = opened(path).content_id
             written = signing.sign(path, digest, private)
             found.append({"file": str(path), "signature": str(written), "content_id": f"sha256:{digest}"})
             advance(by=1)

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from .. import arrays, threads
-from ..core import least_squares, linalg, site_columns
+from ..core import site_columns, sites
 from ..core.convergence import Convergence
 from ..core.publishing import publish as publish_at
-from ..core.sites import Site
 from ..kernels import Kernel
 from ..likelihoods import gaussian_noise
 from . import batch as batches
@@ -134,29 +133,26 @@ def _models(
     ends: Sequence[Convergence],
 ) -> Fitted:
     """Lanes side by side as they are published."""
-    small = least_squares.compress(summary.rows)
-    M, r = points.real.sum(-1), small.rho.shape[-1]
+    site = sites.from_rows(points.Z, summary.base.L, summary.rows, hyper.mean[:, None])
+    M, r = points.real.sum(-1), site.rho.shape[-1]
     # A lane of fewer points has zeros in the columns of its padding, which is behind them: there is nothing that its
     # rows behind as many as it has points could be explained by.
     rows = M.clamp_max(r)
     used = torch.arange(r, device=M.device) < rows[:, None]
-    e = small.e - small.slack - 0.5 * (small.rho.square() * ~used).sum(-1)
-    Rt = linalg.solve_right(summary.base.L, small.H)
-    site = Site(points.Z, Rt, small.rho + hyper.mean[:, None] * Rt.sum(-1), e)
+    site = site._replace(e=site.e - 0.5 * (site.rho.square() * ~used).sum(-1))
+    parameters = hyper.likelihood.values
     settled = summary.settled.tolist()
     return Fitted(
         sites=site_columns.of_stacked(site, M, rows),
         theta=hyper.kernel.theta.cpu(),
-        parameters=torch.stack(list(hyper.likelihood.values) or [hyper.mean], -1)[
-            :, : len(hyper.likelihood.values)
-        ].cpu(),
+        parameters=torch.stack(parameters, -1).cpu() if parameters else torch.zeros(len(M), 0, dtype=torch.float64),
         mean=hyper.mean.cpu(),
         jitter=summary.base.jitter.cpu(),
         kept=kept.cpu(),
         noise=(
             torch.full((len(M), 4), torch.nan, dtype=torch.float64)
             if residuals is None
-            else noise_evidence(summary, residuals, e)
+            else noise_evidence(summary, residuals, site.e)
         ).cpu(),
         converged=torch.tensor([end.converged and fine for end, fine in zip(ends, settled, strict=True)]),
         evaluations=torch.tensor([end.evaluations for end in ends]),
@@ -168,10 +164,9 @@ def _finite(summary: Summary, made: Fitted) -> Tensor:
     """The lanes in which there is an ordinary number everywhere."""
     tensors = [summary.base.L, *summary.rows]
     fine = torch.stack([torch.isfinite(t).reshape(len(t), -1).all(1) for t in tensors]).all(0).cpu()
-    sites = made.sites
-    strange = ~(sites.flat.abs() <= arrays.LARGEST)
+    strange = ~(made.sites.flat.abs() <= arrays.LARGEST)
     if bool(strange.any()):
-        fine[torch.searchsorted(sites.ends, strange.nonzero()[:, 0], right=True)] = False
+        fine[torch.searchsorted(made.sites.ends, strange.nonzero()[:, 0], right=True)] = False
     return (fine & (made.theta.abs() <= arrays.LARGEST).all(-1)).nonzero()[:, 0]
 
 
@@ -214,15 +209,14 @@ def _at_fewer_points(
         targets.append(None if too_many else wanted)
     if all(target is None for target in targets):
         return made
-    sites, columns = [], [made.jitter.clone(), made.kept.clone(), made.noise.clone()]
-    jitter, kept, noise = columns
+    new_sites, jitter, kept, noise = [], made.jitter.clone(), made.kept.clone(), made.noise.clone()
     for i, (site, target) in enumerate(zip(made.sites.each(), targets, strict=True)):
         if target is None:
-            sites.append(site)
+            new_sites.append(site)
             continue
         kernel = Kernel(hyper.kernel.structure, made.theta[i])
         new = publish_at(site, float(jitter[i]), kernel, made.mean[i], target)
-        sites.append(new.site)
+        new_sites.append(new.site)
         jitter[i] = new.jitter
         kept[i] = min(1.0, max(1e-12, new.information / max(totals[i], 1e-300)))
         evidence = fitted.noise_evidence(noise[i].tolist())
@@ -231,5 +225,5 @@ def _at_fewer_points(
             noise[i] = noise.new_tensor(
                 evidence.published(float(made.parameters[i, 0]), rows, new.misfit, new.left_open)
             )
-    whole = site_columns.of_sites(sites, made.sites.dimension)
+    whole = site_columns.of_sites(new_sites, made.sites.dimension)
     return made._replace(sites=whole, jitter=jitter, kept=kept, noise=noise)

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 SITES = 1024  # packed together: small ones weigh more as objects than as numbers
 
 T = TypeVar("T")
-
-
-class Group(NamedTuple, Generic[T]):
-    """What is packed together: all of one size."""
-
-    size: int
-    items: list[T]
 
 
 class SiteQueue(Generic[T]):
@@ -24,8 +17,8 @@ class SiteQueue(Generic[T]):
         self._open: dict[int, list[T]] = {}
         self._numbers = 0  # in the sites that wait
 
-    def put(self, item: T, size: int, dimension: int, most: int) -> Group[T] | None:
-        """One more; the group that is to be packed now, if there is one.
+    def put(self, item: T, size: int, dimension: int, most: int) -> list[T] | None:
+        """One more; those of one size that are to be packed now, if there are any.
 
         `most` is how many numbers are packed together, and a fourth of those that may wait.
         """
@@ -39,12 +32,12 @@ class SiteQueue(Generic[T]):
             return self._take(max(self._open, key=lambda n: len(self._open[n]) * n * n), dimension)
         return None
 
-    def rest(self, dimension: int) -> Iterator[Group[T]]:
-        """All that is still waiting."""
+    def rest(self, dimension: int) -> Iterator[list[T]]:
+        """All that are still waiting, by their sizes."""
         for size in list(self._open):
             yield self._take(size, dimension)
 
-    def _take(self, size: int, dimension: int) -> Group[T]:
+    def _take(self, size: int, dimension: int) -> list[T]:
         items = self._open.pop(size)
         self._numbers -= len(items) * size * (size + dimension)
-        return Group(size, items)
+        return items

@@ -75,7 +75,7 @@ class SiteStore(SiteSource):
         self.largest = max(self.largest, size)
         group = self._waiting.put(_Put(site, member, weight), size, self._dimension, PACK)
         if group is not None:
-            self._pack(group.items)
+            self._pack(group)
 
     def put_packed(self, packed: PackedSites) -> None:
         """Sites of one size that are packed already, with their weights in them."""
@@ -140,7 +140,7 @@ class SiteStore(SiteSource):
 
     def _pack_all(self) -> None:
         for group in self._waiting.rest(self._dimension):
-            self._pack(group.items)
+            self._pack(group)
 
     def _pack(self, waiting: list[_Put]) -> None:
         sites, members, weights = zip(*waiting, strict=True)

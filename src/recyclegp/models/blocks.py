@@ -107,20 +107,15 @@ class Block:
 
     def packs(self, members: Sequence[int], weights: Sequence[float], room: float) -> Iterator[PackedSites]:
         """The sites of those that count, side by side, each to the power of its weight; more with more room."""
-        chosen = [i for i, weight in enumerate(weights) if weight > 0]
+        chosen = frozenset(i for i, weight in enumerate(weights) if weight > 0)
         plain = all(weight == 1 for weight in weights)
-        for packed in self.models.sites.packs(room=room) if chosen else ():
-            if len(chosen) < len(self):
-                packed = packed.without(frozenset(range(len(self))) - frozenset(chosen))
+        for every in self.models.sites.packs(room=room):
+            packed = every.only(chosen)
             if packed.members:
                 if not plain:
                     w = packed.e.new_tensor([weights[i] for i in packed.members])
                     packed = PackedSites(*weighted(Site(*packed[:4]), w), packed.members, packed.counts)
                 yield packed._replace(members=tuple(members[i] for i in packed.members))
-
-    def all_packs(self) -> Iterator[PackedSites]:
-        """The sites of all of them, as they were published."""
-        return self.models.sites.packs()
 
     @property
     def not_converged(self) -> list[str]:

@@ -122,7 +122,7 @@ def fit(
         options = replace(options, kernel=choose(lambda kernel: [check(X, y, label, replace(options, kernel=kernel))]))
     request = check(X, y, label, options)
     with threads.suited_to(step_cost(request)):
-        module = _one(request, owner).module(0)
+        module = _block([request], _one(request), [owner]).module(0)
     tell_of_little_kept([Published.of(module)], rows_per_point)
     return module if at is None else replace(module, time=at)
 
@@ -172,7 +172,7 @@ def tell_of_little_kept(modules: Iterable[Published], rows_per_point: int | None
     )
 
 
-def _one(request: FitRequest, owner: str | None) -> Block:
+def _one(request: FitRequest) -> Fitted:
     """One model, alone."""
     made = retried(partial(batch_fit.solve, [request])).models
     if made is None:
@@ -180,7 +180,7 @@ def _one(request: FitRequest, owner: str | None) -> Block:
             f"module {request.name!r}: no hyperparameters were found at which its posterior is finite; check y for "
             "extreme values, or pass a kernel with learn=False"
         )
-    return _block([request], made, [owner])
+    return made
 
 
 def _block(requests: Sequence[FitRequest], made: Fitted, owners: Sequence[str | None]) -> Block:
@@ -247,7 +247,7 @@ def fit_many(
 
     Returns:
         One module for each data set: a sequence like a list, which is kept as columns. It slices, `save` writes all
-        of it to one file, `load` reads that, and `merge` takes either.
+        of it to one file, `load_many` reads that, and `merge` takes either.
     """
     check_on_failure(on_failure)
     whose = _owners(names, owners)
@@ -313,15 +313,17 @@ def fit_data_sets(
 
 def what_failed(failures: Mapping[str, str]) -> str:
     """The beginning of an error about models that failed."""
-    said = "; ".join(f"{name}: {why}" for name, why in failures.items())
-    return f"{len(failures)} of the models failed ({said})"
+    return f"{len(failures)} of the models failed ({_reasons(failures)})"
 
 
 def tell_of_failures(failures: Mapping[str, str]) -> None:
     """Warn of models that were left out."""
     if failures:
-        said = "; ".join(f"{name}: {why}" for name, why in failures.items())
-        warnings.warn(f"{len(failures)} models were left out ({said})", RecycleGPWarning, stacklevel=3)
+        warnings.warn(f"{len(failures)} models were left out ({_reasons(failures)})", RecycleGPWarning, stacklevel=3)
+
+
+def _reasons(failures: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in failures.items())
 
 
 def check_on_failure(on_failure: Any) -> None:
@@ -473,8 +475,8 @@ def _groups(window: Sequence[FitRequest], kinds: Iterable[list[int]]) -> Iterato
 
 def _try_alone(position: int, request: FitRequest, made: _Made) -> None:
     try:
-        block = _one(request, None)
-        block.module(0)  # complains of numbers that are too large
-        made.take([position], [request], block.models)
+        models = _one(request)
+        _block([request], models, [None]).module(0)  # complains of numbers that are too large
+        made.take([position], [request], models)
     except RecycleGPError as error:
         made.failures[request.name] = str(error)

@@ -29,7 +29,7 @@ ASKED_WORK = 2**24  # M²D: numbers that go into its kernel matrix
 class Opened(NamedTuple):
     """What a file holds."""
 
-    model: Module | Ensemble
+    model: Module | Modules | Ensemble
     content_id: str  # of the very bytes it was made from
 
 
@@ -45,7 +45,7 @@ def load(path: str | PathLike[str]) -> Module | Ensemble:
     Raises:
         RecycleGPError: The file cannot be what it claims to be; the message says why.
     """
-    model = opened(path).model
+    model = made_from(Path(path), container.read(path), MAKERS)
     try:
         _check_it_answers(model)
     except RecycleGPError as silent:
@@ -69,19 +69,13 @@ def load_many(path: str | PathLike[str]) -> Modules:
 
 
 def opened(path: str | PathLike[str]) -> Opened:
-    """The same with its content id, and not asked anything yet: for those who merge thousands."""
+    """One model or many, with the content id, and not asked anything yet: for those who merge thousands."""
     path = Path(path)
-    document = container.read(path)
+    with container.opened(path) as file:
+        if file.header.get("kind") == modules_file.KIND:
+            return Opened(of_pieces(modules_file.pieces_in(file)), file.content_id)
+        document = file.document()
     return Opened(made_from(path, document, MAKERS), document.content_id)
-
-
-def content_id(path: str | PathLike[str]) -> str:
-    """SHA-256 of all bytes of a file, which holds what it claims to."""
-    if container.header(path).get("kind") != modules_file.KIND:
-        return opened(path).content_id
-    for _ in modules_file.pieces(Path(path)):
-        pass  # looked at
-    return container.read(path).content_id
 
 
 @torch.no_grad()

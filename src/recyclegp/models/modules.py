@@ -72,12 +72,11 @@ class Modules(Sequence[Module]):
         return [columns[b][i] for b, i in self._order]
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write all of them to one safetensors file, all or nothing; `load` gives them back."""
+        """Write all of them to one safetensors file, all or nothing; `load_many` gives them back."""
         container.write(path, self._document())
 
     def _document(self) -> Document:
-        small = self._compact()
-        return modules_file.document(small._blocks, small._order)
+        return modules_file.document(list(self._pieces()))
 
     def _sites(self) -> list[Site]:
         """What each says about f, in their order."""

@@ -38,18 +38,16 @@ MOST_BLOCKS = limits.MOST_TENSORS // 2
 # --- writing ----------------------------------------------------------------------------------
 
 
-def document(blocks: Sequence[Block], order: Sequence[tuple[int, int]]) -> Document:
-    """Blocks whose modules stand in this order."""
-    if len(blocks) > MOST_BLOCKS:
-        raise RecycleGPError(f"{len(blocks)} kinds of modules do not fit into one file; save them in parts")
-    limits.check_members(len(order))
-    positions = [torch.zeros(len(block), dtype=torch.float64) for block in blocks]
-    for position, (b, i) in enumerate(order):
-        positions[b][i] = position
+def document(whole: Sequence[Piece]) -> Document:
+    """All modules, block by block."""
+    if len(whole) > MOST_BLOCKS:
+        raise RecycleGPError(f"{len(whole)} kinds of modules do not fit into one file; save them in parts")
+    total = sum(len(positions) for _, positions in whole)
+    limits.check_members(total)
     tensors: dict[str, Tensor] = {}
-    for b, block in enumerate(blocks):
-        tensors[f"{b:02d}.numbers"], tensors[f"{b:02d}.sites"] = _table(block, positions[b]), block.models.sites.flat
-    return Document({"kind": KIND, "modules": len(order), "blocks": [_header(block) for block in blocks]}, tensors)
+    for b, (block, positions) in enumerate(whole):
+        tensors[f"{b:02d}.numbers"], tensors[f"{b:02d}.sites"] = _table(block, positions), block.models.sites.flat
+    return Document({"kind": KIND, "modules": total, "blocks": [_header(block) for block, _ in whole]}, tensors)
 
 
 def _header(block: Block) -> Header:
@@ -63,17 +61,32 @@ def _header(block: Block) -> Header:
         "columns": None if c.columns is None else list(c.columns),
         "names": list(block.names),
         "owners": list(block.owners) if any(o is not None for o in block.owners) else None,
-        "messages": sorted(set(block.models.messages)),
+        "messages": _different(block.models.messages),
         **target_to_json(c.target),
     }
 
 
-def _table(block: Block, positions: Tensor) -> Tensor:
+def _different(messages: Sequence[str]) -> list[str]:
+    """Each once, in the order in which the table refers to them."""
+    return sorted(set(messages))
+
+
+def _table(block: Block, positions: Sequence[int]) -> Tensor:
     m = block.models
-    code = {message: i for i, message in enumerate(sorted(set(m.messages)))}
+    code = {message: i for i, message in enumerate(_different(m.messages))}
     messages = torch.tensor([code[message] for message in m.messages])
     known = ~m.noise[:, :1].isnan()
-    facts = (positions, block.rows, m.sites.points, m.sites.rows, m.mean, m.jitter, m.kept, m.converged, m.evaluations)
+    facts = (
+        torch.tensor(positions),
+        block.rows,
+        m.sites.points,
+        m.sites.rows,
+        m.mean,
+        m.jitter,
+        m.kept,
+        m.converged,
+        m.evaluations,
+    )
     columns = [t.to(torch.float64)[:, None] for t in (*facts, messages)]
     return torch.cat([*columns, known.to(torch.float64), m.noise.nan_to_num(0.0), m.theta, m.parameters], 1)
 
@@ -84,10 +97,15 @@ def _table(block: Block, positions: Tensor) -> Tensor:
 def pieces(path: Path) -> Iterator[Piece]:
     """All modules of a file, some at a time: no more of them are held at once."""
     with container.opened(path) as file:
-        try:
-            yield from _pieces(file)
-        except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError) as broken:
-            raise ValueError(f"the header is malformed: {broken!r}") from None
+        yield from pieces_in(file)
+
+
+def pieces_in(file: OpenFile) -> Iterator[Piece]:
+    """The same of a file that is open already."""
+    try:
+        yield from _pieces(file)
+    except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError) as broken:
+        raise ValueError(f"the header is malformed: {broken!r}") from None
 
 
 def _pieces(file: OpenFile) -> Iterator[Piece]:

@@ -210,9 +210,10 @@ def _files(path: Path) -> list[Path]:
 
 
 def _loaded(path: Path) -> tuple[Item, str]:
-    if container.header(path).get("kind") == modules_file.KIND:
-        return modules_file.pieces(path), str(path)
-    document = container.read(path)
+    with container.opened(path) as file:
+        if file.header.get("kind") == modules_file.KIND:
+            return modules_file.pieces(path), str(path)  # opened again, to be read a piece at a time
+        document = file.document()
     if document.header.get("kind") == "ensemble":
         raise RecycleGPError(
             f"{path}: it holds an ensemble, not a module; load it and save its to_module(name) to merge it again"

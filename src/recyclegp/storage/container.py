@@ -63,8 +63,7 @@ def write(path: str | PathLike[str], document: Document) -> None:
 def read(path: str | PathLike[str]) -> Document:
     """Header and tensors of a file of ours: the container is checked, what they say is not looked at yet."""
     with opened(path) as file:
-        tensors = {place.name: file.tensor(place.shape) for place in file.places}
-        return Document(file.header, tensors, file.digest.hexdigest())
+        return file.document()
 
 
 def header(path: str | PathLike[str]) -> Header:
@@ -117,6 +116,16 @@ class OpenFile:
         if len(content) < size:
             raise ValueError("it ends early")
         return content
+
+    def document(self) -> Document:
+        """All of it, for somebody who has taken nothing yet."""
+        tensors = {place.name: self.tensor(place.shape) for place in self.places}
+        return Document(self.header, tensors, self.content_id)
+
+    @property
+    def content_id(self) -> str:
+        """Of what has been taken: of the whole file, once all tensors have."""
+        return self.digest.hexdigest()
 
     def tensor(self, shape: tuple[int, ...]) -> Tensor:
         """The next numbers, which are float64 and little-endian."""
