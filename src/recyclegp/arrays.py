@@ -131,6 +131,20 @@ def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
     return tensor
 
 
+def with_missing(value: Any, argument: str, device: Any) -> Tensor:
+    """Numbers of which some may be missing: NaN where they are."""
+    numbers = value.to_numpy(dtype=float, na_value=np.nan) if hasattr(value, "to_numpy") else value
+    tensor = numbers.detach().to(torch.float64) if isinstance(numbers, Tensor) else None
+    if tensor is None:
+        try:
+            tensor = torch.tensor(np.asarray(numbers, dtype=np.float64))
+        except (ValueError, TypeError):
+            raise RecycleGPError(f"{argument} cannot be read as numbers; encode text as numeric columns") from None
+    seen = ~torch.isnan(tensor)
+    as_tensor(tensor[seen], argument, device)  # complains of infinite and of huge numbers
+    return tensor if device is None else tensor.to(device_of(device))
+
+
 def side_by_side(values: Sequence[Any]) -> Tensor | None:
     """Plain NumPy arrays of float64 and of one shape as one tensor, if all their numbers are ordinary; else None."""
     first = values[0]

@@ -123,8 +123,8 @@ def kl(v: Tensor, C: Tensor) -> Tensor:
 
 
 def local(expected: Tensor, v: Tensor, C: Tensor) -> Tensor:
-    """eq. (local): Σ_i E_q[log p(y_i|f_i)] − KL[q ‖ p]."""
-    return expected.sum(-1) - kl(v, C)
+    """eq. (local): Σ_i E_q[log p(y_i|f_i)] − KL[q ‖ p]; of several functions together, less all their divergences."""
+    return expected.sum(-1) - _of_functions(kl(v, C), expected)
 
 
 def expected_rows(rows: CentredRows, v: Tensor, C: Tensor) -> Tensor:
@@ -136,4 +136,9 @@ def expected_rows(rows: CentredRows, v: Tensor, C: Tensor) -> Tensor:
 
 def combined(expected: Tensor, rows: CentredRows, v: Tensor, C: Tensor) -> Tensor:
     """eq. (combined): new data's expected log-likelihood beside the modules' expected log-ratios."""
-    return expected.sum(-1) + expected_rows(rows, v, C) - kl(v, C)
+    return expected.sum(-1) + _of_functions(expected_rows(rows, v, C) - kl(v, C), expected)
+
+
+def _of_functions(each: Tensor, expected: Tensor) -> Tensor:
+    """Added up over the functions of a problem, where it has several."""
+    return each if each.ndim < expected.ndim else each.sum(-1)

@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from ..errors import RecycleGPError
 from .base import Interval, Likelihood, Moments, Scale, Tail
 from .bernoulli import Bernoulli, BernoulliProbit
+from .categorical import Categorical
+from .dirichlet import DirichletCategorical
 from .gaussian import Gaussian, gaussian_noise, normal_quantile
+from .heteroscedastic import Heteroscedastic
+from .joint import JointLikelihood
 from .poisson import Poisson
 from .student_t import DEFAULT_DF, StudentT
 
@@ -19,8 +23,12 @@ __all__ = [
     "FAMILIES",
     "Bernoulli",
     "BernoulliProbit",
+    "Categorical",
+    "DirichletCategorical",
     "Gaussian",
+    "Heteroscedastic",
     "Interval",
+    "JointLikelihood",
     "Likelihood",
     "Moments",
     "Poisson",
@@ -35,7 +43,16 @@ __all__ = [
 ]
 
 FAMILIES: dict[str, type[Likelihood]] = {
-    family.name: family for family in (Gaussian, Bernoulli, BernoulliProbit, Poisson, StudentT)
+    family.name: family for family in (
+        Gaussian,
+        Bernoulli,
+        BernoulliProbit,
+        Poisson,
+        StudentT,
+        Categorical,
+        DirichletCategorical,
+        Heteroscedastic,
+    )
 }
 
 

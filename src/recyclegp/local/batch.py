@@ -17,6 +17,7 @@ from .placement import Candidates, Points
 from .request import FitRequest, Method, Share
 from .samples import Samples
 from .search_space import Hyperparameters, SearchSpace
+from .together import ALONE, Group
 
 FEATURES = 2**20  # numbers in the features of the lanes that are evaluated at once
 
@@ -29,6 +30,7 @@ class Batch(NamedTuple):
     space: SearchSpace
     placing: Sequence[np.random.Generator]  # random numbers for where points go
     candidates: Candidates | None  # for automatic points, none of them a row; None where no such points are wanted
+    group: Group = ALONE  # neighbouring requests that are the functions of one model
 
     @property
     def template(self) -> FitRequest:
@@ -36,10 +38,19 @@ class Batch(NamedTuple):
         return self.requests[0]
 
     def width(self, points: int) -> int:
-        """Lanes whose features may be held at once."""
-        n = self.data.y.shape[1]
+        """Lanes whose features may be held at once, in whole groups."""
+        n, C = self.data.y.shape[1], self.group.functions
         each = n * max(points, n if self.template.method is Method.EXACT else 1)
-        return max(1, int(room(self.data.y.device) * FEATURES / each))
+        return C * max(1, int(room(self.data.y.device) * FEATURES / (each * C)))
+
+    def shared(self, points: Points) -> Points:
+        """The same points for all functions of a model, where these have the same rows."""
+        return self.group.points(points) if self.same_rows else points
+
+    @property
+    def same_rows(self) -> bool:
+        first = [r.X for r in self.requests[:: self.group.functions] for _ in range(self.group.functions)]
+        return all(r.X is X for r, X in zip(self.requests, first, strict=True))
 
 
 class Learned(NamedTuple):
@@ -81,4 +92,5 @@ def points(batch: Batch, wanted: Sequence[int | Tensor], kernel: Kernel) -> Poin
     if not max(counts):
         return Points(batch.data.X[:, :0], batch.data.X[:, :0, 0] > 0)
     assert batch.candidates is not None
-    return placement.place(batch.candidates, max(counts), kernel, batch.placing).first(counts)
+    placed = placement.place(batch.candidates, max(counts), kernel, batch.placing).first(counts)
+    return batch.shared(placed)

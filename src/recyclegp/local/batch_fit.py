@@ -23,6 +23,7 @@ from .placement import Points
 from .publishing import Published, publish_all
 from .request import EXACT_ROWS, FitRequest, Method
 from .samples import Samples
+from .together import ALONE, Group, GroupSpace
 
 log = logging.getLogger(__name__)
 
@@ -40,24 +41,24 @@ def step_cost(request: FitRequest) -> float:
     return float(n) ** 3 if request.method is Method.EXACT else float(n * points * (points + 20))
 
 
-def solve(requests: Sequence[FitRequest]) -> Published:
-    """The models of requests of one kind, but for lanes that failed."""
-    batch, learned = _learned(requests)
+def solve(requests: Sequence[FitRequest], group: Group = ALONE) -> Published:
+    """The models of requests of one kind, but for lanes that failed; neighbouring ones may be functions of one model."""
+    batch, learned = _learned(requests, group)
     return publish_all(batch, learned)
 
 
-def log_evidence(requests: Sequence[FitRequest]) -> Tensor:
+def log_evidence(requests: Sequence[FitRequest], group: Group = ALONE) -> Tensor:
     """(B,)  what learning reaches for requests of one kind: the (bound on the) evidence and the prior."""
-    return _learned(requests)[1].values
+    return _learned(requests, group)[1].values
 
 
-def _learned(requests: Sequence[FitRequest]) -> tuple[Batch, Learned]:
+def _learned(requests: Sequence[FitRequest], group: Group) -> tuple[Batch, Learned]:
     template = requests[0]
     data = samples.side_by_side([(r.X, r.y) for r in requests], template.device)
     space = search_space.search_space(
         template.kernel.structure,
         template.likelihood,
-        samples.scales(data, template.likelihood),
+        group.scales(samples.scales(data, template.likelihood)),
         data.w.sum(-1).clamp_max(ROWS_LEARNED[template.method]),
         theta=None if template.named else template.kernel.theta,
         noise=None if template.noise is None else data.y.new_tensor([r.noise for r in requests]),
@@ -69,7 +70,7 @@ def _learned(requests: Sequence[FitRequest]) -> tuple[Batch, Learned]:
     first = space.unpack(starts[0] if template.learn else space.given, lanes)
     placing = [np.random.default_rng([*r.entropy, 1]) for r in requests]
     log.debug("placing points")
-    batch = Batch(requests, data, space, placing, candidates(requests, data, placing, first.kernel))
+    batch = Batch(requests, data, space, placing, candidates(requests, data, placing, first.kernel), group)
     points = inducing(batch, first.kernel)
     if template.learn:
         learned = _learn(batch, starts, points)
@@ -82,54 +83,56 @@ def _learned(requests: Sequence[FitRequest]) -> tuple[Batch, Learned]:
 
 
 def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
-    space, template = batch.space, batch.template
+    space, template, C = GroupSpace(batch.space, batch.group), batch.template, batch.group.functions
+    starts = [space.joined(start) for start in starts]
     subset = _learned_from(batch)
-    lanes = torch.arange(len(batch.requests), device=space.fixed.device)
-    evaluations = torch.zeros(len(lanes), dtype=torch.long, device=lanes.device)
+    lanes = torch.arange(len(batch.requests), device=batch.space.fixed.device)
+    evaluations = torch.zeros(len(lanes) // C, dtype=torch.long, device=lanes.device)
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
     single = template.method is Method.EXACT or isinstance(template.inducing, Tensor)
     metric, closely = space.metric(subset.w.sum(-1)), CLOSELY[template.method]
     if subset.y.shape[1] > LARGE[template.method]:
         # Cheaper; and what few points cannot express, their bound explains away with kernels that ignore inputs.
-        found = _begin(batch, subset, starts)
+        found = _begin(space, subset, starts)
         evaluations += found.evaluations
         # so many more rows are as much sharper; a tenth of a nat is then nothing
         starts, metric, closely = [found.x], found.metric * ROWS_BEGUN / subset.y.shape[1], ROUGHLY
         if not single:
-            points, single = inducing(batch, space.unpack(found.x, lanes).kernel), True
+            points, single = inducing(batch, batch.space.unpack(space.parted(found.x), lanes).kernel), True
     for last in (True,) if single else (False, True):
         log.debug("learning on %d of %d rows", subset.y.shape[1], batch.data.y.shape[1])
-        objective = _objective(batch, points, subset)
-        width = batch.width(points.Z.shape[1])
+        objective = space.objective(_bound(batch, points, subset))
+        width = batch.width(points.Z.shape[1]) // C
         start = optimiser.best_start(objective, starts, width)
         best = optimiser.maximise(
             objective,
             start,
-            space.lower,
-            space.upper,
+            space.box(batch.space.lower),
+            space.box(batch.space.upper),
             width=width,
             gradient=closely if last else ROUGHLY,
             metric=metric,
         )
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
-        hyper = space.unpack(best.x, lanes)
+        hyper = batch.space.unpack(space.parted(best.x), lanes)
         if not last:
             log.debug("placing points again")
             points, starts, metric = inducing(batch, hyper.kernel), [best.x], best.metric
     good = zip(best.converged.tolist(), torch.isfinite(best.value).tolist(), evaluations.tolist(), strict=True)
-    return Learned(hyper, points, [_end(*lane) for lane in good], best.value)
+    ends = [end for end in (_end(*problem) for problem in good) for _ in range(C)]
+    return Learned(hyper, points, ends, best.value)
 
 
-def _begin(batch: Batch, subset: Samples, starts: list[Tensor]) -> optimiser.Optimum:
+def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimiser.Optimum:
     """Roughly the best hyperparameters for some of the rows, by their exact evidence."""
     few = Samples(*(t[:, :ROWS_BEGUN] for t in subset))
-    space, objective = batch.space, objectives.exact_objective(batch.space, few)
-    width = max(1, int(room(space.fixed.device) * FEATURES / few.y.shape[1] ** 2))
+    objective = space.objective(objectives.exact_objective(space.space, few))
+    width = max(1, int(room(few.y.device) * FEATURES / few.y.shape[1] ** 2) // space.group.functions)
     return optimiser.maximise(
         objective,
         optimiser.best_start(objective, starts, width),
-        space.lower,
-        space.upper,
+        space.box(space.space.lower),
+        space.box(space.space.upper),
         width=width,
         gradient=ROUGHLY,
         metric=space.metric(few.w.sum(-1)),
@@ -157,9 +160,9 @@ def _subset(request: FitRequest) -> tuple[Tensor, Tensor]:
     return request.X[chosen], request.y[chosen]
 
 
-def _objective(batch: Batch, points: Points, subset: Samples) -> optimiser.Objective:
+def _bound(batch: Batch, points: Points, subset: Samples) -> optimiser.Objective:
     if batch.template.method is Method.EXACT:
         return objectives.exact_objective(batch.space, subset)
     if batch.template.method is Method.COLLAPSED:
         return objectives.collapsed_objective(batch.space, points, subset)
-    return objectives.dual_objective(batch.space, points, subset)
+    return objectives.dual_objective(batch.space, points, subset, batch.group.functions)

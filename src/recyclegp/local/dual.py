@@ -3,7 +3,8 @@
 q(v) ∝ N(v; 0, I) · t_base(v) · Π_i exp(α_i f_i − ½β_i f_i²), f_i = m + V_iᵀv. The damped updates of
 (α, β) are natural-gradient steps on the bound; Gaussian noise converges in one of them. `base` holds
 rows of modules already known: with it the bound is (combined), without it (local). A leading axis
-holds as many problems side by side, each with its own steps and its own end.
+holds as many problems side by side, each with its own steps and its own end. Where a likelihood speaks of C functions
+together there is an axis of them behind it: q is independent between functions, and they share a bound.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..core import bounds, linalg
 from ..core.least_squares import CentredRows
 from ..core.posterior import Basis, features
 from ..errors import RecycleGPError
-from ..likelihoods import Likelihood
+from ..likelihoods import JointLikelihood, Likelihood
 
 POINTS = 8192  # of data, whose features are worked on at once
 MEMORY = 6  # steps the extrapolation looks back
@@ -37,7 +38,7 @@ class PseudoObservations(NamedTuple):
 
 
 class WhitenedData(NamedTuple):
-    """Data as the whitened model sees them."""
+    """Data as the whitened model sees them; leading axes (B,) or, for a joint likelihood, (B, C)."""
 
     V: Tensor  # (…, M, n) features
     spare: Tensor  # (…, n)  k(x,x) − ΣV²: variance the inducing points cannot explain
@@ -56,6 +57,13 @@ class WhitenedData(NamedTuple):
         V, spare, y, w, likelihood, mean = self
         own = likelihood.map(torch.Tensor.detach)
         return WhitenedData(V.detach(), spare.detach(), y, w, own, mean.detach())
+
+    def together(self, functions: int) -> WhitenedData:
+        """Every so many neighbouring problems as the functions of one."""
+        V, spare, y, w, likelihood, mean = (
+            t if isinstance(t, Likelihood) else t.unflatten(0, (-1, functions)) for t in self
+        )
+        return WhitenedData(V, spare, y, w, likelihood, mean)
 
 
 def whiten(
@@ -105,6 +113,8 @@ def evaluate(data: WhitenedData, observed: PseudoObservations, base: CentredRows
     """
     v, C = posterior(data, observed, base)
     m, s2 = marginals(data, v, C)
+    if isinstance(data.likelihood, JointLikelihood):
+        return _bound(data.w[..., 0, :] * data.likelihood.differentiable(data.y, m, s2), base, v, C)
     return _bound(data.w * data.likelihood.expected_log_prob(data.y, m, s2), base, v, C)
 
 
@@ -135,8 +145,9 @@ class _Look(NamedTuple):
 
 def _look(data: WhitenedData, observed: PseudoObservations, base: CentredRows | None) -> _Look:
     """A problem whose step went so far that nothing is finite any more has the bound −∞."""
-    sound = torch.stack([torch.isfinite(t).all(-1) for t in observed]).all(0)
-    observed = observed.map(lambda t: torch.where(sound[:, None], t, torch.zeros_like(t)))
+    sound = torch.stack([torch.isfinite(t).flatten(1).all(-1) for t in observed]).all(0)
+    kept = sound.reshape(-1, *(1,) * (observed.alpha.ndim - 1))
+    observed = observed.map(lambda t: torch.where(kept, t, torch.zeros_like(t)))
     v, C = posterior(data, observed, base)
     m, s2 = marginals(data, v, C)
     expected, goal = _goal(data, m, s2)
@@ -150,9 +161,14 @@ def _goal(data: WhitenedData, m: Tensor, s2: Tensor) -> tuple[Tensor, PseudoObse
 
     β ≥ 0 for log-concave likelihoods; elsewhere (student-t) it is clipped just above 0.
     """
-    value, by_mean, by_variance = data.likelihood.expected_with_slopes(data.y, m, s2)
+    if isinstance(data.likelihood, JointLikelihood):
+        value, by_mean, by_variance = data.likelihood.expected_jointly(data.y, m, s2)
+        expected = data.w[..., 0, :] * value
+    else:
+        value, by_mean, by_variance = data.likelihood.expected_with_slopes(data.y, m, s2)
+        expected = data.w * value
     beta = torch.maximum(-2 * by_variance, _least(data))
-    return data.w * value, PseudoObservations(data.w * (by_mean + beta * m), data.w * beta)
+    return expected, PseudoObservations(data.w * (by_mean + beta * m), data.w * beta)
 
 
 def fixed_point(
@@ -225,15 +241,15 @@ def _begin(data: WhitenedData, start: PseudoObservations | None, base: CentredRo
         lost = (~torch.isfinite(here.state.bound)).nonzero()[:, 0]
         return here if not len(lost) else here.put(lost, _begin(data.lanes(lost), None, base))
     # from the likelihood about the prior mean, not under the prior, whose E[exp f] may overflow
-    m = data.mean[:, None].expand_as(data.y)
+    m = data.mean[..., None].expand_as(data.y)
     _, first = _goal(data, m, torch.ones_like(m))
     return _look(data, first, base)
 
 
 def _settled(here: _Look) -> Tensor:
     """Are the pseudo-observations where the next step would put them, to three digits?"""
-    goal = torch.cat(here.goal, -1)
-    gap = goal - torch.cat(here.state.observed, -1)
+    goal = _flat(here.goal)
+    gap = goal - _flat(here.state.observed)
     return gap.abs().amax(-1) <= 1e-3 * (1 + goal.abs().amax(-1))
 
 
@@ -258,15 +274,15 @@ def _damped(data: WhitenedData, here: _Look, base: CentredRows | None) -> tuple[
 
 
 class _History(NamedTuple):
-    """The last few goals and residuals (B, 2n) of each problem; `known` is False where it began anew."""
+    """The last few goals and residuals (B, 2n or 2Cn) of each problem; `known` is False where it began anew."""
 
     goals: list[Tensor]
     residuals: list[Tensor]
     known: list[Tensor]
 
     def followed_by(self, here: _Look) -> _History:
-        goal = torch.cat(here.goal, -1)
-        new = (goal, goal - torch.cat(here.state.observed, -1), torch.ones_like(here.state.converged))
+        goal = _flat(here.goal)
+        new = (goal, goal - _flat(here.state.observed), torch.ones_like(here.state.converged))
         return _History(*([*old[1 - MEMORY :], latest] for old, latest in zip(self, new, strict=True)))
 
     def lanes(self, chosen: Tensor) -> _History:
@@ -292,8 +308,13 @@ class _History(NamedTuple):
                 A + ridge[:, None, None] * identity, change @ residuals[:, -1, :, None]
             )  # (B, h−1, 1)
             new = new - (goals.diff(dim=1) * weights).sum(1)
-        alpha, beta = new.chunk(2, -1)
+        alpha, beta = (t.reshape(least.shape) for t in new.chunk(2, -1))
         return PseudoObservations(alpha, torch.maximum(beta, least))
+
+
+def _flat(observed: PseudoObservations) -> Tensor:
+    """(B, 2n), or (B, 2Cn) for C functions."""
+    return torch.cat([t.flatten(1) for t in observed], -1)
 
 
 def bounded(data: WhitenedData, state: State) -> PseudoObservations:
@@ -323,8 +344,11 @@ def rows(data: WhitenedData, state: State) -> CentredRows:
     T, c = data.V.mT[..., :0, :], target[..., :0]
     for V, r, rho in zip(data.V.split(POINTS, -1), root.split(POINTS, -1), target.split(POINTS, -1), strict=True):
         T, c, _ = linalg.compress(torch.cat([T, r[..., None] * V.mT], -2), torch.cat([c, rho], -1))
-    zero = torch.zeros_like(state.bound)
+    zero = torch.zeros_like(data.mean)
     # The residual dropped by compression is constant in v, and e is determined after it.
     quadratic = CentredRows(T, c, zero, zero)
-    e = state.expected.sum(-1) - bounds.expected_rows(quadratic, state.v, state.C)
+    expected = state.expected.sum(-1)
+    if isinstance(data.likelihood, JointLikelihood):  # in equal shares, which add up
+        expected = expected[..., None] / data.mean.shape[-1]
+    e = expected - bounds.expected_rows(quadratic, state.v, state.C)
     return quadratic._replace(e=e)

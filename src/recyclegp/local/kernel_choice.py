@@ -14,6 +14,7 @@ import torch
 
 from . import batch_fit
 from .request import FitRequest, Method
+from .together import ALONE, Group
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +36,15 @@ def best(score: Callable[[str], float]) -> str:
     return chosen
 
 
-def choose(with_kernel: Callable[[str], Sequence[FitRequest]]) -> str:
+def choose(with_kernel: Callable[[str], Sequence[FitRequest]], group: Group = ALONE) -> str:
     """The kernel for requests, which are made for any of the candidates by `with_kernel`."""
-    return best(lambda name: _evidence(with_kernel(name)))
+    return best(lambda name: _evidence(with_kernel(name), group))
 
 
-def _evidence(requests: Sequence[FitRequest]) -> float:
+def _evidence(requests: Sequence[FitRequest], group: Group) -> float:
     """Of some rows of some data sets, each at its own best hyperparameters, with their prior."""
+    if group.functions > 1:
+        return float(batch_fit.log_evidence([_some_rows(r) for r in requests], group).nan_to_num(neginf=-1e9).sum())
     step = -(-len(requests) // SETS_COMPARED)
     kinds: dict[object, list[FitRequest]] = {}
     for request in (_some_rows(r) for r in requests[::step]):

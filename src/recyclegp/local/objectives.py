@@ -1,6 +1,6 @@
-"""What learning maximises: the (bound on the) evidence plus the prior, one objective for each method.
+"""What learning maximises beside the prior: the (bound on the) evidence, one for each method.
 
-Each is a function (φ (b, p), lanes (b,)) → values (b,).
+Each is a function (φ (b, p), lanes (b,)) → values (b,); for a joint likelihood one value for each C lanes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 from ..core import bounds
 from ..core.optimiser import Objective
 from ..core.posterior import features
-from ..likelihoods import gaussian_noise
+from ..likelihoods import JointLikelihood, gaussian_noise
 from . import dual
 from .dual import PseudoObservations
 from .placement import Points
@@ -25,7 +25,7 @@ def exact_objective(space: SearchSpace, data: Samples) -> Objective:
     def objective(phi: Tensor, lanes: Tensor) -> Tensor:
         h, (X, y, w) = space.unpack(phi, lanes), data.lanes(lanes)
         K = h.kernel.matrix(X, X)
-        return bounds.log_marginal(K, y, h.mean, gaussian_noise(h.likelihood), w) + space.log_prior(phi, lanes)
+        return bounds.log_marginal(K, y, h.mean, gaussian_noise(h.likelihood), w)
 
     return objective
 
@@ -36,23 +36,26 @@ def collapsed_objective(space: SearchSpace, points: Points, data: Samples) -> Ob
     def objective(phi: Tensor, lanes: Tensor) -> Tensor:
         h, (X, y, w) = space.unpack(phi, lanes), data.lanes(lanes)
         V = features(points.lanes(lanes).basis(h.kernel), X)
-        bound = bounds.collapsed(V, h.kernel.diagonal(X), y, h.mean, gaussian_noise(h.likelihood), w)
-        return bound + space.log_prior(phi, lanes)
+        return bounds.collapsed(V, h.kernel.diagonal(X), y, h.mean, gaussian_noise(h.likelihood), w)
 
     return objective
 
 
-def dual_objective(space: SearchSpace, points: Points, data: Samples) -> Objective:
+def dual_objective(space: SearchSpace, points: Points, data: Samples, functions: int) -> Objective:
     """The bound at its own fixed point for each φ; a lane's fixed point starts from the last one it found."""
+    joint = isinstance(space.likelihood, JointLikelihood)
     warm = PseudoObservations(torch.full_like(data.y, torch.nan), torch.full_like(data.y, torch.nan))
 
     def objective(phi: Tensor, lanes: Tensor) -> Tensor:
         h, (X, y, w) = space.unpack(phi, lanes), data.lanes(lanes)
         base = points.lanes(lanes).basis(h.kernel)
         seen = dual.whiten(base, X, y, h.likelihood, h.mean, w)
-        found = dual.fixed_points(seen.detach(), PseudoObservations(*(t[lanes] for t in warm))).observed
+        begin = PseudoObservations(*(t[lanes] for t in warm))
+        if joint:
+            seen, begin = seen.together(functions), begin.map(lambda t: t.unflatten(0, (-1, functions)))
+        found = dual.fixed_points(seen.detach(), begin).observed
         for kept, new in zip(warm, found, strict=True):
-            kept[lanes] = new
-        return dual.evaluate(seen, found) + space.log_prior(phi, lanes)
+            kept[lanes] = new.reshape(len(lanes), -1)
+        return dual.evaluate(seen, found)
 
     return objective

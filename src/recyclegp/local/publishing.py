@@ -21,7 +21,7 @@ from .batch import Batch, Learned
 from .fitted import Fitted
 from .information import Information
 from .placement import Points
-from .request import FEW_ROWS_EACH, KEPT, FitRequest, Method, Share
+from .request import FEW_ROWS_EACH, KEPT, Method, Share
 from .search_space import Hyperparameters
 from .summary import Residuals, Summary, collapsed_residuals, exact_residuals, noise_evidence, summarise
 
@@ -50,7 +50,7 @@ def publish_all(batch: Batch, learned: Learned) -> Published:
             some = lanes.split(batch.width(0))
             found = team.map(lambda few: exact_residuals(batch.data.lanes(few), hyper.lanes(few)), some)
             whole = Residuals(*(torch.cat(parts) for parts in zip(*found, strict=True)))
-        points = _places(batch, hyper, whole, team) if exact else learned.points
+        points = batch.shared(_places(batch, hyper, whole, team)) if exact else learned.points
         fewer = None if exact else _fewer_points(batch, learned)
         some = lanes.split(batch.width(points.Z.shape[1]))  # so that only their features are held
         parts = team.map(lambda few: _publish_some(batch, learned, points.lanes(few), few, whole, fewer), some)
@@ -108,7 +108,7 @@ def _publish_some(
 ) -> Published:
     """Some lanes; `whole` are the residuals of all lanes, `fewer` the points that sparse ones shall be published at."""
     data, hyper, method = batch.data.lanes(lanes), learned.hyper.lanes(lanes), batch.template.method
-    summary = summarise(method, data, points, hyper)
+    summary = summarise(method, data, points, hyper, batch.group.functions)
     known = summary.information
     residuals = None
     if batch.template.learns_noise:
@@ -179,11 +179,14 @@ def _fewer_points(batch: Batch, learned: Learned) -> Points | None:
     return batches.points(batch, goals, learned.hyper.kernel)
 
 
-def _needed(template: FitRequest, known: Information) -> Tensor:
+def _needed(batch: Batch, known: Information) -> Tensor:
     """How many of each lane's points keep the share that is wanted; all of them where none is."""
-    if isinstance(template.publish, Share):
-        return known.needed(template.publish.kept).cpu()
-    return torch.full((len(known.first),), known.first.shape[1])
+    publish, C = batch.template.publish, batch.group.functions
+    if not isinstance(publish, Share):
+        return torch.full((len(known.first),), known.first.shape[1])
+    needed = known.needed(publish.kept).cpu()
+    # functions that share their points share their number
+    return needed.reshape(-1, C).amax(-1).repeat_interleave(C) if batch.same_rows else needed
 
 
 def _at_fewer_points(
@@ -196,7 +199,7 @@ def _at_fewer_points(
     fewer: Points | None,
 ) -> Fitted:
     """Sparse models at as many of their own points as are needed, or at those that were asked for."""
-    needed, totals = _needed(batch.template, known)[sound].tolist(), known.total.cpu()[sound].tolist()
+    needed, totals = _needed(batch, known)[sound].tolist(), known.total.cpu()[sound].tolist()
     if fewer is None and min(needed) >= int(made.sites.points.max()) and not isinstance(batch.template.publish, Share):
         return made
     targets: list[Tensor | None] = []

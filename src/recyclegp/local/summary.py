@@ -11,7 +11,7 @@ from torch import Tensor
 from ..core import least_squares, linalg
 from ..core.least_squares import CentredRows
 from ..core.posterior import Basis, features
-from ..likelihoods import gaussian_noise
+from ..likelihoods import JointLikelihood, gaussian_noise
 from . import dual, observations
 from .information import Information, information
 from .placement import Points
@@ -37,17 +37,15 @@ class Summary(NamedTuple):
 
 
 @torch.no_grad()
-def summarise(method: Method, data: Samples, points: Points, hyper: Hyperparameters) -> Summary:
+def summarise(
+    method: Method, data: Samples, points: Points, hyper: Hyperparameters, functions: int = 1
+) -> Summary:
+    """Of lanes; of a joint likelihood so many neighbouring ones are the functions of one model."""
     X, y, w = data
     base = points.basis(hyper.kernel)
     settled = torch.ones_like(hyper.mean, dtype=torch.bool)
     if method is Method.DUAL:
-        seen = dual.whiten(base, X, y, hyper.likelihood, hyper.mean, w)
-        state = dual.fixed_points(seen)
-        # Hadamard's bound: logdet(I + √βQ√β) ≤ Σ log(1 + β_i q_ii)
-        left = 0.5 * (w * torch.log1p(state.observed.beta * seen.spare)).sum(-1)
-        zero = torch.zeros_like(left)
-        return Summary(base, dual.rows(seen, state), left, zero, zero, state.converged)
+        return _dual(base, dual.whiten(base, X, y, hyper.likelihood, hyper.mean, w), functions)
     noise, n = gaussian_noise(hyper.likelihood), w.sum(-1)
     constant = -0.5 * n * (2 * math.pi * noise).log()
     if method is Method.COLLAPSED:
@@ -60,6 +58,20 @@ def summarise(method: Method, data: Samples, points: Points, hyper: Hyperparamet
     explained = _explained(base, X, w)
     # e = −(n/2)log 2πσ² − logdet B
     return Summary(base, said, constant - said.e, said.e, (prior - explained).clamp_min(0) / n, settled)
+
+
+def _dual(base: Basis, seen: dual.WhitenedData, functions: int) -> Summary:
+    joint = isinstance(seen.likelihood, JointLikelihood)
+    seen = seen.together(functions) if joint else seen
+    state = dual.fixed_points(seen)
+    # Hadamard's bound: logdet(I + √βQ√β) ≤ Σ log(1 + β_i q_ii)
+    left = 0.5 * (seen.w * torch.log1p(state.observed.beta * seen.spare)).sum(-1)
+    rows, settled = dual.rows(seen, state), state.converged
+    if joint:  # every function has its own rows, and they have settled together
+        rows, left = CentredRows(*(t.flatten(0, 1) for t in rows)), left.flatten()
+        settled = settled.repeat_interleave(functions)
+    zero = torch.zeros_like(left)
+    return Summary(base, rows, left, zero, zero, settled)
 
 
 def _explained(base: Basis, X: Tensor, w: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from ..kernels.units import permuted
 from ..likelihoods import Likelihood
 from ..local import fitted
 from ..local.fitted import Fitted
+from ..local.request import FitRequest
 from ..merging.member import Member
 from ..target import Target
 from .module import Module
@@ -152,3 +153,18 @@ def joined(blocks: Sequence[Block]) -> Block:
         torch.cat([b.rows for b in blocks]),
         fitted.joined([b.models for b in blocks]),
     )
+
+
+def of_requests(requests: Sequence[FitRequest], made: Fitted, owners: Sequence[str | None]) -> Block:
+    """Models that share all but their numbers, with what is known of their data."""
+    first = requests[0]
+    common = Common(
+        structure=first.kernel.structure,
+        likelihood=first.likelihood,
+        method=first.method.value,
+        dimension=first.X.shape[1],
+        columns=first.columns,
+        target=first.target,
+    )
+    rows = torch.tensor([r.y.numel() for r in requests])
+    return Block(common, tuple(r.name for r in requests), tuple(owners), rows, made)

@@ -23,7 +23,7 @@ from ..local.fitted import Fitted
 from ..local.kernel_choice import AUTO, SETS_COMPARED, SMOOTHNESS, choose
 from ..local.request import Door, FitOptions, FitRequest, check
 from ..times import when
-from .blocks import Block, Common, Piece
+from .blocks import Piece, of_requests
 from .module import Module
 from .modules import Modules, of_pieces
 from .naming import check_owner, name_or_new
@@ -122,7 +122,7 @@ def fit(
         options = replace(options, kernel=choose(lambda kernel: [check(X, y, label, replace(options, kernel=kernel))]))
     request = check(X, y, label, options)
     with threads.suited_to(step_cost(request)):
-        module = _block([request], _one(request), [owner]).module(0)
+        module = of_requests([request], _one(request), [owner]).module(0)
     tell_of_little_kept([Published.of(module)], rows_per_point)
     return module if at is None else replace(module, time=at)
 
@@ -181,21 +181,6 @@ def _one(request: FitRequest) -> Fitted:
             "extreme values, or pass a kernel with learn=False"
         )
     return made
-
-
-def _block(requests: Sequence[FitRequest], made: Fitted, owners: Sequence[str | None]) -> Block:
-    """Models that share all but their numbers, with what is known of their data."""
-    first = requests[0]
-    common = Common(
-        structure=first.kernel.structure,
-        likelihood=first.likelihood,
-        method=first.method.value,
-        dimension=first.X.shape[1],
-        columns=first.columns,
-        target=first.target,
-    )
-    rows = torch.tensor([r.y.numel() for r in requests])
-    return Block(common, tuple(r.name for r in requests), tuple(owners), rows, made)
 
 
 def fit_many(
@@ -341,7 +326,7 @@ class _Made:
         self.before = 0  # data sets in earlier windows
 
     def take(self, positions: Sequence[int], requests: Sequence[FitRequest], models: Fitted) -> None:
-        block = _block(requests, models, [self.owners.get(r.name) for r in requests])
+        block = of_requests(requests, models, [self.owners.get(r.name) for r in requests])
         self.pieces.append(Piece(block, [self.before + position for position in positions]))
 
 
@@ -476,7 +461,7 @@ def _groups(window: Sequence[FitRequest], kinds: Iterable[list[int]]) -> Iterato
 def _try_alone(position: int, request: FitRequest, made: _Made) -> None:
     try:
         models = _one(request)
-        _block([request], models, [None]).module(0)  # complains of numbers that are too large
+        of_requests([request], models, [None]).module(0)  # complains of numbers that are too large
         made.take([position], [request], models)
     except RecycleGPError as error:
         made.failures[request.name] = str(error)

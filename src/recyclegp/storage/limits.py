@@ -16,7 +16,7 @@ DEEPEST = (
     144  # lists and objects within one another: a kernel of 64 nodes, each of them a list deep, and what is around
 )
 LONGEST_TEXT = 10_000  # characters
-MOST_TENSORS = 64
+MOST_TENSORS = 4096  # a dozen for each function of a joint ensemble
 MOST_AXES = 8  # of a tensor
 MOST_COLUMNS = 65_536  # D
 MOST_POINTS = 32_768  # M of a module or of Z_*, and of all sites together where an ensemble is exact
@@ -24,15 +24,16 @@ MOST_MEMBERS = 1_000_000
 
 
 def check_tensor(name: str, shape: Sequence[int]) -> None:
-    """Points are called Z, alone or behind a dot; everything else is measured by them, and by the size of the file."""
+    """Points are called Z, alone or behind a dot or a slash; everything else is measured by them, and by the size of the file."""
     if len(shape) > MOST_AXES or any(length > LARGEST_FILE // 8 for length in shape):
         raise RecycleGPError(f"tensor {name[:50]!r} is larger than a file can be; ask for the file again")
-    if name.split(".")[-1] != "Z" or len(shape) != 2:
+    own = name.split("/")[-1]
+    if own.split(".")[-1] != "Z" or len(shape) != 2:
         return
     points, columns = shape
     if not 1 <= columns <= MOST_COLUMNS:
         raise RecycleGPError(f"{name!r} has {columns:,} input columns; files may have 1 to {MOST_COLUMNS:,}")
-    if name == "Z":
+    if own == "Z":
         check_points(points)
 
 

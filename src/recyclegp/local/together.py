@@ -1,0 +1,123 @@
+"""Functions that are learned together: C neighbouring lanes are one problem, and share some of its hyperparameters."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core.optimiser import Objective
+from ..kernels import entries
+from .placement import Points
+from .samples import Scales
+from .search_space import SearchSpace
+
+
+class Sharing(Enum):
+    """What functions have in common, beside their rows."""
+
+    NOTHING = "nothing"
+    SHAPE = "the kernel but for its amplitudes"
+    KERNEL = "the kernel"
+
+
+class Group(NamedTuple):
+    """How many functions are one problem, and what they share."""
+
+    functions: int
+    sharing: Sharing
+
+    def lanes(self, problems: Tensor) -> Tensor:
+        """Where the functions of these problems are."""
+        if self.functions == 1:
+            return problems
+        own = torch.arange(self.functions, device=problems.device)
+        return (problems[:, None] * self.functions + own).flatten()
+
+    def scales(self, data: Scales) -> Scales:
+        """The same for the inputs of all functions of a problem, so that what is shared means the same for all."""
+        if self.functions == 1:
+            return data
+
+        def alike(t: Tensor) -> Tensor:
+            return t.unflatten(0, (-1, self.functions)).mean(1).repeat_interleave(self.functions, 0)
+
+        return data._replace(x=alike(data.x), x_centre=alike(data.x_centre))
+
+    def points(self, points: Points) -> Points:
+        """The same points for all functions of a problem: those of the one that has most."""
+        if self.functions == 1:
+            return points
+        count = points.real.sum(-1).reshape(-1, self.functions)
+        most = self.functions * torch.arange(len(count), device=count.device) + count.argmax(-1)
+        return points.lanes(most.repeat_interleave(self.functions))
+
+
+ALONE = Group(1, Sharing.NOTHING)
+
+
+class GroupSpace:
+    """φ of problems (B, P) ↔ φ of their functions (B·C, p): what is shared first, then what is each one's own."""
+
+    def __init__(self, space: SearchSpace, group: Group) -> None:
+        self.space, self.group = space, group
+        table = entries(space.structure)
+        shared = torch.zeros_like(space.free)
+        if group.sharing is not Sharing.NOTHING:
+            everything = group.sharing is Sharing.KERNEL
+            shared[: len(table)] = torch.tensor([everything or not p.carries for p in table], device=shared.device)
+        self.shared = shared[space.free]
+
+    def joined(self, phi: Tensor) -> Tensor:
+        """(B·C, p) → (B, P), with the mean of what is shared."""
+        if self.group.functions == 1:
+            return phi
+        each = phi.unflatten(0, (-1, self.group.functions))
+        return torch.cat([each[..., self.shared].mean(1), each[..., ~self.shared].flatten(1)], -1)
+
+    def parted(self, phi: Tensor) -> Tensor:
+        """(B, P) → (B·C, p)."""
+        if self.group.functions == 1:
+            return phi
+        C, width = self.group.functions, int(self.shared.sum())
+        each = phi.new_empty(len(phi), C, len(self.shared))
+        each[..., self.shared] = phi[:, None, :width].expand(-1, C, -1)
+        each[..., ~self.shared] = phi[:, width:].unflatten(-1, (C, -1))
+        return each.flatten(0, 1)
+
+    def box(self, ends: Tensor) -> Tensor:
+        """Bounds (p,) → (P,)."""
+        return self.joined(ends.expand(self.group.functions, -1))[0]
+
+    def metric(self, rows: Tensor) -> Tensor:
+        """(B, P, P)  a first guess of the inverse curvature: that of what is shared adds up."""
+        own = self.space.metric(rows)
+        if self.group.functions == 1:
+            return own
+        diagonal = self.joined(own.diagonal(dim1=-2, dim2=-1))
+        diagonal[:, : int(self.shared.sum())] /= self.group.functions
+        return torch.diag_embed(diagonal)
+
+    def objective(self, bound: Objective) -> Objective:
+        """The evidence of problems with its prior, from a bound for their functions' φ and lanes.
+
+        The bound has one value for each function, or one for each problem.
+        """
+
+        def objective(phi: Tensor, problems: Tensor) -> Tensor:
+            free, lanes = self.parted(phi), self.group.lanes(problems)
+            value = bound(free, lanes).reshape(len(problems), -1).sum(-1)
+            return value + self._log_prior(free, lanes)
+
+        return objective
+
+    def _log_prior(self, free: Tensor, lanes: Tensor) -> Tensor:
+        """What is shared counts once: it is taken away again from all functions but one."""
+        each = self.space.log_prior(free, lanes).reshape(-1, self.group.functions)
+        if self.group.functions == 1 or not bool(self.shared.any()):
+            return each.sum(-1)
+        alone = torch.where(self.shared, free, self.space.centre[self.space.free])
+        again = self.space.log_prior(alone, lanes).reshape(each.shape)
+        return each.sum(-1) - again[:, 1:].sum(-1)
