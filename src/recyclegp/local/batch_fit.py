@@ -22,7 +22,7 @@ from .batch import FEATURES, Batch, Learned, candidates, inducing
 from .placement import Points
 from .publishing import Published, publish_all
 from .request import EXACT_ROWS, FitRequest, Method
-from .samples import Samples
+from .samples import Sample, Samples
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +53,12 @@ def log_evidence(requests: Sequence[FitRequest]) -> Tensor:
 
 def _learned(requests: Sequence[FitRequest]) -> tuple[Batch, Learned]:
     template = requests[0]
-    data = samples.side_by_side([(r.X, r.y) for r in requests], template.device)
+    data = samples.side_by_side([r.sample for r in requests], template.device)
     space = search_space.search_space(
         template.kernel.structure,
         template.likelihood,
         samples.scales(data, template.likelihood),
-        data.w.sum(-1).clamp_max(ROWS_LEARNED[template.method]),
+        data.shares.sum(-1).clamp_max(ROWS_LEARNED[template.method]),
         theta=None if template.named else template.kernel.theta,
         noise=None if template.noise is None else data.y.new_tensor([r.noise for r in requests]),
         mean=0.0 if not (template.learn or template.named) else None,
@@ -88,7 +88,7 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
     evaluations = torch.zeros(len(lanes), dtype=torch.long, device=lanes.device)
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
     single = template.method is Method.EXACT or isinstance(template.inducing, Tensor)
-    metric, closely = space.metric(subset.w.sum(-1)), CLOSELY[template.method]
+    metric, closely = space.metric(subset.rows), CLOSELY[template.method]
     if subset.y.shape[1] > LARGE[template.method]:
         # Cheaper; and what few points cannot express, their bound explains away with kernels that ignore inputs.
         found = _begin(batch, subset, starts)
@@ -132,7 +132,7 @@ def _begin(batch: Batch, subset: Samples, starts: list[Tensor]) -> optimiser.Opt
         space.upper,
         width=width,
         gradient=ROUGHLY,
-        metric=space.metric(few.w.sum(-1)),
+        metric=space.metric(few.rows),
     )
 
 
@@ -149,12 +149,11 @@ def _learned_from(batch: Batch) -> Samples:
     return samples.side_by_side([_subset(r) for r in batch.requests], batch.template.device)
 
 
-def _subset(request: FitRequest) -> tuple[Tensor, Tensor]:
+def _subset(request: FitRequest) -> Sample:
     """Some of the rows; nothing else draws from their random numbers."""
     rng = np.random.default_rng([*request.entropy, 2])
     some = rng.permutation(len(request.y))[: ROWS_LEARNED[request.method]]
-    chosen = torch.as_tensor(some, device=request.X.device)
-    return request.X[chosen], request.y[chosen]
+    return request.sample.take(torch.as_tensor(some, device=request.X.device))
 
 
 def _objective(batch: Batch, points: Points, subset: Samples) -> optimiser.Objective:

@@ -14,7 +14,7 @@ import gpytorch
 import numpy as np
 import torch
 
-from .. import threads
+from .. import arrays, threads
 from ..devices import retried, room
 from ..errors import LittleKeptWarning, RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
@@ -57,7 +57,7 @@ def fit(
     publish: Any = "auto",
     rows_per_point: int | None = None,
     learn: bool = True,
-    noise: float | None = None,
+    noise: Any = None,
     name: str | None = None,
     seed: int = 0,
     device: Any = None,
@@ -85,7 +85,9 @@ def fit(
         rows_per_point: rows that share each published point, at least: never more points than rows // this number,
             whatever `publish` asks for. The more rows share a point, the less it says about any one of them.
         learn: False takes the kernel as given, with prior mean zero for a kernel object.
-        noise: noise variance, kept fixed; None learns it (with learn=False: a tenth of the kernel's variance).
+        noise: noise variance, kept fixed; None learns it (with learn=False: a tenth of the kernel's variance). An array
+            of n holds one for each row: the squares of known measurement errors (gaussian; exact and collapsed). The
+            module's own noise, which `predict_y` adds, is then their mean: what a new measurement has on average.
         name: unique within an ensemble; made up when not given.
         seed: of everything random; the global random state is neither read nor changed.
         device: where to compute; defaults to where X is.
@@ -199,7 +201,7 @@ def _block(requests: Sequence[FitRequest], made: Fitted, owners: Sequence[str | 
 
 
 def fit_many(
-    data: Iterable[tuple[Any, Any]],
+    data: Iterable[tuple[Any, ...]],
     *,
     names: Sequence[str] | None = None,
     likelihood: str = "gaussian",
@@ -223,7 +225,8 @@ def fit_many(
     """`fit` for each (X, y), in order: the same answers, from a few batched problems instead of many small ones.
 
     Args:
-        data: (X, y) pairs, or any iterator of them, which is read as it is needed.
+        data: (X, y) pairs, or any iterator of them, which is read as it is needed. Where noise variances are known,
+            (X, y, noise) with one number, or one for each row, as for `fit`.
         names: one for each.
         likelihood: as for `fit`, the same for all.
         kernel: as for `fit`, the same for all; "auto" chooses one for all data sets together.
@@ -232,7 +235,7 @@ def fit_many(
         publish: as for `fit`, the same for all.
         rows_per_point: as for `fit`, the same for all.
         learn: as for `fit`, the same for all.
-        noise: as for `fit`, the same for all.
+        noise: one noise variance for all rows of all; those of single rows belong to `data`.
         seed: as for `fit`, the same for all.
         device: as for `fit`, the same for all.
         columns: as for `fit`, the same for all.
@@ -255,6 +258,10 @@ def fit_many(
     if names is not None and total is not None and len(names) != total:
         raise RecycleGPError(f"names has {len(names)} entries for {total} data sets; give one each")
     check_unique(names)
+    if arrays.are_several(noise):
+        raise RecycleGPError(
+            "noise: pass one number for all; noises of data sets or rows go with them, as data=[(X, y, noise), …]"
+        )
     options = FitOptions(
         likelihood=likelihood,
         kernel=kernel,
@@ -293,7 +300,7 @@ class Outcome(NamedTuple):
 
 
 def fit_data_sets(
-    data: Iterable[tuple[Any, Any]],
+    data: Iterable[tuple[Any, ...]],
     names: Sequence[str] | None,
     options: FitOptions,
     advance: Callable[[int], None],
@@ -350,13 +357,13 @@ def automatic(options: FitOptions) -> bool:
     return isinstance(options.kernel, str) and options.kernel == AUTO and options.learn is True
 
 
-def chosen_together(data: Sequence[tuple[Any, Any]], options: FitOptions) -> str:
+def chosen_together(data: Sequence[tuple[Any, ...]], options: FitOptions) -> str:
     """One kernel for all data sets, by the sum of some of their evidences."""
     some = [pair for pair in data[:: max(1, len(data) // SETS_COMPARED)] if isinstance(pair, (tuple, list))]
 
     def with_kernel(kernel: str) -> list[FitRequest]:
         door = Door(replace(options, kernel=kernel))
-        return [_numbered(i, *pair, f"data set {i}", door) for i, pair in enumerate(some)]
+        return [_numbered(i, pair, f"data set {i}", door) for i, pair in enumerate(some)]
 
     return choose(with_kernel) if some else SMOOTHNESS[0]
 
@@ -380,7 +387,7 @@ def check_unique(names: Sequence[str] | None) -> None:
         )
 
 
-Named = tuple[tuple[Any, Any], str]
+Named = tuple[tuple[Any, ...], str]  # X, y and, where it is known, their noise; and the module's name
 
 
 def _checked(named: Iterable[Named], door: Door, first: int) -> Iterator[FitRequest]:
@@ -390,7 +397,7 @@ def _checked(named: Iterable[Named], door: Door, first: int) -> Iterator[FitRequ
         pairs, names = zip(*some, strict=True)
         found = door.check_all(pairs, names) if len(some) > 1 else None
         if found is None:
-            found = [_numbered(done + i, *pair, name, door) for i, (pair, name) in enumerate(some)]
+            found = [_numbered(done + i, pair, name, door) for i, (pair, name) in enumerate(some)]
         yield from found
         done += len(some)
 
@@ -409,22 +416,23 @@ def _read_ahead(named: Iterable[Named]) -> Iterator[list[Named]]:
         yield some
 
 
-def _numbered(position: int, X: Any, y: Any, name: str, door: Door) -> FitRequest:
+def _numbered(position: int, data: tuple[Any, ...], name: str, door: Door) -> FitRequest:
     try:
-        return door.check(X, y, name)
+        X, y, *noise = data
+        return door.check(X, y, name, *noise)
     except RecycleGPError as error:
         raise RecycleGPError(f"data set {position} ({name}): {error}") from None
 
 
-def _named(data: Iterable[Any], names: Sequence[str] | None) -> Iterator[tuple[tuple[Any, Any], str]]:
-    """Each pair with its name, read one at a time."""
+def _named(data: Iterable[Any], names: Sequence[str] | None) -> Iterator[Named]:
+    """Each data set with its name, read one at a time."""
     count = 0
     for pair in data:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise RecycleGPError("data must hold (X, y) pairs, one for each module")
+        if not isinstance(pair, (tuple, list)) or len(pair) not in (2, 3):
+            raise RecycleGPError("data must hold (X, y) pairs, one for each module, or (X, y, noise)")
         if names is not None and count >= len(names):
             raise RecycleGPError(f"names has {len(names)} entries and data has more; give one each")
-        yield (pair[0], pair[1]), name_or_new(None if names is None else names[count])
+        yield tuple(pair), name_or_new(None if names is None else names[count])
         count += 1
     if names is not None and count < len(names):
         raise RecycleGPError(f"names has {len(names)} entries for {count} data sets; give one each")
