@@ -11,6 +11,8 @@ import recyclegp as rgp
 import reference as ref
 from cases import check_close, gpytorch_kernel, scatter, truth, with_jitter
 from cases_bad import check_refused
+from recyclegp.engines.fitting import prepared as fitting_partitions
+from recyclegp.engines.options import FitArguments
 from recyclegp.local import batch_fit
 from recyclegp.models import fit as fitting
 
@@ -197,6 +199,45 @@ def test_it_is_saved_and_read_as_any_other(tmp_path):
         check_close(a, b, 1e-14)
 
 
+# --- new rows ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inducing", ["all", "points"])
+def test_an_update_is_the_gp_of_all_rows(inducing):
+    """New rows with noises of their own; beside given points that lie at all rows it is exact, too."""
+    X, y, noise = rows(26, seed=2)
+    old, new = slice(0, 13), slice(13, None)
+    module = rgp.fit(X[old], y[old], noise=noise[old], publish=X[old], name="a", **FIXED)
+    first = rgp.merge([module], inducing=X if inducing == "points" else "all", learn=False, owners=None, trust=None)
+    # beside an exact form the new rows are summarised at points among them, which are many
+    tolerance = 1e-8 if inducing == "points" else 1e-2
+    both = first.update(X[new], y[new], noise=noise[new])
+    expected = ref.exact_gp(KERNEL, X, y, 0.0, noise, AT)
+    mean, variance = both.predict(AT)
+    check_close(mean, expected.mean, tolerance)
+    check_close(variance, np.diag(expected.cov), tolerance)
+    assert both._members[-1].likelihoods[0].noise == pytest.approx(noise[new].mean())
+
+
+def test_an_update_with_equal_noises_is_one_with_that_noise():
+    X, y, noise = rows(40, seed=5)
+    first = rgp.merge([rgp.fit(X[:20], y[:20], noise=noise[:20], name="a")], owners=None, trust=None)
+    for forget in (1.0, 0.7):
+        one, many = (first.update(X[20:] + 4, y[20:], noise=given, forget=forget) for given in (0.2, np.full(20, 0.2)))
+        assert len(one.inducing) == len(many.inducing)
+        for a, b in zip(many.predict_y(AT), one.predict_y(AT), strict=True):
+            check_close(a, b, 1e-10)
+
+
+def test_an_update_refuses_what_a_fit_refuses():
+    X, y, noise = rows(24)
+    merged = rgp.merge([rgp.fit(X, y, noise=noise, name="a")])
+    check_refused(r"noise has shape \(23,\) but X has 24 rows", merged.update, X, y, noise=noise[:-1])
+    check_refused("noise: 24 of 24 variances are not positive", merged.update, X, y, noise=-noise)
+    check_refused("'student-t' has one for all rows", merged.update, X, y, noise=noise, likelihood="student-t")
+    check_refused("'poisson' has no noise", merged.update, X, np.arange(24), noise=noise, likelihood="poisson")
+
+
 # --- many at once -----------------------------------------------------------------------------
 
 
@@ -283,4 +324,5 @@ def test_where_rows_cannot_have_noises():
     check_refused("method='dual' has one for all rows", rgp.fit, X24, Y24, noise=N24, method="dual")
     check_refused(r"data=\[\(X, y, noise\), …\]", rgp.fit_many, [(X24, Y24)] * 2, noise=[N24, N24])
     check_refused("given for all data sets, and with this one", rgp.fit_many, [(X24, Y24, N24)] * 2, noise=0.1)
+    check_refused(r"fit_many\(\[\(X, y, noise\), …\]\)", fitting_partitions, [(X24, Y24)], FitArguments(noise=N24))
     check_refused(r"\(X, y\) pairs, .* or \(X, y, noise\)", rgp.fit_many, [(X24, Y24, N24, N24)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +12,22 @@ from torch import Tensor
 from ..core import bounds, least_squares
 from ..core.least_squares import CentredRows, Rows
 from ..core.posterior import Basis, features
+from ..likelihoods import Likelihood
+
+
+class Observed(NamedTuple):
+    """Rows of data of one kind, and how sharply they were observed."""
+
+    X: Tensor  # (n, D)
+    y: Tensor  # (n,)
+    likelihood: Likelihood
+    w: Tensor | None = None  # (n,)  as in Samples, where rows have noises of their own
+
+    def resolution(self, f: float) -> Tensor:
+        """(n,)  width of what each row says about f."""
+        common = self.likelihood.resolution(self.y, torch.full_like(self.y, f))
+        return (common if self.w is None else common / self.w).clamp_min(1e-150)
+
 
 log = logging.getLogger(__name__)
 
