@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .interop.scikit_learn import from_sklearn
     from .models.ensemble import Ensemble
     from .models.fit import FitManyError, fit, fit_many
+    from .models.joint.ensemble import JointEnsemble
+    from .models.joint.module import JointModule
     from .models.load import load, load_many
     from .models.merge import merge
     from .models.module import Module
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Ensemble": ".models.ensemble",
     "FitManyError": ".models.fit",
+    "JointEnsemble": ".models.joint.ensemble",
+    "JointModule": ".models.joint.module",
     "Module": ".models.module",
     "Modules": ".models.modules",
     "fit": ".models.fit",
@@ -44,6 +48,8 @@ _ROOMS = ("engines", "plot")  # public submodules, imported when first used
 __all__ = [
     "Ensemble",
     "FitManyError",
+    "JointEnsemble",
+    "JointModule",
     "Module",
     "Modules",
     "RecycleGPError",

@@ -104,6 +104,32 @@ def number(value: Any, argument: str, *, positive: bool = False) -> float:
     return found
 
 
+def are_several(value: Any) -> bool:
+    """Is it a sequence, array, tensor or column, rather than one value?"""
+    return (
+        value is not None and not isinstance(value, str) and getattr(value, "ndim", int(hasattr(value, "__len__"))) > 0
+    )
+
+
+def variances(value: Any, rows: int, argument: str = "noise", *, device: Any = None) -> Tensor:
+    """One positive number per row, as (n,) or (n, 1)."""
+    tensor = as_tensor(value, argument, device).detach()
+    if tensor.ndim == 2 and tensor.shape[1] == 1:
+        tensor = tensor[:, 0]
+    if tensor.ndim != 1 or len(tensor) != rows:
+        raise RecycleGPError(
+            f"{argument} has shape {tuple(tensor.shape)} but X has {rows} row{'s' * (rows != 1)}; "
+            f"pass one variance for all rows, or one per row, shape ({rows},)"
+        )
+    bad = int((~(tensor >= 1 / LARGEST)).sum())
+    if bad:
+        raise RecycleGPError(
+            f"{argument}: {bad} of {rows} variances are not positive; pass the squares of measurement errors, and "
+            "leave rows out whose error is not known"
+        )
+    return tensor
+
+
 def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
     if value is None:
         raise RecycleGPError(f"{argument} is None; pass an array, tensor or DataFrame of numbers")

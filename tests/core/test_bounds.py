@@ -18,11 +18,13 @@ def random(*shape, seed=0):
     return torch.tensor(np.random.default_rng([seed, *shape]).normal(size=shape))
 
 
-def test_collapsed_bound_is_the_least_squares_problem():
-    """Value and gradient, with padding, against rows and their solution."""
+@pytest.mark.parametrize("own", [False, True])
+def test_collapsed_bound_is_the_least_squares_problem(own):
+    """Value and gradient, with padding and with noises of their own, against rows and their solution."""
     B, n, M = 3, 17, 4
     X, y, Z = random(B, n, 2), random(B, n, seed=1), random(B, M, 2, seed=2)
     w = (torch.arange(n) < torch.tensor([17, 11, 14])[:, None]).double()
+    w = w * random(B, n, seed=6).exp() if own else w
     theta = (0.3 * random(B, 3, seed=3)).requires_grad_()
     noise, mean = random(B, seed=4).exp().requires_grad_(), random(B, seed=5).requires_grad_()
     base = basis(parse("matern52", 2).with_theta(theta), Z)
@@ -36,40 +38,48 @@ def test_collapsed_bound_is_the_least_squares_problem():
 
 
 def test_log_marginal_is_the_density_of_the_rows_that_count():
-    """log N(y; m1, K + σ²I) of three data sets side by side, with padding anywhere and of any value."""
-    B, n = 3, 6
+    """log N(y; m1, K + σ²W⁻²) of four data sets side by side, with padding anywhere and of any value."""
+    B, n = 4, 6
     rng = np.random.default_rng(3)
     G = rng.standard_normal((B, n, n))
     K, y, mean, noise = G @ np.swapaxes(G, 1, 2), rng.normal(2, 1, (B, n)), rng.normal(1, 1, B), rng.uniform(0.1, 2, B)
-    w = np.array([[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0]], dtype=float)
+    w = [[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0], [0.2, 0, 1, 3.1, 0.7, 0]]
+    w = np.array(w, dtype=float)
     found = bounds.log_marginal(*(torch.tensor(t) for t in (K, y, mean, noise, w)))
     for i in range(B):
-        kept = w[i] == 1
-        cov = K[i][np.ix_(kept, kept)] + noise[i] * np.eye(kept.sum())
+        kept = w[i] > 0
+        cov = K[i][np.ix_(kept, kept)] + np.diag(noise[i] / w[i, kept] ** 2)
         expected = ref.log_normal(y[i, kept], np.full(kept.sum(), mean[i]), cov)
         alone = bounds.log_marginal(*(torch.tensor(t[i]) for t in (K, y, mean, noise, w)))
         check_close([float(found[i]), float(alone)], [expected] * 2, 1e-10)
 
 
-def padded_lanes(B=4, n=9, seed=6):
-    """K, y, m, σ² and w of B lanes; padding anywhere and of any value, one lane without and one with a single row."""
+def padded_lanes(own=False, B=4, n=9, seed=6):
+    """K, y, m, σ² and w of B lanes; padding anywhere and of any value, one lane without and one with a single row.
+
+    With `own`, rows have noises of their own.
+    """
     rng = np.random.default_rng(seed)
     G = rng.standard_normal((B, n, n + 2))
     w = (rng.uniform(size=(B, n)) < 0.6).astype(float)
     w[0], w[1], w[1, 4] = 1.0, 0.0, 1.0
-    return G @ np.swapaxes(G, 1, 2), rng.normal(2, 1, (B, n)), rng.normal(1, 1, B), rng.uniform(0.1, 2, B), w
+    known = G @ np.swapaxes(G, 1, 2), rng.normal(2, 1, (B, n)), rng.normal(1, 1, B), rng.uniform(0.1, 2, B)
+    return *known, w * rng.uniform(0.3, 3, (B, n)) if own else w
 
 
 def by_autograd(K, y, mean, noise, w):
     """The same density with every step left to autograd."""
-    A = w[..., :, None] * K * w[..., None, :] + torch.diag_embed(w * noise[..., None] + (1 - w))
+    real = (w > 0).double()
+    A = real[..., :, None] * K * real[..., None, :]
+    A = A + torch.diag_embed(real * noise[..., None] / torch.where(w > 0, w, 1.0).square() + (1 - real))
     normal = torch.distributions.MultivariateNormal(torch.zeros_like(y), A)
-    return normal.log_prob(w * (y - mean[..., None])) + 0.5 * (1 - w).sum(-1) * np.log(2 * np.pi)
+    return normal.log_prob(real * (y - mean[..., None])) + 0.5 * (1 - real).sum(-1) * np.log(2 * np.pi)
 
 
-def test_derivatives_of_log_marginal_are_those_of_autograd():
+@pytest.mark.parametrize("own", [False, True])
+def test_derivatives_of_log_marginal_are_those_of_autograd(own):
     """By K, y, m and σ², each lane weighted differently; any leading axes."""
-    K, y, mean, noise, w = (torch.tensor(t) for t in padded_lanes())
+    K, y, mean, noise, w = (torch.tensor(t) for t in padded_lanes(own))
     for shape in [(4,), (2, 2), ()]:
         *inputs, kept = (t[0] if shape == () else t.reshape(*shape, *t.shape[1:]) for t in (K, y, mean, noise, w))
         weights = random(*shape, seed=1)
@@ -81,18 +91,19 @@ def test_derivatives_of_log_marginal_are_those_of_autograd():
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
-def test_derivatives_of_log_marginal_are_the_slopes_of_the_density():
-    """Central differences of NumPy's log N(y; m1, K + σ²I), of the rows that count alone."""
-    K, y, mean, noise, w = padded_lanes()
+@pytest.mark.parametrize("own", [False, True])
+def test_derivatives_of_log_marginal_are_the_slopes_of_the_density(own):
+    """Central differences of NumPy's log N(y; m1, K + σ²W⁻²), of the rows that count alone."""
+    K, y, mean, noise, w = padded_lanes(own)
     leaves = [torch.tensor(t, requires_grad=True) for t in (K, mean, noise)]
     value = bounds.log_marginal(leaves[0], torch.tensor(y), *leaves[1:], torch.tensor(w))
     by_K, by_mean, by_noise = (g.numpy() for g in torch.autograd.grad(value.sum(), leaves))
     rng = np.random.default_rng(7)
     for i in range(len(K)):
-        kept = w[i] == 1
+        kept = w[i] > 0
 
         def density(turn, i=i, kept=kept):
-            cov = (K[i] + turn[0])[np.ix_(kept, kept)] + (noise[i] + turn[2]) * np.eye(kept.sum())
+            cov = (K[i] + turn[0])[np.ix_(kept, kept)] + np.diag((noise[i] + turn[2]) / w[i, kept] ** 2)
             return ref.log_normal(y[i, kept], np.full(kept.sum(), mean[i] + turn[1]), cov)
 
         D = rng.standard_normal(K[i].shape)
@@ -117,8 +128,8 @@ def test_log_marginal_of_a_lane_without_a_density_leaves_the_others_alone():
 
 @pytest.mark.parametrize("spare", [1.5, 1e-3])
 def test_collapsed_bound_is_titsias(spare):
-    """log N(y; m1, VᵀV + σ²I) − tr(K − VᵀV)/2σ², of the rows that count."""
-    B, n, M = 2, 7, 3
+    """log N(y; m1, VᵀV + σ²W⁻²) − tr W²(K − VᵀV)/2σ², of the rows that count."""
+    B, n, M = 3, 7, 3
     rng = np.random.default_rng(4)
     V, y, mean, noise = (
         rng.normal(size=(B, M, n)),
@@ -127,13 +138,13 @@ def test_collapsed_bound_is_titsias(spare):
         rng.uniform(0.1, 2, B),
     )
     k = np.square(V).sum(1) + spare * rng.uniform(0.1, 1.0, (B, n))
-    w = np.array([[1, 1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1, 0]], dtype=float)
+    w = np.array([[1, 1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1, 0], [0.4, 2.2, 0, 1, 0.9, 0, 0.1]], dtype=float)
     found = bounds.collapsed(*(torch.tensor(t) for t in (V, k, y, mean, noise, w)))
     for i in range(B):
-        kept = w[i] == 1
-        Q = V[i][:, kept].T @ V[i][:, kept]
-        density = ref.log_normal(y[i, kept], np.full(kept.sum(), mean[i]), Q + noise[i] * np.eye(kept.sum()))
-        expected = density - (k[i, kept] - np.diag(Q)).sum() / (2 * noise[i])
+        kept = w[i] > 0
+        Q, own = V[i][:, kept].T @ V[i][:, kept], noise[i] / w[i, kept] ** 2
+        density = ref.log_normal(y[i, kept], np.full(kept.sum(), mean[i]), Q + np.diag(own))
+        expected = density - ((k[i, kept] - np.diag(Q)) / (2 * own)).sum()
         alone = bounds.collapsed(*(torch.tensor(t[i]) for t in (V, k, y, mean, noise, w)))
         check_close([float(found[i]), float(alone)], [expected] * 2, 1e-10)
 
@@ -162,12 +173,14 @@ def test_bounds_of_any_gaussian_are_its_expectations(batch):
             check_close(float(one[at]), other, 1e-10)
 
 
+@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
-def test_the_collapsed_bound_has_its_closed_form_gradient(padded):
+def test_the_collapsed_bound_has_its_closed_form_gradient(padded, own):
     """Against finite differences, in everything that is learned."""
     rng = np.random.default_rng(4)
     V, y, mean = 0.4 * rng.normal(size=(3, 4, 9)), rng.normal(size=(3, 9)), rng.normal(size=3)
     k, noise = (V**2).sum(1) + rng.uniform(0.3, 1.3, (3, 9)), rng.uniform(0.2, 1.2, 3)
     w = torch.tensor((rng.uniform(size=(3, 9)) > 0.3) if padded else np.ones((3, 9)), dtype=torch.float64)
+    w = w * torch.tensor(rng.uniform(0.3, 2.0, (3, 9))) if own else w
     values = [torch.tensor(t, requires_grad=True) for t in (V, k, y, mean, noise)]
     assert torch.autograd.gradcheck(lambda *t: bounds.collapsed(*t, w), values)

@@ -19,6 +19,7 @@ from ..kernels import Kernel, parse
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..likelihoods import Gaussian, gaussian_noise
 from ..local import samples, search_space
+from ..local.samples import Sample
 from ..local.search_space import Hyperparameters, SearchSpace
 from .rival import NUMBER, Part, together
 
@@ -45,12 +46,12 @@ def begin(parts: Sequence[Part], kernel: Any, noise: float | None = None) -> Beg
     named = isinstance(kernel, str)
     first = parse(kernel, X.shape[1]) if named else from_gpytorch(kernel, X.shape[1])
     likelihood = Gaussian()
-    data = samples.side_by_side([(X, y)], X.device)
+    data = samples.side_by_side([Sample(X, y, None)], X.device)
     space = search_space.search_space(
         first.structure,
         likelihood,
         samples.scales(data, likelihood),
-        data.w.sum(-1),
+        data.rows,
         theta=None if named else first.theta.to(X),
         noise=None if noise is None else y.new_tensor([noise]),
     )

@@ -17,37 +17,51 @@ from . import linalg
 from .least_squares import CentredRows
 
 
+def log_sharpness(w: Tensor) -> Tensor:
+    """log w of rows whose noise is σ²/w², which their log densities have beside those of noise σ²; 0 for padding."""
+    return torch.where(w > 0, w, torch.ones_like(w)).log()
+
+
 def log_marginal(K: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
-    """log N(y; m1, K + σ²I): the exact evidence of a local Gaussian model, of the rows with w = 1."""
+    """log N(y; m1, K + σ²W⁻²): the exact evidence of a local Gaussian model.
+
+    A row's noise is σ²/w²: that of all rows where w = 1; a row with w = 0 is padding, and is not there.
+    """
     return _log_marginal(K, y, mean, noise, w)
 
 
 class _LogMarginal(torch.autograd.Function):
-    """∂/∂K = ½(ααᵀ − A⁻¹) with A = K + σ²I and α = A⁻¹(y − m1), from the factor that gave the value."""
+    """From the factor that gave the value: with A = WKW + σ²I, α = A⁻¹W(y − m1) and S = ½(ααᵀ − A⁻¹),
+
+    ∂/∂K = WSW        ∂/∂σ² = tr S        ∂/∂y = −Wα        ∂/∂m = 1ᵀWα
+    """
 
     @staticmethod
     def forward(ctx: Any, K: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
         A = (w[..., :, None] * K).mul_(w[..., None, :])
         # a row of padding (w = 0) becomes an independent standard normal observed at zero, and costs nothing
-        A.diagonal(dim1=-2, dim2=-1).add_(w * noise[..., None] + (1 - w))
+        real = (w > 0).to(w.dtype)
+        A.diagonal(dim1=-2, dim2=-1).add_(real * noise[..., None] + (1 - real))
         L = linalg.cholesky(A).L
         z = linalg.solve_lower(L, (w * (y - mean[..., None]))[..., None])
         if any(ctx.needs_input_grad):
             alpha = linalg.solve_upper(L, z)
             # LAPACK writes columns; transposed, the same matrix lies in rows, as K does
             slope = torch.cholesky_inverse(L).mT.mul_(-0.5).addcmul_(alpha, alpha.mT, value=0.5)
-            slope.diagonal(dim1=-2, dim2=-1).mul_(w)  # of padding, α and all of A⁻¹ but its diagonal are zero
-            ctx.save_for_backward(slope, alpha[..., 0])
-        # Mahalanobis term: ½ (y−m)ᵀ(K+σ²I)⁻¹(y−m)
+            slope.diagonal(dim1=-2, dim2=-1).mul_(real)  # of padding, α and all of A⁻¹ but its diagonal are zero
+            trace = slope.diagonal(dim1=-2, dim2=-1).sum(-1)
+            if not torch.equal(w, real):  # rows have noises of their own; without them two passes are saved
+                slope.mul_(w[..., :, None]).mul_(w[..., None, :])
+            ctx.save_for_backward(slope, w * alpha[..., 0], trace)
+        # Mahalanobis term: ½ (y−m)ᵀ(K+σ²W⁻²)⁻¹(y−m)
         mahalanobis = 0.5 * z.square().sum((-2, -1))
-        return -mahalanobis - linalg.logdet(L) - 0.5 * w.sum(-1) * math.log(2 * math.pi)
+        constant = log_sharpness(w).sum(-1) - 0.5 * real.sum(-1) * math.log(2 * math.pi)
+        return constant - mahalanobis - linalg.logdet(L)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        slope, alpha = ctx.saved_tensors
+        slope, alpha, trace = ctx.saved_tensors
         (g,) = gradients
-        # ∂/∂y = −α, ∂/∂m = 1ᵀα, and ∂/∂σ² = tr ∂/∂K
-        trace = slope.diagonal(dim1=-2, dim2=-1).sum(-1)
         return g[..., None, None] * slope, -g[..., None] * alpha, g * alpha.sum(-1), g * trace, None
 
 
@@ -55,12 +69,12 @@ _log_marginal: Callable[..., Tensor] = _LogMarginal.apply
 
 
 def collapsed(V: Tensor, k: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
-    """eq. (local) for Gaussian data at its best q(u), of the rows with w = 1: Titsias' collapsed bound.
+    """eq. (local) for Gaussian data at its best q(u), whose rows have the noise σ²/w²: Titsias' collapsed bound.
 
     The same as `least_squares.solve` on the data's rows, for learning: one product of features V (…, M, n) instead of
     their scaled copies.
     """
-    if not bool(w.all()):  # there is padding; without it a pass over the features is saved
+    if not bool((w == 1).all()):  # there is padding, or noise that differs; else a pass over the features is saved
         V = V * w[..., None, :]
     return _collapsed(V, k, y, mean, noise, w)
 
@@ -68,13 +82,13 @@ def collapsed(V: Tensor, k: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: T
 class _Collapsed(torch.autograd.Function):
     """With P = VVᵀ/σ², v̂ = (I+P)⁻¹Vr/σ², at which the bound is stationary, and e = r − Vᵀv̂ for r = w(y − m):
 
-    ∂/∂V = (v̂eᵀ + V − (I+P)⁻¹V)/σ²        ∂/∂m = Σwe/σ²        ∂/∂k = −w/2σ²
+    ∂/∂V = (v̂eᵀ + V − (I+P)⁻¹V)/σ²        ∂/∂m = Σwe/σ²        ∂/∂k = −w²/2σ²
     ∂/∂σ² = (−n + ‖e‖²/σ² + M − tr(I+P)⁻¹)/2σ² + slack/σ²
     """
 
     @staticmethod
     def forward(ctx: Any, V: Tensor, k: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
-        M, n = V.shape[-2], w.sum(-1)
+        M, n = V.shape[-2], (w > 0).sum(-1)
         r = w * (y - mean[..., None])
         identity = torch.eye(M, dtype=V.dtype, device=V.device)
         P = V @ V.mT / noise[..., None, None]
@@ -85,15 +99,16 @@ class _Collapsed(torch.autograd.Function):
         residual = e.square().sum(-1) / noise
         misfit = residual + v.square().sum((-2, -1))
         # Trace term: tr Q/2σ²
-        slack = 0.5 * ((w * k).sum(-1) / noise - P.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp_min(0)
+        slack = 0.5 * ((w.square() * k).sum(-1) / noise - P.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp_min(0)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(V, C, v, e, residual, slack, noise, w)
-        return -0.5 * n * (2 * math.pi * noise).log() - 0.5 * misfit - linalg.logdet(C) - slack
+        constant = log_sharpness(w).sum(-1) - 0.5 * n * (2 * math.pi * noise).log()
+        return constant - 0.5 * misfit - linalg.logdet(C) - slack
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         V, C, v, e, residual, slack, noise, w = ctx.saved_tensors
-        M, n = V.shape[-2], w.sum(-1)
+        M, n = V.shape[-2], (w > 0).sum(-1)
         identity = torch.eye(M, dtype=V.dtype, device=V.device)
         inverse = torch.cholesky_solve(identity.expand_as(C), C)
         open_ = (slack > 0).to(V.dtype)  # where rounding has left less than nothing, it stays nothing
@@ -102,7 +117,7 @@ class _Collapsed(torch.autograd.Function):
         trace = M - inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
         return (
             rate[..., None, None] * slope,
-            -0.5 * (rate * open_)[..., None] * w,
+            -0.5 * (rate * open_)[..., None] * w.square(),
             -rate[..., None] * e * w,
             rate * (e * w).sum(-1),
             rate * (0.5 * (-n + residual + trace) + slack),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict
 
+from .. import arrays
 from ..errors import RecycleGPError
 from ..local.request import FitOptions
 from ..models.merge import MergeOptions, merge_options
@@ -38,6 +39,11 @@ class Merging(NamedTuple):
 def fitting(given: FitArguments, target: str | None) -> FitOptions:
     """The options of fitting, as one value."""
     _check(given, tuple(FitArguments.__annotations__), "", "merge={…} is for those of merging")
+    if arrays.are_several(given.get("noise")):
+        raise RecycleGPError(
+            "noise: partitions have one for all rows; with one per row fit them by fit_many([(X, y, noise), …]), "
+            "and merge the modules"
+        )
     return FitOptions(target=target, **given)
 
 

@@ -43,7 +43,8 @@ __all__ = [
 ]
 
 FAMILIES: dict[str, type[Likelihood]] = {
-    family.name: family for family in (
+    family.name: family
+    for family in (
         Gaussian,
         Bernoulli,
         BernoulliProbit,

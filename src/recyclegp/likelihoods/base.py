@@ -118,7 +118,7 @@ class Likelihood(ABC):
 
     @abstractmethod
     def scale_of(self, y: Tensor, w: Tensor) -> Scale:
-        """Where f may be expected, from y (B, n) with weights w of 1, or 0 for padding."""
+        """Where f may be expected, from y (B, n) with weights w, 0 for padding."""
 
     # --- densities ---
 

@@ -1,8 +1,8 @@
 """Classes as regression: the Dirichlet-Gaussian approximation (Milios et al. 2018).
 
-A row of class c gives a Dirichlet distribution over probabilities the parameter 1 + ε for c and ε for every other class.
-A Dirichlet variable is a vector of Gamma variables divided by their sum; each Gamma variable is approximated by a
-log-normal one of the same mean and variance. So the logarithm of every class is a Gaussian observation of its own
+A row of class c gives a Dirichlet distribution over probabilities the parameter 1 + ε for c and ε for every other
+class. A Dirichlet variable is a vector of Gamma variables divided by their sum; each Gamma variable is approximated by
+a log-normal one of the same mean and variance. So the logarithm of every class is a Gaussian observation of its own
 function, with a noise that is known: C regressions in closed form, and no coupling between them.
 """
 
@@ -49,5 +49,3 @@ class DirichletCategorical(JointLikelihood):
         alpha = is_class.to(torch.float64) + EPSILON
         noise = torch.log1p(1 / alpha)  # σ² = log(1/α + 1)
         return GaussianRows(alpha.log() - 0.5 * noise, noise)  # log α − σ²/2
-
-

@@ -1,8 +1,8 @@
 """Integrals of the softmax over independent Gaussian functions, by one-dimensional sums.
 
-If G_c are independent standard Gumbel variables, max_c (f_c + G_c) is attained by class c with probability softmax_c(f),
-and its mean is log Σ exp f_c plus Euler's constant. With f_c ~ N(m_c, v_c) independent of each other the distribution
-function of f_c + G_c is
+If G_c are independent standard Gumbel variables, max_c (f_c + G_c) is attained by class c with probability
+softmax_c(f), and its mean is log Σ exp f_c plus Euler's constant. With f_c ~ N(m_c, v_c) independent of each other the
+distribution function of f_c + G_c is
 
     F_c(x) = E[exp(−e^{−(x − f_c)})]
 

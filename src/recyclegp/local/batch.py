@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import threads
 from ..core.convergence import Convergence
 from ..devices import room
 from ..kernels import Kernel
@@ -28,7 +29,7 @@ class Batch(NamedTuple):
     requests: Sequence[FitRequest]
     data: Samples
     space: SearchSpace
-    placing: Sequence[np.random.Generator]  # random numbers for where points go
+    placing: Sequence[np.random.Generator]  # random numbers for where points go: one for each that `places`
     candidates: Candidates | None  # for automatic points, none of them a row; None where no such points are wanted
     group: Group = ALONE  # neighbouring requests that are the functions of one model
 
@@ -45,12 +46,37 @@ class Batch(NamedTuple):
 
     def shared(self, points: Points) -> Points:
         """The same points for all functions of a model, where these have the same rows."""
-        return self.group.points(points) if self.same_rows else points
+        return self.group.points(points) if same_rows(self.requests, self.group) else points
 
-    @property
-    def same_rows(self) -> bool:
-        first = [r.X for r in self.requests[:: self.group.functions] for _ in range(self.group.functions)]
-        return all(r.X is X for r, X in zip(self.requests, first, strict=True))
+    def placed(
+        self, counts: Sequence[int], kernel: Kernel, spare: Tensor | None = None, team: threads.Team = threads.ALONE
+    ) -> Points:
+        """So many automatic points for each; functions of the same rows have the same ones."""
+        assert self.candidates is not None
+        C = len(self.requests) // len(self.placing)
+        if C > 1:
+            counts = [max(counts[i : i + C]) for i in range(0, len(counts), C)]
+            kernel = Kernel(kernel.structure, kernel.theta[::C])
+            spare = None if spare is None else spare.reshape(-1, C).amin(-1)
+        found = placement.place(self.candidates, max(counts), kernel, self.placing, spare, team).first(list(counts))
+        if C == 1:
+            return found
+        return found.lanes(torch.arange(len(counts), device=found.Z.device).repeat_interleave(C))
+
+
+def same_rows(requests: Sequence[FitRequest], group: Group) -> bool:
+    """Have the functions of each model the same rows?"""
+    first = [r.X for r in requests[:: group.functions] for _ in range(group.functions)]
+    return all(r.X is X for r, X in zip(requests, first, strict=True))
+
+
+def batch_of(requests: Sequence[FitRequest], data: Samples, space: SearchSpace, kernel: Kernel, group: Group) -> Batch:
+    """With candidates for points that are to serve these kernels."""
+    C = group.functions if same_rows(requests, group) else 1
+    leaders = requests[::C]
+    placing = [np.random.default_rng([*r.entropy, 1]) for r in leaders]
+    found = candidates(leaders, data.X[::C], placing, Kernel(kernel.structure, kernel.theta[::C]))
+    return Batch(requests, data, space, placing, found, group)
 
 
 class Learned(NamedTuple):
@@ -63,7 +89,7 @@ class Learned(NamedTuple):
 
 
 def candidates(
-    requests: Sequence[FitRequest], data: Samples, placing: Sequence[np.random.Generator], kernel: Kernel
+    requests: Sequence[FitRequest], X: Tensor, placing: Sequence[np.random.Generator], kernel: Kernel
 ) -> Candidates | None:
     """Candidates for all the points a request will need, drawn once."""
     template = requests[0]
@@ -75,7 +101,7 @@ def candidates(
         return None
     # If publish equals inducing, the inducing points are published.
     wanted = counts[0] if isinstance(template.inducing, int) and template.inducing else counts[-1]
-    return placement.candidates(data.X, [r.y.numel() for r in requests], wanted, kernel, placing)
+    return placement.candidates(X, [r.y.numel() for r in requests], wanted, kernel, placing)
 
 
 def inducing(batch: Batch, kernel: Kernel) -> Points:
@@ -91,6 +117,4 @@ def points(batch: Batch, wanted: Sequence[int | Tensor], kernel: Kernel) -> Poin
     counts = [w for w in wanted if isinstance(w, int)]
     if not max(counts):
         return Points(batch.data.X[:, :0], batch.data.X[:, :0, 0] > 0)
-    assert batch.candidates is not None
-    placed = placement.place(batch.candidates, max(counts), kernel, batch.placing).first(counts)
-    return batch.shared(placed)
+    return batch.placed(counts, kernel)

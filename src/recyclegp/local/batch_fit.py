@@ -18,11 +18,11 @@ from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..devices import room
 from . import objectives, samples, search_space
-from .batch import FEATURES, Batch, Learned, candidates, inducing
+from .batch import FEATURES, Batch, Learned, batch_of, inducing
 from .placement import Points
 from .publishing import Published, publish_all
 from .request import EXACT_ROWS, FitRequest, Method
-from .samples import Samples
+from .samples import Sample, Samples
 from .together import ALONE, Group, GroupSpace
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def step_cost(request: FitRequest) -> float:
 
 
 def solve(requests: Sequence[FitRequest], group: Group = ALONE) -> Published:
-    """The models of requests of one kind, but for lanes that failed; neighbouring ones may be functions of one model."""
+    """The models of requests of one kind, but for lanes that failed; neighbouring ones may be one model's functions."""
     batch, learned = _learned(requests, group)
     return publish_all(batch, learned)
 
@@ -54,12 +54,12 @@ def log_evidence(requests: Sequence[FitRequest], group: Group = ALONE) -> Tensor
 
 def _learned(requests: Sequence[FitRequest], group: Group) -> tuple[Batch, Learned]:
     template = requests[0]
-    data = samples.side_by_side([(r.X, r.y) for r in requests], template.device)
+    data = samples.side_by_side([r.sample for r in requests], template.device)
     space = search_space.search_space(
         template.kernel.structure,
         template.likelihood,
         group.scales(samples.scales(data, template.likelihood)),
-        data.w.sum(-1).clamp_max(ROWS_LEARNED[template.method]),
+        data.shares.sum(-1).clamp_max(ROWS_LEARNED[template.method]),
         theta=None if template.named else template.kernel.theta,
         noise=None if template.noise is None else data.y.new_tensor([r.noise for r in requests]),
         mean=0.0 if not (template.learn or template.named) else None,
@@ -68,9 +68,8 @@ def _learned(requests: Sequence[FitRequest], group: Group) -> tuple[Batch, Learn
     lanes = torch.arange(len(requests), device=data.X.device)
     # The first points must serve every lengthscale that is tried: placed for the shortest, none is left out.
     first = space.unpack(starts[0] if template.learn else space.given, lanes)
-    placing = [np.random.default_rng([*r.entropy, 1]) for r in requests]
     log.debug("placing points")
-    batch = Batch(requests, data, space, placing, candidates(requests, data, placing, first.kernel), group)
+    batch = batch_of(requests, data, space, first.kernel, group)
     points = inducing(batch, first.kernel)
     if template.learn:
         learned = _learn(batch, starts, points)
@@ -90,7 +89,7 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
     evaluations = torch.zeros(len(lanes) // C, dtype=torch.long, device=lanes.device)
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
     single = template.method is Method.EXACT or isinstance(template.inducing, Tensor)
-    metric, closely = space.metric(subset.w.sum(-1)), CLOSELY[template.method]
+    metric, closely = space.metric(subset.rows), CLOSELY[template.method]
     if subset.y.shape[1] > LARGE[template.method]:
         # Cheaper; and what few points cannot express, their bound explains away with kernels that ignore inputs.
         found = _begin(space, subset, starts)
@@ -135,7 +134,7 @@ def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimise
         space.box(space.space.upper),
         width=width,
         gradient=ROUGHLY,
-        metric=space.metric(few.w.sum(-1)),
+        metric=space.metric(few.rows),
     )
 
 
@@ -152,12 +151,11 @@ def _learned_from(batch: Batch) -> Samples:
     return samples.side_by_side([_subset(r) for r in batch.requests], batch.template.device)
 
 
-def _subset(request: FitRequest) -> tuple[Tensor, Tensor]:
+def _subset(request: FitRequest) -> Sample:
     """Some of the rows; nothing else draws from their random numbers."""
     rng = np.random.default_rng([*request.entropy, 2])
     some = rng.permutation(len(request.y))[: ROWS_LEARNED[request.method]]
-    chosen = torch.as_tensor(some, device=request.X.device)
-    return request.X[chosen], request.y[chosen]
+    return request.sample.take(torch.as_tensor(some, device=request.X.device))
 
 
 def _bound(batch: Batch, points: Points, subset: Samples) -> optimiser.Objective:

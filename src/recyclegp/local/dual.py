@@ -60,9 +60,8 @@ class WhitenedData(NamedTuple):
 
     def together(self, functions: int) -> WhitenedData:
         """Every so many neighbouring problems as the functions of one."""
-        V, spare, y, w, likelihood, mean = (
-            t if isinstance(t, Likelihood) else t.unflatten(0, (-1, functions)) for t in self
-        )
+        V, spare, y, w, likelihood, mean = self
+        V, spare, y, w, mean = (t.unflatten(0, (-1, functions)) for t in (V, spare, y, w, mean))
         return WhitenedData(V, spare, y, w, likelihood, mean)
 
 

@@ -58,9 +58,7 @@ def _some_rows(request: FitRequest) -> FitRequest:
     rng = np.random.default_rng([*request.entropy, 3])
     some = torch.as_tensor(rng.permutation(len(request.y))[:ROWS_COMPARED], device=request.X.device)
     exact = request.likelihood.conjugate
-    return request._replace(
-        X=request.X[some],
-        y=request.y[some],
+    return request.with_sample(request.sample.take(some))._replace(
         method=Method.EXACT if exact else request.method,
         inducing=0 if exact else request.inducing,
         publish=1,

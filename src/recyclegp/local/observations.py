@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..core import least_squares
+from ..core import bounds, least_squares
 from ..core.least_squares import CentredRows, Rows
 from ..core.posterior import Basis, features
+from ..likelihoods import Likelihood
+
+
+class Observed(NamedTuple):
+    """Rows of data of one kind, and how sharply they were observed."""
+
+    X: Tensor  # (n, D)
+    y: Tensor  # (n,)
+    likelihood: Likelihood
+    w: Tensor | None = None  # (n,)  as in Samples, where rows have noises of their own
+
+    def resolution(self, f: float) -> Tensor:
+        """(n,)  width of what each row says about f."""
+        common = self.likelihood.resolution(self.y, torch.full_like(self.y, f))
+        return (common if self.w is None else common / self.w).clamp_min(1e-150)
+
 
 log = logging.getLogger(__name__)
 
@@ -18,12 +35,15 @@ ROWS = 8192  # of data, whose features are held at once
 
 
 def gaussian_rows(base: Basis, X: Tensor, y: Tensor, noise: Tensor, *, marginal: bool, w: Tensor | None = None) -> Rows:
-    """Rᵀ = I/σ, ρ = y/σ; one block whose residual is integrated out (marginal), or each row alone."""
+    """Rᵀ = W/σ, ρ = Wy/σ; one block whose residual is integrated out (marginal), or each row alone.
+
+    A row's noise is σ²/w²; one with w = 0 says nothing.
+    """
     w = torch.ones_like(y) if w is None else w
     V = features(base, X)
     root = w / noise.sqrt()[..., None]  # Rᵀ = diag(root)
     H = root[..., None] * V.mT
-    e = -0.5 * w * (2 * math.pi * noise).log()[..., None]
+    e = bounds.log_sharpness(w) - 0.5 * (w > 0) * (2 * math.pi * noise).log()[..., None]
     if marginal:
         K = base.kernel.matrix(X, X)
         RKR = root[..., :, None] * K * root[..., None, :]

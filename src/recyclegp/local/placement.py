@@ -266,17 +266,17 @@ def over(X: Tensor, count: int, kernel: Kernel, rng: np.random.Generator) -> Ten
 
 
 def moved(points: Points, kernel: Kernel, X: Tensor, w: Tensor) -> Points:
-    """Points moved to where they explain more of the variance of f at the rows X (B, n, D), those with w = 1.
+    """Points moved to where they explain more of the variance of f at the rows X (B, n, D), in units of their noises.
 
     A few steps of Adam; points that are chosen among candidates are a good start, and none ends at a row.
     """
-    unit = _spread(X, w[..., None])
+    unit, precision = _spread(X, (w > 0)[..., None]), w.square()
     shift = torch.zeros_like(points.Z).requires_grad_()
     adam = torch.optim.Adam([shift], lr=STEP)
     with torch.enable_grad():
         for _ in range(STEPS):
             V = features(points._replace(Z=points.Z + unit * shift).basis(kernel), X)
-            explained = (V.square().sum(-2) * w).sum(-1) / kernel.diagonal(X).sum(-1)
+            explained = (V.square().sum(-2) * precision).sum(-1) / (kernel.diagonal(X) * precision).sum(-1)
             adam.zero_grad()
             (-explained.sum()).backward()
             adam.step()

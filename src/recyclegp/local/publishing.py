@@ -17,7 +17,7 @@ from ..kernels import Kernel
 from ..likelihoods import gaussian_noise
 from . import batch as batches
 from . import fitted, placement
-from .batch import Batch, Learned
+from .batch import Batch, Learned, same_rows
 from .fitted import Fitted
 from .information import Information
 from .placement import Points
@@ -62,19 +62,19 @@ def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, team:
     """Where the exact method publishes: its only points. `whole` is needed where these are to keep a share."""
     goals = [r.publish for r in batch.requests if r.publish is not None]
     lanes = torch.arange(len(goals), device=hyper.mean.device)
-    n = batch.data.w.sum(-1)
     if isinstance(goals[0], Tensor):
         return batches.points(batch, [g for g in goals if isinstance(g, Tensor)], hyper.kernel)
     if isinstance(goals[0], Share):
         assert whole is not None
-        assert batch.candidates is not None
-        # what is left out is at most n/2σ² times the mean variance left: with a fifth of what may be, there are enough
-        spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 * gaussian_noise(hyper.likelihood) / n
+        # What is left out is at most Σ1/2σ_i² times the mean variance left, if this is alike everywhere: with a fifth
+        # of what may be, there are enough.
+        precision = batch.data.w.square().sum(-1) / gaussian_noise(hyper.likelihood)
+        spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 / precision
         most = [g.most for g in goals if isinstance(g, Share)]
-        points = placement.place(batch.candidates, max(most), hyper.kernel, batch.placing, spare, team).first(most)
+        points = batch.placed(most, hyper.kernel, spare, team)
     else:
         points = batches.points(batch, [g for g in goals if isinstance(g, int)], hyper.kernel)
-        if FEW_ROWS_EACH * points.Z.shape[1] < int(n.min()):
+        if FEW_ROWS_EACH * points.Z.shape[1] < int(batch.data.rows.min()):
             return points  # owners of one region shall not all have the few points that are best there
     some = lanes.split(batch.width(points.Z.shape[1]))
     parts = team.map(lambda few: _enough(batch, hyper, points.lanes(few), few), some)
@@ -186,7 +186,7 @@ def _needed(batch: Batch, known: Information) -> Tensor:
         return torch.full((len(known.first),), known.first.shape[1])
     needed = known.needed(publish.kept).cpu()
     # functions that share their points share their number
-    return needed.reshape(-1, C).amax(-1).repeat_interleave(C) if batch.same_rows else needed
+    return needed.reshape(-1, C).amax(-1).repeat_interleave(C) if same_rows(batch.requests, batch.group) else needed
 
 
 def _at_fewer_points(

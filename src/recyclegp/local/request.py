@@ -20,6 +20,7 @@ from ..kernels.gpytorch_objects import from_gpytorch
 from ..likelihoods import Likelihood
 from ..target import Target, described
 from . import placement
+from .samples import KnownNoise, Sample, known_noise
 
 
 class Method(Enum):
@@ -57,7 +58,7 @@ class FitOptions:
     inducing: Any = None
     publish: Any = "auto"
     learn: bool = True
-    noise: float | None = None
+    noise: Any = None  # a variance, or one for each row
     seed: int = 0
     device: Any = None
     columns: Any = None  # names for the columns of an array
@@ -81,10 +82,18 @@ class FitRequest(NamedTuple):
     method: Method
     inducing: int | Tensor
     publish: Publish
-    noise: float | None
+    noise: float | None  # to be kept: that of all rows, or their mean
+    w: Tensor | None  # where rows have noises of their own, as in Samples
     learn: bool
     entropy: list[int]  # where its random numbers begin
     device: torch.device  # where to compute; X and y are where the user had them until then
+
+    @property
+    def sample(self) -> Sample:
+        return Sample(self.X, self.y, self.w)
+
+    def with_sample(self, data: Sample) -> FitRequest:
+        return self._replace(X=data.X, y=data.y, w=data.w)
 
     @property
     def learns_noise(self) -> bool:
@@ -97,7 +106,8 @@ class FitRequest(NamedTuple):
         points = len(self.inducing) if isinstance(self.inducing, Tensor) else 0
         n = self.y.numel()
         size = 0 if n < 8 else int(math.log(n) / math.log(1.25))
-        return self.method, self.kernel.structure, self.X.shape[1], points, self.device, size
+        known = self.noise is not None
+        return self.method, self.kernel.structure, self.X.shape[1], points, self.device, known, size
 
 
 def check(X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:
@@ -129,8 +139,8 @@ class Door:
             raise RecycleGPError("kernel='auto' is chosen by learning; with learn=False pass a kernel")
         self.plans: dict[Any, _Plan] = {}
 
-    def check(self, X: Any, y: Any, name: str) -> FitRequest:
-        """One data set."""
+    def check(self, X: Any, y: Any, name: str, noise: Any = None) -> FitRequest:
+        """One data set, whose noise may be known when that of others is not."""
         options, likelihood = self.options, self.likelihood
         target = described(y, options.target, options.unit, options.labels)
         X, columns = arrays.inputs(X)
@@ -142,17 +152,27 @@ class Door:
         if target.labels is not None and not likelihood.classifies:
             raise RecycleGPError(f"labels: likelihood {likelihood.name!r} has no classes; leave them out")
         y = likelihood.check(arrays.targets(y, len(X), device=X.device).detach())
-        return self._request(name, X, y, columns, target, placement.entropy(self.seed, X, y))
+        if noise is not None and options.noise is not None:
+            raise RecycleGPError("noise: it is given for all data sets, and with this one; leave one of them out")
+        given = options.noise if noise is None else noise
+        return self._request(name, X, y, columns, target, placement.entropy(self.seed, X, y), given)
 
-    def check_all(self, data: Sequence[tuple[Any, Any]], names: Sequence[str]) -> list[FitRequest] | None:
+    def check_all(self, data: Sequence[tuple[Any, ...]], names: Sequence[str]) -> list[FitRequest] | None:
         """Many data sets at once, where they are plain arrays of one shape with nothing wrong; else None.
 
         What is wrong, and with which of them, is said by looking at them one by one.
         """
-        X, y = (arrays.side_by_side(some) for some in zip(*data, strict=True))
+        if any(len(one) != len(data[0]) for one in data):
+            return None
+        X, y, *own = (arrays.side_by_side(some) for some in zip(*data, strict=True))
         labelled = self.options.labels is not None and not self.likelihood.classifies
         if X is None or y is None or X.ndim != 3 or y.shape != X.shape[:2] or not X.numel() or labelled:
             return None
+        noises: Sequence[Any] = [self.options.noise] * len(data)
+        if own:
+            if own[0] is None or self.options.noise is not None:
+                return None
+            noises = own[0].unbind()
         try:
             y = self.likelihood.check(y.flatten()).reshape(y.shape)
         except RecycleGPError:
@@ -160,17 +180,23 @@ class Door:
         target = described(None, self.options.target, self.options.unit, self.options.labels)
         given = self.options.columns
         columns = None if given is None else arrays.named_columns(given, X.shape[2])
-        found = zip(names, X.unbind(), y.unbind(), placement.entropies(self.seed, X, y), strict=True)
-        return [self._request(name, X_, y_, columns, target, entropy) for name, X_, y_, entropy in found]
+        found = zip(names, X.unbind(), y.unbind(), placement.entropies(self.seed, X, y), noises, strict=True)
+        try:
+            return [
+                self._request(name, X_, y_, columns, target, entropy, noise) for name, X_, y_, entropy, noise in found
+            ]
+        except RecycleGPError:
+            return None
 
     def _request(
-        self, name: str, X: Tensor, y: Tensor, columns: arrays.Columns, target: Target, entropy: list[int]
+        self, name: str, X: Tensor, y: Tensor, columns: arrays.Columns, target: Target, entropy: list[int], noise: Any
     ) -> FitRequest:
         device = X.device if self.device is None else self.device
         key = (X.shape, columns, device)
         plan = self.plans.get(key)
         if plan is None:
             plan = self.plans[key] = self._plan(X.shape, columns, device)
+        known = _of_each_row(noise, self.likelihood, plan.method, X)
         return FitRequest(
             name=name,
             X=X,
@@ -183,11 +209,24 @@ class Door:
             method=plan.method,
             inducing=plan.inducing,
             publish=plan.publish,
-            noise=_noise(self.options, self.likelihood, plan, self.named, X),
+            noise=self._noise(noise, plan, X) if known is None else known.mean,
+            w=None if known is None else known.w,
             learn=self.options.learn,
             entropy=entropy,
             device=device,
         )
+
+    def _noise(self, given: Any, plan: _Plan, X: Tensor) -> float | None:
+        """One for all rows, where it is known."""
+        if given is not None:
+            if not self.likelihood.has_units:
+                raise RecycleGPError(f"noise={given}: likelihood {self.likelihood.name!r} has no noise; leave it out")
+            return arrays.number(given, "noise", positive=True)
+        if self.options.learn or self.named or not self.likelihood.has_units:
+            return None
+        # A plan must not depend on anybody's data: the default noise comes from the kernel alone.
+        where = plan.inducing if isinstance(plan.inducing, Tensor) else X.to(plan.kernel.theta.device)
+        return DEFAULT_NOISE * float(plan.kernel.diagonal(where).mean())
 
     def _plan(self, shape: torch.Size, columns: arrays.Columns, device: torch.device) -> _Plan:
         options, (n, D) = self.options, shape
@@ -304,13 +343,22 @@ def _useful(points: int | Tensor, rows: int) -> int | Tensor:
     return min(points, max(FEWEST, 2 * rows)) if isinstance(points, int) else points
 
 
-def _noise(options: FitOptions, likelihood: Likelihood, plan: _Plan, named: bool, X: Tensor) -> float | None:
-    if options.noise is not None:
-        if not likelihood.has_units:
-            raise RecycleGPError(f"noise={options.noise}: likelihood {likelihood.name!r} has no noise; leave it out")
-        return arrays.number(options.noise, "noise", positive=True)
-    if options.learn or named or not likelihood.has_units:
+def _of_each_row(noise: Any, likelihood: Likelihood, method: Method, X: Tensor) -> KnownNoise | None:
+    """Where it is known row by row."""
+    if not arrays.are_several(noise):
         return None
-    # A plan must not depend on anybody's data: the default noise comes from the kernel alone.
-    where = plan.inducing if isinstance(plan.inducing, Tensor) else X.to(plan.kernel.theta.device)
-    return DEFAULT_NOISE * float(plan.kernel.diagonal(where).mean())
+    check_rows_have_noises(likelihood)
+    if method is Method.DUAL:
+        raise RecycleGPError("noise: method='dual' has one for all rows; with one per row use 'exact' or 'collapsed'")
+    return known_noise(arrays.variances(noise, len(X), device=X.device))
+
+
+def check_rows_have_noises(likelihood: Likelihood) -> None:
+    """Can each row have a noise of its own?"""
+    if not likelihood.has_units:
+        raise RecycleGPError(f"noise: likelihood {likelihood.name!r} has none; leave it out")
+    if not likelihood.conjugate:
+        raise RecycleGPError(
+            f"noise: one value per row is for likelihood 'gaussian'; {likelihood.name!r} has one for all rows: pass a "
+            "number, or leave it out to learn it"
+        )

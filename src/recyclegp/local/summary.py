@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..core import least_squares, linalg
+from ..core import bounds, least_squares, linalg
 from ..core.least_squares import CentredRows
 from ..core.posterior import Basis, features
 from ..likelihoods import JointLikelihood, gaussian_noise
@@ -37,26 +37,24 @@ class Summary(NamedTuple):
 
 
 @torch.no_grad()
-def summarise(
-    method: Method, data: Samples, points: Points, hyper: Hyperparameters, functions: int = 1
-) -> Summary:
+def summarise(method: Method, data: Samples, points: Points, hyper: Hyperparameters, functions: int = 1) -> Summary:
     """Of lanes; of a joint likelihood so many neighbouring ones are the functions of one model."""
     X, y, w = data
     base = points.basis(hyper.kernel)
     settled = torch.ones_like(hyper.mean, dtype=torch.bool)
     if method is Method.DUAL:
         return _dual(base, dual.whiten(base, X, y, hyper.likelihood, hyper.mean, w), functions)
-    noise, n = gaussian_noise(hyper.likelihood), w.sum(-1)
-    constant = -0.5 * n * (2 * math.pi * noise).log()
+    noise, n = gaussian_noise(hyper.likelihood), data.rows
+    constant = bounds.log_sharpness(w).sum(-1) - 0.5 * n * (2 * math.pi * noise).log()
     if method is Method.COLLAPSED:
         rows = observations.stream(base, X, y, noise, hyper.mean, w)
-        # the same with only Σq_ii = 2σ²·slack known: no larger than for equal q_ii
+        # the same with only Σβ_i q_ii = 2·slack known: no larger than for equal terms
         left = 0.5 * n * torch.log1p(2 * rows.slack / n)
         return Summary(base, rows, left, constant, torch.zeros_like(n), settled)
     said = least_squares.centre(observations.gaussian_rows(base, X, y, noise, marginal=True, w=w), hyper.mean)
-    prior = (w * base.kernel.diagonal(X)).sum(-1)
-    explained = _explained(base, X, w)
-    # e = −(n/2)log 2πσ² − logdet B
+    prior = ((w > 0) * base.kernel.diagonal(X)).sum(-1)
+    explained = _explained(base, X, w > 0)
+    # e = −½Σ log 2πσ_i² − logdet B
     return Summary(base, said, constant - said.e, said.e, (prior - explained).clamp_min(0) / n, settled)
 
 
@@ -74,13 +72,16 @@ def _dual(base: Basis, seen: dual.WhitenedData, functions: int) -> Summary:
     return Summary(base, rows, left, zero, zero, settled)
 
 
-def _explained(base: Basis, X: Tensor, w: Tensor) -> Tensor:
-    """Variance of f at the rows that its values at the points explain, summed."""
-    return (features(base, X).square().sum(-2) * w).sum(-1)
+def _explained(base: Basis, X: Tensor, real: Tensor) -> Tensor:
+    """Variance of f at the rows, those that are real, that its values at the points explain, summed."""
+    return (features(base, X).square().sum(-2) * real).sum(-1)
 
 
 class Residuals(NamedTuple):
-    """What local fits leave unexplained: ‖Wỹ‖² and tr W² with W = σ²(K + σ²I)⁻¹, for each of B models."""
+    """What local fits leave unexplained: ‖Wỹ‖² and tr W² with W = σ²(K + σ²I)⁻¹, for each of B models.
+
+    Of rows with noises σ_i² of their own: of y and K in units in which all their noises are σ².
+    """
 
     residual: Tensor
     freedom: Tensor
@@ -92,24 +93,25 @@ class Residuals(NamedTuple):
 
 @torch.no_grad()
 def exact_residuals(data: Samples, hyper: Hyperparameters) -> Residuals:
-    """From K_XX itself, of the rows with w = 1."""
+    """From K_XX itself, of the rows that are no padding."""
     X, y, w = data
     noise = gaussian_noise(hyper.likelihood)
     K = w[..., :, None] * hyper.kernel.matrix(X, X) * w[..., None, :]
-    diagonal = w * noise[..., None] + (1 - w)  # padding is independent of everything
+    real = (w > 0).to(w.dtype)
+    diagonal = real * noise[..., None] + (1 - real)  # padding is independent of everything
     L = linalg.cholesky(K + torch.diag_embed(diagonal)).L
     centred = w * (y - hyper.mean[..., None])
     unexplained = noise[..., None] * torch.cholesky_solve(centred[..., None], L)[..., 0]
     A_inverse = torch.cholesky_inverse(L)
-    freedom = noise.square() * (w[..., :, None] * A_inverse * w[..., None, :]).square().sum((-2, -1))
-    total = linalg.logdet(L) - 0.5 * w.sum(-1) * noise.log()
+    freedom = noise.square() * (real[..., :, None] * A_inverse * real[..., None, :]).square().sum((-2, -1))
+    total = linalg.logdet(L) - 0.5 * real.sum(-1) * noise.log()
     return Residuals(unexplained.square().sum(-1), freedom, total)
 
 
 @torch.no_grad()
 def collapsed_residuals(summary: Summary, data: Samples, hyper: Hyperparameters) -> Residuals:
     """From the rows about the points: W = I − S with S of the eigenvalues λ/(1+λ), and n − M of zero."""
-    noise, n = gaussian_noise(hyper.likelihood), data.w.sum(-1)
+    noise, n = gaussian_noise(hyper.likelihood), data.rows
     T, c, e, _ = summary.rows
     solved = least_squares.solve(summary.rows)
     misfit = ((T @ solved.v[..., None])[..., 0] - c).square().sum(-1) + 2 * (summary.constant - e).clamp_min(0)

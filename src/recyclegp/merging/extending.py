@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..core.least_squares import CentredRows
 from ..core.posterior import Basis, basis, features
 from ..kernels import Kernel
-from ..likelihoods import Likelihood
 from ..local import placement
+from ..local.observations import Observed
 from .points import MOST_AUTOMATIC, select_by_slack
 from .site_source import Candidates, SiteSource, candidates
 
@@ -57,23 +56,20 @@ def all_candidates(store: SiteSource) -> Candidates:
 
 
 @torch.no_grad()
-def slack_of_rows(base: Basis, X: Tensor, y: Tensor, likelihood: Likelihood, mean: float) -> float:
+def slack_of_rows(base: Basis, new: Observed, mean: float) -> float:
     """About how many nats of new rows the basis cannot express: ½ Σ_i (k − ΣV²)(x_i)/resolution_i²."""
     total = 0.0
-    for X_, y_ in zip(X.split(ROWS), y.split(ROWS), strict=True):
-        left = (base.kernel.diagonal(X_) - features(base, X_).square().sum(0)).clamp_min(0)
-        resolution = likelihood.resolution(y_, torch.full_like(y_, mean)).clamp_min(1e-150)
+    for X, resolution in zip(new.X.split(ROWS), new.resolution(mean).split(ROWS), strict=True):
+        left = (base.kernel.diagonal(X) - features(base, X).square().sum(0)).clamp_min(0)
         total += 0.5 * float((left / resolution.square()).sum())
     return total
 
 
-def candidates_among(
-    X: Tensor, y: Tensor, likelihood: Likelihood, kernel: Kernel, mean: float, most: int = NEW_POINTS
-) -> Candidates:
+def candidates_among(new: Observed, kernel: Kernel, mean: float, most: int = NEW_POINTS) -> Candidates:
     """Places for points among rows of data, each with a share of what the rows will say."""
-    rng = np.random.default_rng(placement.entropy(0, X, y))
-    found = placement.candidates(X[None], [len(X)], most, kernel.with_theta(kernel.theta[None]), [rng])
+    rng = np.random.default_rng(placement.entropy(0, new.X, new.y))
+    lane = kernel.with_theta(kernel.theta[None])
+    found = placement.candidates(new.X[None], [len(new.X)], most, lane, [rng])
     Z = found.points[found.present]
-    resolution = likelihood.resolution(y, torch.full_like(y, mean)).clamp_min(1e-150)
-    precision = (resolution.square().reciprocal().sum() / len(Z)).expand(len(Z))
+    precision = (new.resolution(mean).square().reciprocal().sum() / len(Z)).expand(len(Z))
     return Candidates(Z, precision, torch.zeros(len(Z), dtype=torch.long))

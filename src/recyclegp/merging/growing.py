@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ..core.posterior import Basis, basis
-from ..likelihoods import Likelihood
+from ..local.observations import Observed
 from . import affordable
 from .build import points_form
 from .exact_form import ExactForm
@@ -59,19 +59,19 @@ def grow_exact(
     return larger if fits else at_affordable_points(larger, rows)
 
 
-def with_room_for_rows(form: PointsForm, X: Tensor, y: Tensor, likelihood: Likelihood, rows: float) -> Grown:
+def with_room_for_rows(form: PointsForm, new: Observed, rows: float) -> Grown:
     """The form itself, where its points can express the rows."""
-    if slack_of_rows(form.basis, X, y, likelihood, form.mean) <= FORGIVEN:
+    if slack_of_rows(form.basis, new, form.mean) <= FORGIVEN:
         return Grown(form, [])
-    return with_room(form, candidates_among(X, y, likelihood, form.kernel, form.mean), rows)
+    return with_room(form, candidates_among(new, form.kernel, form.mean), rows)
 
 
-def basis_for_rows(form: PointsForm | ExactForm, X: Tensor, y: Tensor, likelihood: Likelihood) -> Basis:
+def basis_for_rows(form: PointsForm | ExactForm, new: Observed) -> Basis:
     """Where new rows are summarised: at the form's points; beside an exact form at points among the rows."""
     if isinstance(form, PointsForm):
         return form.basis
-    most = min(UPDATE_POINTS, max(16, 2 * len(y)))
-    return basis(form.kernel, candidates_among(X, y, likelihood, form.kernel, form.mean, most).Z)
+    most = min(UPDATE_POINTS, max(16, 2 * len(new.y)))
+    return basis(form.kernel, candidates_among(new, form.kernel, form.mean, most).Z)
 
 
 def at_affordable_points(form: ExactForm, rows: float) -> PointsForm:

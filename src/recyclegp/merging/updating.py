@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from ..core import sites
 from ..core.posterior import Basis
 from ..core.sites import Site
-from ..likelihoods import Likelihood, gaussian_noise
+from ..likelihoods import gaussian_noise
 from ..local import dual, observations
+from ..local.observations import Observed
 
 
 class Summarised(NamedTuple):
@@ -28,14 +28,14 @@ class Summarised(NamedTuple):
 
 
 @torch.no_grad()
-def summarise(base: Basis, prior_mean: float, X: Tensor, y: Tensor, likelihood: Likelihood) -> Summarised:
+def summarise(base: Basis, prior_mean: float, new: Observed) -> Summarised:
     """eq. (local): the maximiser over q of the rows' bound under the prior at the points of the basis."""
     mean = torch.tensor(prior_mean, dtype=torch.float64)
     settled = True
-    if likelihood.conjugate:
-        rows = observations.stream(base, X, y, gaussian_noise(likelihood), mean)
+    if new.likelihood.conjugate:
+        rows = observations.stream(base, new.X, new.y, gaussian_noise(new.likelihood), mean, new.w)
     else:
-        data = dual.whiten(base, X, y, likelihood, mean)
+        data = dual.whiten(base, new.X, new.y, new.likelihood, mean)
         state = dual.fixed_point(data)
         rows, settled = dual.rows(data, state), bool(state.converged)
     return Summarised(sites.from_rows(base.Z, base.L, rows, mean), float(rows.slack), settled)

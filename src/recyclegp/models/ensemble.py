@@ -39,13 +39,14 @@ from ..merging.site_store import SiteStore
 from ..merging.size import Size, size_of
 from ..merging.trust import as_before
 from ..storage import container
+from ..storage.container import Document
 from ..storage.fields import Fields
 from ..target import NO_TARGET, Target
 from . import doubts, ensemble_files, reporting, unlearning
 from .choice import ALL, AUTO, choice_of, wanted_again
-from .module import Module, check_finite, check_units, likelihood_for
+from .module import Module, check_finite, check_units
 from .naming import NEW, check_owner, few, name_of_update
-from .new_rows import as_member
+from .new_rows import as_member, observed
 from .predictive import Predictive, outside_autograd
 from .reading import Frame, Source, check_weight, read_modules
 from .unlearning import NOTHING_REMOVED, Chosen, Guarantee, Unlearned
@@ -355,7 +356,7 @@ class Ensemble(Predictive):
         y: Any,
         *,
         likelihood: str | None = None,
-        noise: float | None = None,
+        noise: Any = None,
         name: str | None = None,
         owner: str | None = None,
         relearn: bool = False,
@@ -367,7 +368,8 @@ class Ensemble(Predictive):
             X: inputs of the new rows.
             y: their targets.
             likelihood: of the new rows; may be left out where the ensemble has one.
-            noise: noise variance of the new rows; the ensemble's own unless given.
+            noise: noise variance of the new rows; the ensemble's own unless given. An array holds one for each row, as
+                for `fit`.
             name: what to call them; update-1, … unless given.
             owner: whose rows they are; somebody new, called like them, unless given.
             relearn: choose kernel, points, mean and noise anew afterwards.
@@ -387,10 +389,9 @@ class Ensemble(Predictive):
             return replace(self, _form=less.form, _members=less.members).update(
                 X, y, likelihood=likelihood, noise=noise, name=label, owner=owner, relearn=relearn
             )
-        chosen = likelihood_for(self.likelihoods, likelihood, noise)
-        y = chosen.check(arrays.targets(y, len(points), device=self._form.Z.device))
-        rows = self.rows + len(y) if self.choice == AUTO else None
-        new, form = as_member(self._form, points, y, chosen, label, check_owner(owner), rows=rows, stacklevel=2)
+        data = observed(points, y, self.likelihoods, likelihood, noise)
+        rows = self.rows + len(data.y) if self.choice == AUTO else None
+        new, form = as_member(self._form, data, label, check_owner(owner), rows=rows, stacklevel=2)
         with stored((new,)) as store:
             return self._with((new,), store, relearn, form)
 
@@ -479,9 +480,12 @@ class Ensemble(Predictive):
         with stored(self._members) as store:
             return self._without_sites(store)
 
-    @on_its_device
     def save(self, path: str | PathLike[str]) -> None:
         """Write to a safetensors file, all or nothing."""
+        container.write(path, self._document())
+
+    @on_its_device
+    def _document(self) -> Document:
         facts = ensemble_files.Facts(
             form=self._with_evidence,
             likelihoods=self.likelihoods,
@@ -495,7 +499,7 @@ class Ensemble(Predictive):
             noise=self._noise,
             recipe=self._recipe,
         )
-        container.write(path, ensemble_files.to_document(facts))
+        return ensemble_files.to_document(facts)
 
     @staticmethod
     def _from_fields(fields: Fields) -> Ensemble:

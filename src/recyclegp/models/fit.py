@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import gpytorch
 import numpy as np
-import torch
 
-from .. import threads
+from .. import arrays, threads
 from ..devices import retried, room
 from ..errors import LittleKeptWarning, RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
@@ -24,6 +24,8 @@ from ..local.kernel_choice import AUTO, SETS_COMPARED, SMOOTHNESS, choose
 from ..local.request import Door, FitOptions, FitRequest, check
 from ..times import when
 from .blocks import Piece, of_requests
+from .joint.fitting import JointOptions, check_alone, chosen_kernel, fit_jointly, is_joint
+from .joint.module import JointModule
 from .module import Module
 from .modules import Modules, of_pieces
 from .naming import check_owner, name_or_new
@@ -57,7 +59,7 @@ def fit(
     publish: Any = "auto",
     rows_per_point: int | None = None,
     learn: bool = True,
-    noise: float | None = None,
+    noise: Any = None,
     name: str | None = None,
     seed: int = 0,
     device: Any = None,
@@ -67,13 +69,17 @@ def fit(
     labels: Sequence[str | None] | None = None,
     owner: str | None = None,
     time: Any = None,
+    missing: str = "refuse",
+    classes: Sequence[Any] | None = None,
 ) -> Module:
     """Fit one local model and return what may be shared of it: no data rows.
 
     Args:
         X: (n, D) inputs: array, tensor or DataFrame.
-        y: n targets.
-        likelihood: "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "student-t".
+        y: n targets; or (n, C) of them, for C outputs with one kernel and own means, scales and noises; or n classes.
+        likelihood: "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "student-t"; "categorical" (any
+            number of classes, which may be text) or "categorical-dirichlet" (the same as regression, faster);
+            "heteroscedastic" (Gaussian, with a noise that is a function of the inputs, too).
         kernel: a name ("rbf", "matern52 + linear", …), a GPyTorch kernel in your units, or "auto": rbf, matern52 or
             matern32, with a linear part where that is better, by the evidence of some of the rows.
         method: "exact" (Gaussian; automatic up to 3,000 rows), "collapsed" (Gaussian, inducing points, streamed),
@@ -85,7 +91,9 @@ def fit(
         rows_per_point: rows that share each published point, at least: never more points than rows // this number,
             whatever `publish` asks for. The more rows share a point, the less it says about any one of them.
         learn: False takes the kernel as given, with prior mean zero for a kernel object.
-        noise: noise variance, kept fixed; None learns it (with learn=False: a tenth of the kernel's variance).
+        noise: noise variance, kept fixed; None learns it (with learn=False: a tenth of the kernel's variance). An array
+            of n holds one for each row: the squares of known measurement errors (gaussian; exact and collapsed). The
+            module's own noise, which `predict_y` adds, is then their mean: what a new measurement has on average.
         name: unique within an ensemble; made up when not given.
         seed: of everything random; the global random state is neither read nor changed.
         device: where to compute; defaults to where X is.
@@ -95,9 +103,12 @@ def fit(
         labels: what classes 0 and 1 are called. Modules that contradict each other in these are not merged.
         owner: whose rows they are, where somebody sends several modules; the module's name unless given.
         time: when the rows were observed, for `merge(half_life=...)`: a number in any unit, or a date as "2026-03-01".
+        missing: "refuse", or "allow" where NaN in y (n, C) means that an output was not seen in a row.
+        classes: of "categorical", all that a row could have had. Without it they are those that y has: an owner who
+            has not met a class says nothing about it. Named here and not met, a class is one that does not occur.
 
     Returns:
-        The module.
+        The module; of several outputs, of classes and of varying noise a `JointModule`.
     """
     check_owner(owner)
     at = None if time is None else when(time)
@@ -118,6 +129,13 @@ def fit(
         rows_per_point=rows_per_point,
     )
     label = name_or_new(name)
+    if is_joint(y, likelihood):
+        joint = _fit_jointly([(X, y)], [label], JointOptions(options, missing, classes))[0]
+        tell_of_little_kept([Published.of(part) for part in joint.parts], rows_per_point)
+        joint = joint if owner is None else joint.owned_by(owner)
+        # Declared as one function, which nearly every call asks for: with a union everybody would have to narrow it.
+        return cast(Module, joint if at is None else joint.at_time(at))
+    check_alone(missing, classes)
     if automatic(options):
         options = replace(options, kernel=choose(lambda kernel: [check(X, y, label, replace(options, kernel=kernel))]))
     request = check(X, y, label, options)
@@ -125,6 +143,12 @@ def fit(
         module = of_requests([request], _one(request), [owner]).module(0)
     tell_of_little_kept([Published.of(module)], rows_per_point)
     return module if at is None else replace(module, time=at)
+
+
+def _fit_jointly(data: Sequence[tuple[Any, Any]], names: Sequence[str], options: JointOptions) -> list[JointModule]:
+    if automatic(options.fit):
+        options = replace(options, fit=replace(options.fit, kernel=chosen_kernel(data, options)))
+    return fit_jointly(data, names, options)
 
 
 class Published(NamedTuple):
@@ -184,7 +208,7 @@ def _one(request: FitRequest) -> Fitted:
 
 
 def fit_many(
-    data: Iterable[tuple[Any, Any]],
+    data: Iterable[tuple[Any, ...]],
     *,
     names: Sequence[str] | None = None,
     likelihood: str = "gaussian",
@@ -204,11 +228,14 @@ def fit_many(
     owners: Sequence[str] | None = None,
     on_failure: str = "raise",
     progress: bool | None = None,
+    missing: str = "refuse",
+    classes: Sequence[Any] | None = None,
 ) -> Modules:
     """`fit` for each (X, y), in order: the same answers, from a few batched problems instead of many small ones.
 
     Args:
-        data: (X, y) pairs, or any iterator of them, which is read as it is needed.
+        data: (X, y) pairs, or any iterator of them, which is read as it is needed. Where noise variances are known,
+            (X, y, noise) with one number, or one for each row, as for `fit`.
         names: one for each.
         likelihood: as for `fit`, the same for all.
         kernel: as for `fit`, the same for all; "auto" chooses one for all data sets together.
@@ -217,7 +244,7 @@ def fit_many(
         publish: as for `fit`, the same for all.
         rows_per_point: as for `fit`, the same for all.
         learn: as for `fit`, the same for all.
-        noise: as for `fit`, the same for all.
+        noise: one noise variance for all rows of all; those of single rows belong to `data`.
         seed: as for `fit`, the same for all.
         device: as for `fit`, the same for all.
         columns: as for `fit`, the same for all.
@@ -229,10 +256,13 @@ def fit_many(
             all are done (the error's `modules` are those that succeeded), or "skip", which leaves it out with a
             warning.
         progress: a bar on standard error; by default only where somebody may be looking.
+        missing: as for `fit`, the same for all.
+        classes: as for `fit`, the same for all.
 
     Returns:
         One module for each data set: a sequence like a list, which is kept as columns. It slices, `save` writes all
-        of it to one file, `load_many` reads that, and `merge` takes either.
+        of it to one file, `load_many` reads that, and `merge` takes either. Of several functions a list of joint
+        modules, each of which is saved by itself.
     """
     check_on_failure(on_failure)
     whose = _owners(names, owners)
@@ -240,6 +270,10 @@ def fit_many(
     if names is not None and total is not None and len(names) != total:
         raise RecycleGPError(f"names has {len(names)} entries for {total} data sets; give one each")
     check_unique(names)
+    if arrays.are_several(noise):
+        raise RecycleGPError(
+            "noise: pass one number for all; noises of data sets or rows go with them, as data=[(X, y, noise), …]"
+        )
     options = FitOptions(
         likelihood=likelihood,
         kernel=kernel,
@@ -256,6 +290,12 @@ def fit_many(
         labels=labels,
         rows_per_point=rows_per_point,
     )
+    first, data = _peeked(data)
+    if first is not None and is_joint(first, likelihood):
+        return cast(
+            Modules, _fit_many_jointly(list(_named(data, names)), JointOptions(options, missing, classes), whose)
+        )
+    check_alone(missing, classes)
     if automatic(options):
         data = list(data)
         options = replace(options, kernel=chosen_together(data, options))
@@ -270,6 +310,27 @@ def fit_many(
     return modules
 
 
+def _peeked(data: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
+    """The targets of the first data set, and all data sets."""
+    if isinstance(data, Sequence):
+        first = data[0] if len(data) else None
+    else:
+        read = iter(data)
+        first = next(read, None)
+        data = data if isinstance(data, Sized) else chain([] if first is None else [first], read)
+    return first[1] if isinstance(first, (tuple, list)) and len(first) > 1 else None, data
+
+
+def _fit_many_jointly(
+    named: Sequence[tuple[Any, str]], options: JointOptions, owners: Mapping[str, str]
+) -> list[JointModule]:
+    if any(len(pair) != 2 for pair, _ in named):
+        raise RecycleGPError("data: noises beside (X, y) are for one output; pass pairs")
+    made = _fit_jointly([(pair[0], pair[1]) for pair, _ in named], [name for _, name in named], options)
+    tell_of_little_kept([Published.of(p) for m in made for p in m.parts], options.fit.rows_per_point)
+    return [m.owned_by(owners[m.name]) if m.name in owners else m for m in made]
+
+
 class Outcome(NamedTuple):
     """Of many fits."""
 
@@ -278,7 +339,7 @@ class Outcome(NamedTuple):
 
 
 def fit_data_sets(
-    data: Iterable[tuple[Any, Any]],
+    data: Iterable[tuple[Any, ...]],
     names: Sequence[str] | None,
     options: FitOptions,
     advance: Callable[[int], None],
@@ -335,13 +396,13 @@ def automatic(options: FitOptions) -> bool:
     return isinstance(options.kernel, str) and options.kernel == AUTO and options.learn is True
 
 
-def chosen_together(data: Sequence[tuple[Any, Any]], options: FitOptions) -> str:
+def chosen_together(data: Sequence[tuple[Any, ...]], options: FitOptions) -> str:
     """One kernel for all data sets, by the sum of some of their evidences."""
     some = [pair for pair in data[:: max(1, len(data) // SETS_COMPARED)] if isinstance(pair, (tuple, list))]
 
     def with_kernel(kernel: str) -> list[FitRequest]:
         door = Door(replace(options, kernel=kernel))
-        return [_numbered(i, *pair, f"data set {i}", door) for i, pair in enumerate(some)]
+        return [_numbered(i, pair, f"data set {i}", door) for i, pair in enumerate(some)]
 
     return choose(with_kernel) if some else SMOOTHNESS[0]
 
@@ -365,7 +426,7 @@ def check_unique(names: Sequence[str] | None) -> None:
         )
 
 
-Named = tuple[tuple[Any, Any], str]
+Named = tuple[tuple[Any, ...], str]  # X, y and, where it is known, their noise; and the module's name
 
 
 def _checked(named: Iterable[Named], door: Door, first: int) -> Iterator[FitRequest]:
@@ -375,7 +436,7 @@ def _checked(named: Iterable[Named], door: Door, first: int) -> Iterator[FitRequ
         pairs, names = zip(*some, strict=True)
         found = door.check_all(pairs, names) if len(some) > 1 else None
         if found is None:
-            found = [_numbered(done + i, *pair, name, door) for i, (pair, name) in enumerate(some)]
+            found = [_numbered(done + i, pair, name, door) for i, (pair, name) in enumerate(some)]
         yield from found
         done += len(some)
 
@@ -394,22 +455,23 @@ def _read_ahead(named: Iterable[Named]) -> Iterator[list[Named]]:
         yield some
 
 
-def _numbered(position: int, X: Any, y: Any, name: str, door: Door) -> FitRequest:
+def _numbered(position: int, data: tuple[Any, ...], name: str, door: Door) -> FitRequest:
     try:
-        return door.check(X, y, name)
+        X, y, *noise = data
+        return door.check(X, y, name, *noise)
     except RecycleGPError as error:
         raise RecycleGPError(f"data set {position} ({name}): {error}") from None
 
 
-def _named(data: Iterable[Any], names: Sequence[str] | None) -> Iterator[tuple[tuple[Any, Any], str]]:
-    """Each pair with its name, read one at a time."""
+def _named(data: Iterable[Any], names: Sequence[str] | None) -> Iterator[Named]:
+    """Each data set with its name, read one at a time."""
     count = 0
     for pair in data:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise RecycleGPError("data must hold (X, y) pairs, one for each module")
+        if not isinstance(pair, (tuple, list)) or len(pair) not in (2, 3):
+            raise RecycleGPError("data must hold (X, y) pairs, one for each module, or (X, y, noise)")
         if names is not None and count >= len(names):
             raise RecycleGPError(f"names has {len(names)} entries and data has more; give one each")
-        yield (pair[0], pair[1]), name_or_new(None if names is None else names[count])
+        yield tuple(pair), name_or_new(None if names is None else names[count])
         count += 1
     if names is not None and count < len(names):
         raise RecycleGPError(f"names has {len(names)} entries for {count} data sets; give one each")

@@ -14,13 +14,19 @@ from ..storage import container
 from ..storage.fields import Fields
 from . import modules_file
 from .ensemble import Ensemble
+from .joint.ensemble import JointEnsemble
+from .joint.module import JointModule
 from .module import Module
 from .modules import Modules, of_pieces
 from .reading import made_from
 
-MAKERS: dict[str, Callable[[Fields], Module | Ensemble]] = {
+Model = Module | Ensemble | JointModule | JointEnsemble  # what one file may hold
+
+MAKERS: dict[str, Callable[[Fields], Model]] = {
     "module": Module._from_fields,
     "ensemble": Ensemble._from_fields,
+    "joint module": JointModule._from_fields,
+    "joint ensemble": JointEnsemble._from_fields,
 }
 ASKED_POINTS = 512  # of a model that is asked while it is loaded, which takes a few MiB
 ASKED_WORK = 2**24  # M²D: numbers that go into its kernel matrix
@@ -29,12 +35,12 @@ ASKED_WORK = 2**24  # M²D: numbers that go into its kernel matrix
 class Opened(NamedTuple):
     """What a file holds."""
 
-    model: Module | Modules | Ensemble
+    model: Model | Modules
     content_id: str  # of the very bytes it was made from
 
 
-def load(path: str | PathLike[str]) -> Module | Ensemble:
-    """Read what was saved: a Module or an Ensemble. Nothing in the file is executed.
+def load(path: str | PathLike[str]) -> Model:
+    """Read what was saved: a module or an ensemble, of one function or of several. Nothing in the file is executed.
 
     Args:
         path: a file that `save` has written, here or elsewhere.
@@ -47,7 +53,8 @@ def load(path: str | PathLike[str]) -> Module | Ensemble:
     """
     model = made_from(Path(path), container.read(path), MAKERS)
     try:
-        _check_it_answers(model)
+        for part in model.parts if isinstance(model, (JointModule, JointEnsemble)) else (model,):
+            _check_it_answers(part)
     except RecycleGPError as silent:
         raise RecycleGPError(f"{path}: {printable(str(silent), LONGEST_MESSAGE)}; ask for the file again") from None
     return model

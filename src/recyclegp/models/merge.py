@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from os import PathLike
+from typing import Any, cast
 
 import gpytorch
 
@@ -22,8 +23,12 @@ from ..merging.site_source import SiteSource
 from ..merging.site_store import SiteStore
 from ..merging.trust import Trust
 from .ensemble import Ensemble
+from .joint.merging import are_joint, joint_modules, merge_jointly
+from .joint.module import JointModule
+from .module import Module
 from .reading import ModulesRead, Source, read_modules
 
+JointSource = JointModule | Iterable[JointModule | Module | str | PathLike[str]]
 POOL, KEEP = "pool", "keep"  # what becomes of the modules' noises
 
 
@@ -72,7 +77,7 @@ class MergeOptions:
 
 
 def merge(
-    modules: Source,
+    modules: Source | JointSource,
     *,
     inducing: Any = "auto",
     kernel: str | gpytorch.kernels.Kernel | None = None,
@@ -87,6 +92,9 @@ def merge(
     device: Any = None,
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
+
+    Modules of several functions (outputs, classes, varying noise) become a `JointEnsemble`: each function is merged
+    from the modules that have it.
 
     Args:
         modules: a Module, a file, a directory of *.safetensors files, or any iterable of modules and files. They come
@@ -130,9 +138,15 @@ def merge(
         half_life=half_life,
         now=now,
     )
-    with SiteStore(device_of(device)) as store:
-        read = read_modules(modules, store, keep=keep == "sites", weights=weights, check=options.check)
-        return merge_read(read, store, options)
+
+    def merge_one(some: Source, weights: Any) -> Ensemble:
+        with SiteStore(device_of(device)) as store:
+            read = read_modules(some, store, keep=keep == "sites", weights=weights, check=options.check)
+            return merge_read(read, store, options)
+
+    if are_joint(modules):  # declared as one function, as nearly always; see `fit`
+        return cast(Ensemble, merge_jointly(joint_modules(modules), weights, merge_one))
+    return merge_one(cast(Source, modules), weights)
 
 
 def merge_options(

@@ -24,7 +24,7 @@ MOST_MEMBERS = 1_000_000
 
 
 def check_tensor(name: str, shape: Sequence[int]) -> None:
-    """Points are called Z, alone or behind a dot or a slash; everything else is measured by them, and by the size of the file."""
+    """Points are called Z, alone or behind a dot or a slash; all else is measured by them, and by the file's size."""
     if len(shape) > MOST_AXES or any(length > LARGEST_FILE // 8 for length in shape):
         raise RecycleGPError(f"tensor {name[:50]!r} is larger than a file can be; ask for the file again")
     own = name.split("/")[-1]

@@ -1,1 +1,4 @@
-"""Several functions of one owner: outputs, classes, or a function and its noise. Each is a GP, and they are asked together."""
+"""Several functions of one owner: outputs, classes, or a function and its noise.
+
+Each of them is a Gaussian process. They are fitted, merged and asked together.
+"""

@@ -33,7 +33,11 @@ def texts(y: Any, rows: int | None, argument: str = "y") -> list[str]:
 
 def label(value: Any) -> str | None:
     """Text of one label; None where it is missing."""
-    if value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in ("NAType", "NaTType"):
+    if (
+        value is None
+        or (isinstance(value, float) and math.isnan(value))
+        or type(value).__name__ in ("NAType", "NaTType")
+    ):
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)

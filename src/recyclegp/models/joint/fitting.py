@@ -58,6 +58,16 @@ def is_joint(y: Any, likelihood: Any) -> bool:
     return shape is not None and len(shape) == 2 and shape[1] > 1
 
 
+def check_alone(missing: Any, classes: Any) -> None:
+    """Arguments that only several functions have, where there is one."""
+    if missing not in (REFUSE, ALLOW):
+        raise RecycleGPError(f"missing={missing!r}; use 'refuse' or 'allow'")
+    if missing == ALLOW:
+        raise RecycleGPError("missing='allow' is for y of shape (n, C); of a single output drop the rows without it")
+    if classes is not None:
+        raise RecycleGPError("classes: only likelihood 'categorical' has any to name; leave them out, or use labels")
+
+
 def lanes_of(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
     """The functions of one data set, checked."""
     if options.missing not in (REFUSE, ALLOW):

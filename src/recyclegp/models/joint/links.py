@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ... import arrays
 from ...errors import RecycleGPError
-from ...likelihoods import Gaussian, Heteroscedastic, Interval, Likelihood, Moments
+from ...likelihoods import Heteroscedastic, Interval, Likelihood, Moments
 from ...likelihoods.heteroscedastic import FUNCTIONS
 from ...likelihoods.softmax import softmax_moments
 from ...target import LONGEST
@@ -90,7 +90,9 @@ class Outputs(Link):
 
     def interval(self, mean: Tensor, variance: Tensor, likelihoods: Sequence[Likelihood], level: float) -> Interval:
         parts = zip(likelihoods, mean.unbind(-1), variance.unbind(-1), strict=True)
-        return Interval(*(torch.stack(end, -1) for end in zip(*(p.interval(m, v, level) for p, m, v in parts), strict=True)))
+        return Interval(
+            *(torch.stack(end, -1) for end in zip(*(p.interval(m, v, level) for p, m, v in parts), strict=True))
+        )
 
     def united(self, other: Link) -> Link:
         super().united(other)
@@ -201,8 +203,3 @@ def matrix(y: Any, rows: int, names: Sequence[str], device: torch.device | None)
             f"({', '.join(names[:5])}{', …' * (len(names) > 5)}); pass ({rows}, {len(names)})"
         )
     return tensor
-
-
-def of_gaussian(likelihoods: Sequence[Likelihood]) -> bool:
-    """Are all of them Gaussian?"""
-    return all(isinstance(p, Gaussian) for p in likelihoods)

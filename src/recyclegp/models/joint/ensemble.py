@@ -1,0 +1,298 @@
+"""JointEnsemble: several functions, each merged from many modules. Immutable; every operation returns a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import arrays
+from ...core.posterior import Predicted
+from ...errors import RecycleGPError
+from ...likelihoods import Likelihood
+from ...storage import container
+from ...storage.fields import Fields
+from ..ensemble import Ensemble
+from ..naming import few, name_of_update
+from . import files
+from .links import Link
+from .module import JointModule, changes_of
+from .new_rows import modules_of_rows
+from .predictive import JointPredictive, draws_of, side_by_side
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JointEnsemble(JointPredictive):
+    """Many modules of several functions as one model, itself publishable. Made by `merge` and `load`.
+
+    A function is merged from the modules that have it: an owner may have seen some outputs, or some classes, only.
+    """
+
+    link: Link
+    parts: tuple[Ensemble, ...]  # one for each function
+
+    def __post_init__(self) -> None:
+        if len(self.parts) != len(self.link.names):
+            raise RecycleGPError(f"{len(self.parts)} parts for {len(self.link.names)} functions; give one each")
+
+    def __repr__(self) -> str:
+        return (
+            f"JointEnsemble({len(self.names)} modules: {few(self.names)}; {len(self.parts)} {self.link.kind}: "
+            f"{files.few_functions(self.link)}; {self.rows} rows in {self.dimension}-D)"
+        )
+
+    # --- what it knows ---
+
+    @property
+    def names(self) -> list[str]:
+        """Of the modules, in the order in which they came."""
+        return list(dict.fromkeys(name for part in self.parts for name in part.names))
+
+    @property
+    def owners(self) -> list[str]:
+        """Whose modules they are."""
+        return list(dict.fromkeys(owner for part in self.parts for owner in part.owners))
+
+    @property
+    def rows(self) -> int:
+        """Data rows behind it: of the function that has most."""
+        return max(part.rows for part in self.parts)
+
+    @property
+    def columns(self) -> arrays.Columns:
+        return self.parts[0].columns
+
+    @property
+    def dimension(self) -> int:
+        """Number of input columns."""
+        return self.parts[0].dimension
+
+    @property
+    def likelihoods(self) -> tuple[Likelihood, ...]:
+        return tuple(part.likelihoods[0] for part in self.parts)
+
+    @property
+    def evidence(self) -> float:
+        """Of all functions together."""
+        return sum(part.evidence for part in self.parts)
+
+    @property
+    def slack(self) -> float:
+        """Nats of the modules' knowledge that points cannot express, of all functions."""
+        return sum(part.slack for part in self.parts)
+
+    @property
+    def region(self) -> np.ndarray:
+        """(D, 2): from where to where modules have points, along each input."""
+        ends = np.stack([part.region for part in self.parts])
+        return np.stack([ends[..., 0].min(0), ends[..., 1].max(0)], -1)
+
+    def part(self, function: str) -> Ensemble:
+        """One of its functions as an ensemble by itself."""
+        if function not in self.link.names:
+            raise RecycleGPError(f"function={function!r}: there are {', '.join(self.link.names)}")
+        return self.parts[self.link.names.index(function)]
+
+    def report(self) -> list[dict[str, Any]]:
+        """One row for each function of each module, as `Ensemble.report`, with the function's name."""
+        return [
+            {"function": name, **row}
+            for name, part in zip(self.link.names, self.parts, strict=True)
+            for row in part.report()
+        ]
+
+    def _inputs(self, X: Any) -> Tensor:
+        return self.parts[0]._inputs(X)
+
+    def _moments(self, X: Tensor, owner: str | None, *, of_y: bool) -> Predicted:
+        return side_by_side(
+            [part._latent(X, part._answers(self._whose(part, owner), of_y=of_y)) for part in self.parts]
+        )
+
+    def _whose(self, part: Ensemble, owner: str | None) -> str | None:
+        """An owner who has not seen one of the functions is somebody new to it."""
+        return "new" if owner in self.owners and owner not in part.owners else owner
+
+    def sample(self, X: Any, n: int = 1, seed: int = 0, owner: str | None = None) -> Any:
+        """Joint draws of the functions at the rows of X.
+
+        Args:
+            X: inputs.
+            n: number of draws.
+            seed: of the draws.
+            owner: whose functions, by name, or "new"; the shared ones unless given.
+
+        Returns:
+            (n, len(X), C) numbers.
+        """
+        return draws_of(list(self.parts), X, n, seed, owner)
+
+    # --- operations: each returns a new ensemble ---
+
+    def add(self, modules: JointModule | Iterable[JointModule], *, relearn: bool = False) -> JointEnsemble:
+        """With more modules, at the same kernels, means and noises unless `relearn`.
+
+        Args:
+            modules: one joint module or several. All of their functions must be known here; of new ones `merge` anew.
+            relearn: choose kernels, points, means and noises anew.
+
+        Returns:
+            The larger ensemble.
+        """
+        new = [modules] if isinstance(modules, JointModule) else list(modules)
+        for module in new:
+            if not isinstance(module, JointModule):
+                raise TypeError(f"add takes joint modules, not {type(module).__name__}")
+            strange = [name for name in module.link.names if name not in self.link.names]
+            if strange or type(module.link) is not type(self.link):
+                raise RecycleGPError(
+                    f"module {module.name!r} has {module.link.kind} {few(list(module.link.names))}; here are "
+                    f"{self.link.kind} {few(list(self.link.names))}. Merge all modules anew"
+                )
+        return self._map(
+            lambda name, part: (
+                part.add(own, relearn=relearn) if (own := [m.part(name) for m in new if name in m.link.names]) else part
+            )
+        )
+
+    def remove(self, names: str | Iterable[str], *, relearn: bool = False) -> JointEnsemble:
+        """Without the named modules: of every function that has them.
+
+        Args:
+            names: one or several.
+            relearn: choose kernels, points, means and noises anew, as if the modules had never been merged.
+
+        Returns:
+            The smaller ensemble.
+        """
+        gone = {names} if isinstance(names, str) else set(names)
+        self._need_names("remove", gone)
+        return self._map(lambda _, part: part.remove(own, relearn=relearn) if (own := gone & set(part.names)) else part)
+
+    def reweight(self, weights: dict[str, float], *, relearn: bool = False) -> JointEnsemble:
+        """With other weights for the named modules.
+
+        Args:
+            weights: name → w ≥ 0; modules that are not named keep theirs.
+            relearn: choose kernels, points, means and noises anew.
+
+        Returns:
+            The reweighted ensemble.
+        """
+        self._need_names("reweight", set(weights))
+
+        def changed(_: str, part: Ensemble) -> Ensemble:
+            own = {name: w for name, w in weights.items() if name in part.names}
+            return part.reweight(own, relearn=relearn) if own else part
+
+        return self._map(changed)
+
+    def update(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        noise: Any = None,
+        name: str | None = None,
+        owner: str | None = None,
+        relearn: bool = False,
+        forget: float = 1.0,
+    ) -> JointEnsemble:
+        """With new data.
+
+        Args:
+            X: inputs of the new rows.
+            y: their outputs (n, C), NaN where one was not seen; their classes; or their numbers, where noise varies.
+            noise: noise variance of new rows of outputs; the ensemble's own unless given.
+            name: what to call them; update-1, … unless given.
+            owner: whose rows they are; somebody new, called like them, unless given.
+            relearn: choose kernels, points, means and noises anew afterwards.
+            forget: what all that is known counts beside the new rows, in (0, 1].
+
+        Returns:
+            The ensemble with the new rows.
+        """
+        label = name_of_update(name, self.names)
+        points = self._inputs(X)
+        if not len(points):
+            raise RecycleGPError("update: X has no rows; pass at least one")
+        rows = modules_of_rows(self.link, self.parts, points, y, label, owner)
+        if rows is None:  # each output has observations of its own
+            Y = self.link.check(y, len(points), points.device)
+
+            def with_rows(function: str, part: Ensemble) -> Ensemble:
+                seen = torch.isfinite(Y[:, self.link.names.index(function)])
+                if not bool(seen.any()):
+                    return part
+                own = Y[seen, self.link.names.index(function)]
+                options = {"noise": noise, "name": label, "owner": owner, "relearn": relearn, "forget": forget}
+                return part.update(points[seen], own, **options)
+
+            return self._map(with_rows)
+        if noise is not None:
+            raise RecycleGPError(f"noise: {self.link.kind} have none to be given; leave it out")
+        faded = self if forget == 1 else self._map(lambda _, part: part.reweight(_less(part, forget)))
+        return faded._map(lambda function, part: part.add([rows[function]], relearn=relearn))
+
+    def transform(self, input_shift: Any = None, output_scale: Any = 1.0, output_shift: Any = 0.0) -> JointEnsemble:
+        """The ensemble of the functions s·f(x − shift) + b; arguments as for joint modules."""
+        changes = dict(zip(self.link.names, changes_of(self.link, output_scale, output_shift), strict=True))
+        return self._map(lambda name, part: part.transform(input_shift, *changes[name]))
+
+    def to(self, device: Any) -> JointEnsemble:
+        """The same on another device, as "cuda" or "cpu"."""
+        return self._map(lambda _, part: part.to(device))
+
+    def forget_sites(self) -> JointEnsemble:
+        """Keep only the modules' names: small, but nothing can be removed afterwards."""
+        return self._map(lambda _, part: part.forget_sites())
+
+    def to_module(self, name: str, inducing: Any = "auto") -> JointModule:
+        """What the ensemble knows of the shared functions as one joint module, to be recycled again.
+
+        Args:
+            name: of the module.
+            inducing: as for `Ensemble.to_module`.
+
+        Returns:
+            The module.
+        """
+        return JointModule(self.link, tuple(part.to_module(name, inducing) for part in self.parts))
+
+    def to_gpytorch(self) -> list[Any]:
+        """A GPyTorch model and likelihood for each output, as `Ensemble.to_gpytorch` gives them.
+
+        Returns:
+            (model, likelihood) pairs in the order of `outputs`; GPyTorch's IndependentModelList takes the models.
+        """
+        return [self.part(name).to_gpytorch() for name in self.outputs]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to a safetensors file, all or nothing."""
+        container.write(path, files.document("joint ensemble", self.link, [p._document() for p in self.parts]))
+
+    @staticmethod
+    def _from_fields(fields: Fields) -> JointEnsemble:
+        link, parts = files.parts(fields, "ensemble")
+        return JointEnsemble(link, tuple(Ensemble._from_fields(part) for part in parts))
+
+    # --- behind them ---
+
+    def _map(self, change: Callable[[str, Ensemble], Ensemble]) -> JointEnsemble:
+        return replace(self, parts=tuple(change(*pair) for pair in zip(self.link.names, self.parts, strict=True)))
+
+    def _need_names(self, what: str, wanted: set[str]) -> None:
+        unknown = wanted - set(self.names)
+        if unknown:
+            raise RecycleGPError(
+                f"{what}: no module is named {', '.join(sorted(map(str, unknown)))}; there are {few(self.names)}"
+            )
+
+
+def _less(part: Ensemble, share: float) -> dict[str, float]:
+    return {m.name: m.weight * share for m in part._members}
