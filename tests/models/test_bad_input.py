@@ -58,8 +58,9 @@ def test_x(x, message):
     [
         (Y[:-1], r"y has shape \(23,\) but X has 24 rows; pass one target per row, shape \(24,\)"),
         (Y[None], r"y has shape \(1, 24\)"),
-        (np.c_[Y, Y], r"y has shape \(24, 2\)"),
-        (pd.DataFrame({"a": Y, "b": Y}), r"y has shape \(24, 2\)"),
+        (np.c_[Y, Y][:-1], r"y has shape \(23, 2\) for 24 rows of X and 2 outputs \(y1, y2\); pass \(24, 2\)"),
+        (pd.DataFrame({"a": Y, "b": Y})[:-1], r"y has shape \(23, 2\) for 24 rows of X and 2 outputs \(a, b\)"),
+        (np.c_[Y, Y][:, :, None], r"y has shape \(24, 2, 1\)"),
         (1.0, r"y has shape \(\)"),
         (None, "y is None"),
         ([], r"y has shape \(0,\)"),

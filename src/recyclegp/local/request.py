@@ -31,6 +31,7 @@ class Method(Enum):
 
 EXACT_ROWS = 3000  # "auto" is exact up to here
 INDUCING = {Method.EXACT: 0, Method.COLLAPSED: 512, Method.DUAL: 200}  # points, unless the caller says otherwise
+FEWEST_INDUCING = 16  # automatic points, however few rows there are
 KEPT = 0.95  # of what the rows say about f, that automatic points keep if they can
 MOST_PUBLISHED = 512  # automatic points
 FEW_ROWS_EACH = 2  # rows behind each automatic point, at least
@@ -236,7 +237,7 @@ class Door:
             raise RecycleGPError(
                 "inducing: the exact method has no inducing points; use publish, or method='collapsed'"
             )
-        points: int | Tensor = INDUCING[method]
+        points: int | Tensor = min(INDUCING[method], max(FEWEST_INDUCING, 2 * n))  # more would say nothing new
         if options.inducing is not None:
             points = _useful(arrays.count_or_points(options.inducing, "inducing", D, columns, device), n)
         kernel = (_by_name(options.kernel, D) if self.named else from_gpytorch(options.kernel, D)).to(device)
