@@ -396,7 +396,8 @@ class Ensemble(Predictive):
 
     def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Ensemble:
         """The ensemble of the function s·f(x − shift) + b; arguments as for modules."""
-        shift, scale, offset = check_units(input_shift, output_scale, output_shift, self.dimension)
+        discrete = self._form.kernel.structure.discrete
+        shift, scale, offset = check_units(input_shift, output_scale, output_shift, self.dimension, discrete)
         return replace(
             self,
             _form=self._form.in_units(scale, offset, shift.to(self._device), self._densities),

@@ -27,6 +27,7 @@ from ..merging.member import Member, stored
 from ..merging.noise import PooledNoise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points_form import PointsForm
+from ..merging.pooling import discrete_columns
 from ..merging.recipe import Recipe
 from ..merging.site_store import SiteStore
 from ..merging.trust import Trust
@@ -228,7 +229,7 @@ def _recipe(found: Any, form: Form, members: Sequence[Member], D: int) -> Recipe
     kernel = found["kernel"]
     if isinstance(kernel, str):
         if kernel != KERNEL_AUTO:
-            parse(text(kernel, "a kernel"), D)
+            parse(text(kernel, "a kernel"), D, discrete_columns(members))
     elif kernel is not None:
         kernel = from_json(kernel, D)
     trust = Trust(found.get("trust", Trust.LEARN.value))

@@ -199,7 +199,7 @@ class Module(Predictive):
         """
         if isinstance(digits, bool) or not isinstance(digits, (int, np.integer)) or not 1 <= digits <= MOST_DIGITS:
             raise RecycleGPError(f"digits={digits!r}; pass a whole number from 1 to {MOST_DIGITS}")
-        moved = self.publish(rounding.by_column(self._site.Z, int(digits)))
+        moved = self.publish(rounding.by_column(self._site.Z, int(digits), self._kernel.structure.discrete))
         short = rounding.site(moved._site, moved._basis.L, moved.mean, int(digits))
         evidence = moved.noise_evidence
         if evidence is not None:
@@ -242,7 +242,9 @@ class Module(Predictive):
         Returns:
             The module in its new units.
         """
-        shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
+        shift, output_scale, output_shift = check_units(
+            input_shift, output_scale, output_shift, self.dimension, self._kernel.structure.discrete
+        )
         site = sites.moved(sites.in_units(self._site, output_scale, output_shift, self._densities), shift)
         changed = (output_scale, output_shift) != (1.0, 0.0)
         target = replace(self.target, unit=unit) if changed or unit is not None else self.target
@@ -470,7 +472,9 @@ def check_finite(what: str, *tensors: torch.Tensor) -> None:
         )
 
 
-def check_units(input_shift: Any, scale: Any, shift: Any, dimension: int) -> tuple[torch.Tensor, float, float]:
+def check_units(
+    input_shift: Any, scale: Any, shift: Any, dimension: int, discrete: Sequence[int]
+) -> tuple[torch.Tensor, float, float]:
     """(input shift as a vector, scale, shift), all three checked."""
     scale, shift = arrays.number(scale, "output_scale"), arrays.number(shift, "output_shift")
     if abs(scale) < 1 / arrays.LARGEST:
@@ -480,4 +484,6 @@ def check_units(input_shift: Any, scale: Any, shift: Any, dimension: int) -> tup
     vector = arrays.as_tensor(input_shift, "input_shift", "cpu").reshape(-1)
     if len(vector) != dimension:
         raise RecycleGPError(f"input_shift has {len(vector)} numbers for {dimension} input columns; pass one each")
+    if bool(vector[list(discrete)].any()):
+        raise RecycleGPError(f"input_shift: column {discrete[0]} holds categories, which have no place; pass 0 there")
     return vector, scale, shift
