@@ -4,7 +4,7 @@
 (`file_form.py`).
 """
 
-from .kernel import Kernel, continuous_columns, entries, knows_its_level, learned, parameters, stacked
+from .kernel import Kernel, continuous_columns, entries, knows_its_level, learned, numeric_columns, parameters, stacked
 from .nodes import Node, Parameter, Unit
 from .parsing import NAMES, parse
 from .pooling import pool, weighted_median
@@ -19,6 +19,7 @@ __all__ = [
     "entries",
     "knows_its_level",
     "learned",
+    "numeric_columns",
     "parameters",
     "parse",
     "pool",

@@ -124,6 +124,15 @@ def continuous_columns(structure: Node, dimension: int) -> list[int]:
     return [column for column in range(dimension) if column not in structure.discrete]
 
 
+def numeric_columns(structure: Node, dimension: int) -> set[int]:
+    """The columns that some part takes for numbers."""
+    if structure.parts:
+        return {column for part in structure.parts for column in numeric_columns(part, dimension)}
+    if structure.discrete or not hasattr(structure, "columns"):
+        return set()
+    return set(range(dimension) if structure.columns is None else structure.columns)
+
+
 def stacked(kernels: Sequence[Kernel]) -> Kernel:
     """Kernels of one structure side by side."""
     return Kernel(kernels[0].structure, torch.stack([k.theta for k in kernels]))
