@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .categories import NO_CATEGORIES, Categories, Kind, Levels, coded, described, kind_of
 from .devices import device_of
 from .errors import RecycleGPError
 
@@ -20,23 +22,108 @@ MOST_GIVEN = 16384  # that may be given
 
 
 class Inputs(NamedTuple):
-    X: Tensor  # (n, D) float64
+    X: Tensor  # (n, D) float64; levels of categories as their codes
     columns: Columns
+    categories: Categories = NO_CATEGORIES
+
+
+@dataclass(frozen=True)
+class CodedInputs:
+    """Inputs in which levels are codes already, for those inside: those of the model that is asked, or these."""
+
+    X: Any  # (n, D) array or tensor
+    columns: Columns = None
+    categories: Categories = NO_CATEGORIES
+
+    def __len__(self) -> int:  # of the rows
+        return len(self.X)
+
+    def __getitem__(self, chosen: Any) -> CodedInputs:
+        """Some of the rows."""
+        return replace(self, X=self.X[chosen])
 
 
 def inputs(X: Any, argument: str = "X", *, device: Any = None) -> Inputs:
-    """An (n, D) array, tensor, DataFrame, or (n,) array of one column."""
+    """An (n, D) array, tensor, DataFrame, or (n,) array of one column; text, categoricals and truths are levels."""
+    if isinstance(X, CodedInputs):
+        return Inputs(_two_axes(as_tensor(X.X, argument, device), argument), X.columns, X.categories)
     columns = None
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         columns = tuple(str(c) for c in X.columns)
         if len(set(columns)) < len(columns):
             raise RecycleGPError(f"{argument}: column names repeat ({', '.join(columns)}); rename them")
-    tensor = as_tensor(X, argument, device)
+    parts = _parts(X)
+    if parts is None:
+        return Inputs(_two_axes(as_tensor(X, argument, device), argument), columns)
+    tensor, categories = _read(parts, columns, None, argument, device)
+    return Inputs(tensor, columns, categories)
+
+
+def holds_categories(X: Any) -> bool:
+    """Is some column of a table or array neither numbers nor dates?"""
+    return any(kind_of(part) is Kind.LEVELS for part in _parts(X) or ())
+
+
+def _parts(X: Any) -> list[Any] | None:
+    """The columns of a table or array one by one, where some may not hold numbers; None where all do."""
+    if isinstance(X, Tensor):
+        return None
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        types = list(X.dtypes)
+        numeric = all(getattr(t, "kind", "") in tuple("iufc") or _numeric(t) for t in types)
+        return None if numeric else [X[c] for c in X.columns]
+    if hasattr(X, "to_numpy"):  # a Series
+        return None if getattr(X.dtype, "kind", "") in tuple("iufc") or _numeric(X.dtype) else [X]
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        return None
+    if array.dtype.kind not in tuple("OU") or np.ma.isMA(X) or array.ndim not in (1, 2) or not array.size:
+        return None
+    return [array] if array.ndim == 1 else list(array.T)
+
+
+def _numeric(dtype: Any) -> bool:
+    """As polars says it."""
+    return bool(dtype.is_numeric()) if hasattr(dtype, "is_numeric") else False
+
+
+def _read(
+    parts: Sequence[Any], columns: Columns, known: Categories | None, argument: str, device: Any
+) -> tuple[Tensor, Categories]:
+    """Columns as numbers and codes. What a column holds is known from a model, or seen from its type or its cells."""
+    found, levels = np.empty((len(parts[0]), len(parts))), []
+    for j, part in enumerate(parts):
+        kind, what = kind_of(part), f"{argument}: {_said(j, columns)}"
+        if kind is Kind.DATES:
+            raise RecycleGPError(
+                f"{what} holds dates; pass numbers instead, as days: (X[column] - pd.Timestamp('1970-01-01')) / "
+                "pd.Timedelta(days=1)"
+            )
+        if kind is Kind.LEVELS if known is None else j in known.columns:
+            found[:, j], names = coded(part, () if known is None else known.names(j), what)
+            levels.append(Levels(j, names))
+            continue
+        try:
+            found[:, j] = np.asarray(part.to_numpy() if hasattr(part, "to_numpy") else part).astype(np.float64)
+        except (ValueError, TypeError, OverflowError):
+            said = "" if known is None else ", which are what the model has there"
+            raise RecycleGPError(
+                f"{what} cannot be read as numbers{said}; pass numbers, or fit the model to text, which are categories"
+            ) from None
+    return as_tensor(found, argument, device), Categories(tuple(levels))
+
+
+def _said(column: int, columns: Columns) -> str:
+    return f"column {column}" if columns is None else f"column {columns[column]!r}"
+
+
+def _two_axes(tensor: Tensor, argument: str) -> Tensor:
     if tensor.ndim == 1:
         tensor = tensor[:, None]
     if tensor.ndim != 2 or tensor.shape[1] == 0:
         raise RecycleGPError(f"{argument} has shape {tuple(tensor.shape)}; it must be (n, D) with D ≥ 1")
-    return Inputs(tensor, columns)
+    return tensor
 
 
 def named_columns(names: Any, dimension: int) -> Columns:
@@ -53,7 +140,21 @@ def named_columns(names: Any, dimension: int) -> Columns:
 
 
 def aligned(X: Any, dimension: int, columns: Columns, argument: str = "X", *, device: Any = None) -> Tensor:
-    """Inputs for a model of `dimension` columns; a DataFrame is matched by name."""
+    """Inputs for a model of `dimension` columns of numbers; a DataFrame is matched by name."""
+    return matched(X, dimension, columns, NO_CATEGORIES, argument, device=device).X
+
+
+def matched(
+    X: Any, dimension: int, columns: Columns, categories: Categories, argument: str = "X", *, device: Any = None
+) -> Inputs:
+    """Inputs for a model with these columns and levels; a DataFrame is matched by name.
+
+    Levels that the model does not know have codes behind those that it does: `categories` has them all.
+    """
+    if isinstance(X, CodedInputs):
+        tensor = inputs(X, argument, device=device).X
+        _check_width(tensor.shape, dimension, argument)
+        return Inputs(tensor, columns, categories)
     if columns is not None and hasattr(X, "columns"):
         found = {str(c): c for c in X.columns}
         if len(found) < len(X.columns):
@@ -64,13 +165,30 @@ def aligned(X: Any, dimension: int, columns: Columns, argument: str = "X", *, de
                 f"{argument} lacks the columns {', '.join(missing)}; the model was fitted on {', '.join(columns)}"
             )
         X = X[[found[c] for c in columns]]
-    tensor = inputs(X, argument, device=device).X
-    if tensor.shape[1] != dimension:
+    parts = _parts(X)
+    if parts is not None and (categories or hasattr(X, "columns")):
+        _check_width((len(parts[0]), len(parts)), dimension, argument)
+        tensor, more = _read(parts, columns, categories, argument, device)
+        return Inputs(tensor, columns, more)
+    tensor = _two_axes(as_tensor(X, argument, device), argument)
+    _check_width(tensor.shape, dimension, argument)
+    if categories:
         raise RecycleGPError(
-            f"{argument} has shape {tuple(tensor.shape)}, but the model has {dimension} input "
+            f"{argument} holds numbers, and the model has categories: {described(categories.levels, columns)}; "
+            f"{_AS_TEXT}"
+        )
+    return Inputs(tensor, columns)
+
+
+_AS_TEXT = "pass a DataFrame, or an object array, in which they are text"
+
+
+def _check_width(shape: Sequence[int], dimension: int, argument: str) -> None:
+    if shape[1] != dimension:
+        raise RecycleGPError(
+            f"{argument} has shape {tuple(shape)}, but the model has {dimension} input "
             f"column{'s' if dimension > 1 else ''}; pass an array of shape (n, {dimension})"
         )
-    return tensor
 
 
 def targets(y: Any, rows: int, argument: str = "y", *, device: Any = None) -> Tensor:
@@ -149,7 +267,7 @@ def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
             tensor = torch.tensor(array.astype(np.float64, order="C"), dtype=torch.float64, device=device)
         except (ValueError, TypeError, OverflowError):
             raise RecycleGPError(
-                f"{argument} cannot be read as numbers; encode text, dates and categories as numeric columns"
+                f"{argument} cannot be read as numbers; pass numbers. Dates are numbers as days since some day"
             ) from None
     largest = float(tensor.detach().abs().max()) if tensor.numel() else 0.0
     if not (largest == 0 or 1 / LARGEST <= largest <= LARGEST):  # also where it is NaN
@@ -207,7 +325,14 @@ def frozen(tensor: Tensor) -> np.ndarray:
     return array
 
 
-def count_or_points(value: Any, argument: str, dimension: int, columns: Columns, device: Any) -> int | Tensor:
+def count_or_points(
+    value: Any,
+    argument: str,
+    dimension: int,
+    columns: Columns,
+    device: Any,
+    categories: Categories = NO_CATEGORIES,
+) -> int | Tensor:
     """A positive number of points, or the points themselves (distinct rows)."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if value < 1:
@@ -217,12 +342,23 @@ def count_or_points(value: Any, argument: str, dimension: int, columns: Columns,
         return int(value)
     if isinstance(value, (str, bool, float)):
         raise RecycleGPError(f"{argument}={value!r}; pass a number of points, or points of shape (M, {dimension})")
-    points = aligned(value, dimension, columns, argument, device=device)
+    points, _, found = matched(value, dimension, columns, categories, argument, device=device)
+    if found != categories:
+        raise RecycleGPError(
+            f"{argument} has levels that no row has: {described(found.beyond(categories), columns)}; leave them out"
+        )
     if len(points) == 0:
         raise RecycleGPError(f"{argument} has no points; pass at least one")
     if len(points) > MOST_GIVEN:
         raise RecycleGPError(f"{argument} has {len(points)} points; pass at most {MOST_GIVEN:,}")
     return torch.unique(points, dim=0) if len(torch.unique(points, dim=0)) < len(points) else points
+
+
+def levels_of_points(value: Any, argument: str, dimension: int, columns: Columns, categories: Categories) -> Categories:
+    """The levels, and those of points that were given beside them: a plan may speak of what somebody has not seen."""
+    if not categories or value is None or isinstance(value, (str, bool, int, float, np.number, Tensor)):
+        return categories
+    return matched(value, dimension, columns, categories, argument).categories
 
 
 def common_columns(columns: Sequence[Columns], names: Sequence[str]) -> Columns:

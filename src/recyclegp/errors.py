@@ -1,5 +1,8 @@
 """What recyclegp raises and warns with."""
 
+import sys
+import warnings
+
 
 class RecycleGPError(ValueError):
     """Something a caller can put right; the message names the argument and the remedy."""
@@ -27,3 +30,12 @@ def printable(text: str, most: int | None = None) -> str:
     """A text that may come from a stranger, for one line of a terminal: without control characters, and not endless."""
     shown = text if most is None or len(text) <= most else text[:most] + "…"
     return shown if shown.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
+
+
+def tell(text: str) -> None:
+    """Warn whoever has called the library, however many of its functions are in between."""
+    level, frame = 2, sys._getframe(1)
+    inside = f"{__name__.partition('.')[0]}."
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, RecycleGPWarning, stacklevel=level)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..categories import Categories, Levels
 from ..engines.partitions import StoredRows
 from ..errors import RecycleGPError
-from .rows import Part, Rows
+from .rows import Part, Rows, as_text
 from .screen import Screen
 from .tables import Table
 
@@ -41,7 +42,7 @@ class ByColumn:
         missing = 0
         with screen.bar(f"Looking at {self.column}", table.size) as advance:
             for frame in table.frames([], advance, only=[self.column]):
-                labels = _labels(frame[self.column])
+                labels = as_text(frame[self.column])
                 missing += int(labels.isna().sum())
                 for value in labels.dropna().unique():
                     self.codes.setdefault(value, len(self.codes))
@@ -61,7 +62,7 @@ class ByColumn:
 
     def of(self, part: Part) -> np.ndarray:
         """Which partition each row is of; −1 for none."""
-        return _labels(part.kept[self.column]).map(self.codes).fillna(-1).to_numpy(dtype=np.int64)
+        return as_text(part.kept[self.column]).map(self.codes).fillna(-1).to_numpy(dtype=np.int64)
 
 
 @dataclass
@@ -95,25 +96,56 @@ def divided(rows: Rows, how: ByColumn | ByOrder, folder: Path, screen: Screen) -
     files = min(FILES, len(names))
     of_file = np.arange(len(names)) * files // len(names)
     paths = [folder / f"rows-{i}" for i in range(files)]
-    with ExitStack() as stack:
-        streams = [stack.enter_context(open(path, "wb")) for path in paths]
-        for part in rows.parts(screen):
-            assert part.y is not None
-            code = how.of(part)
-            table = np.column_stack([code, part.X.to_numpy(), part.y])
-            order = np.argsort(code, kind="stable")
-            table, file = table[order], np.where(code < 0, -1, of_file[code])[order]
-            for i in np.unique(file[file >= 0]):
-                streams[i].write(table[file == i].tobytes())
+
+    def written() -> Categories:
+        levels = _Levels()
+        with ExitStack() as stack:
+            streams = [stack.enter_context(open(path, "wb")) for path in paths]
+            for part in rows.parts(screen):
+                assert part.y is not None
+                code = how.of(part)
+                table = np.column_stack([code, levels.coded(part.X, rows.categories), part.y])
+                order = np.argsort(code, kind="stable")
+                table, file = table[order], np.where(code < 0, -1, of_file[code])[order]
+                for i in np.unique(file[file >= 0]):
+                    streams[i].write(table[file == i].tobytes())
+        return levels.found(rows.inputs)
+
+    categories = rows.settled(written)
     inputs = tuple(rows.inputs)
-    found = [entry for path in paths for entry in _in_order(path, inputs)]
+    found = [entry for path in paths for entry in _in_order(path, inputs, categories)]
     empty = len(names) - len(found)
     if empty:
         screen.note(f"{empty} of {len(names)} partitions have no complete rows, and are left out")
     return Division([source for _, source in found], [names[code] for code, _ in found])
 
 
-def _in_order(path: Path, inputs: tuple[str, ...]) -> Iterator[tuple[int, StoredRows]]:
+class _Levels:
+    """The levels of categories, which have codes as they appear."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, dict[str, int]] = {}
+
+    def coded(self, X: pd.DataFrame, categories: Collection[str]) -> np.ndarray:
+        """The inputs as numbers."""
+        if not categories:
+            return X.to_numpy()
+        columns = []
+        for name in X.columns:
+            if name in categories:
+                known = self.codes.setdefault(name, {})
+                for level in X[name].unique():
+                    known.setdefault(level, len(known))
+                columns.append(X[name].map(known).to_numpy(dtype=np.float64))
+            else:
+                columns.append(X[name].to_numpy())
+        return np.column_stack(columns)
+
+    def found(self, inputs: Sequence[str]) -> Categories:
+        return Categories(tuple(Levels(j, tuple(self.codes[c])) for j, c in enumerate(inputs) if c in self.codes))
+
+
+def _in_order(path: Path, inputs: tuple[str, ...], categories: Categories) -> Iterator[tuple[int, StoredRows]]:
     """The partitions in a file, whose rows are sorted for it."""
     table = np.fromfile(path).reshape(-1, len(inputs) + 2)
     path.unlink()
@@ -122,14 +154,4 @@ def _in_order(path: Path, inputs: tuple[str, ...]) -> Iterator[tuple[int, Stored
     np.save(sorted_path, table[:, 1:])
     codes, starts = np.unique(table[:, 0].astype(np.int64), return_index=True)
     for code, start, stop in zip(codes.tolist(), starts.tolist(), [*starts[1:].tolist(), len(table)], strict=True):
-        yield code, StoredRows(str(sorted_path), start, stop, inputs)
-
-
-def _labels(column: pd.Series) -> pd.Series:
-    """Values as text; a whole number is the same whether or not others of the column are missing."""
-    if pd.api.types.is_float_dtype(column.dtype):
-        whole = column.dropna()
-        if bool((whole == whole.round()).all()):
-            column = column.astype("Int64")
-    text = column.astype("string").str.strip()
-    return text.where(text != "", pd.NA)
+        yield code, StoredRows(str(sorted_path), start, stop, inputs, categories)

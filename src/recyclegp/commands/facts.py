@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ..errors import printable
 from . import many_facts
+from .many_facts import where
 from .screen import Screen, plain_table, say
 
 NAMES_SHOWN = 5  # modules of an ensemble that are named in words
@@ -39,7 +40,13 @@ def of_file(path: Path) -> Facts:
         "rows": model.rows,
         "points": len(model.inducing),
         "columns": None if model.columns is None else names,
-        "region": {n: [float(low), float(high)] for n, (low, high) in zip(names, region, strict=True)},
+        "inputs": model.dimension,
+        "region": {
+            n: [float(low), float(high)]
+            for j, (n, (low, high)) in enumerate(zip(names, region, strict=True))
+            if j not in model.categories.columns
+        },
+        "categories": {names[c]: list(levels) for c, levels in model.categories.levels},
         "likelihoods": [p.name for p in model.likelihoods],
         "kernel": model.kernel_spec.describe(),
         "mean": model.mean,
@@ -91,7 +98,7 @@ def report(screen: Screen, path: Path, **more: Any) -> None:
 def in_words(facts: Facts) -> dict[str, str]:
     if facts["kind"] == "modules":
         return many_facts.in_words(facts)
-    rows, points, D = facts["rows"], facts["points"], len(facts["region"])
+    rows, points, D = facts["rows"], facts["points"], facts["inputs"]
     lines = {"file": f"{facts['file']}, {facts['bytes']:,} bytes, schema {facts['schema']}, by {facts['written_by']}"}
     if facts["kind"] == "module":
         lines["module"] = f"{facts['name']}, {_many(rows, 'row')} of {_many(D, 'input')}, {facts['method']} method"
@@ -105,8 +112,7 @@ def in_words(facts: Facts) -> dict[str, str]:
         names = facts["names"]
         shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
         lines["ensemble"] = f"of {_many(len(names), 'module')} ({shown}), {_many(rows, 'row')} of {_many(D, 'input')}"
-    region = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in facts["region"].items())
-    lines["region"] = region if facts["columns"] is not None else f"{region} (the columns have no names)"
+    lines |= where(facts)
     if facts["target"] is not None:
         lines["target"] = facts["target"]
     lines["likelihood"] = ", ".join(facts["likelihoods"])
@@ -150,7 +156,7 @@ def table(found: list[Facts]) -> Table:
         made.add_row(
             printable(f["file"]),
             _holds(f),
-            printable(", ".join(f["columns"] or [str(len(f["region"]))])),
+            printable(", ".join(f["columns"] or [str(f["inputs"])])),
             f"{f['rows']:,}",
             str(f["points"]),
             ", ".join(f["likelihoods"]),

@@ -12,7 +12,22 @@ from ..errors import RecycleGPWarning
 from ..models.naming import check_owner
 from . import facts
 from .fit_partitions import Partitioning, destination, fit_parts, opened
-from .options import AsJson, Data, DropMissing, Inputs, Output, Positive, Quiet, Seed, Target, Threads, time_of
+from .options import (
+    AsJson,
+    Categories,
+    Data,
+    Dates,
+    DropMissing,
+    Inputs,
+    Output,
+    Positive,
+    Quiet,
+    Seed,
+    Target,
+    Threads,
+    in_days,
+    time_of,
+)
 from .paths import check_model_output
 from .screen import Screen
 
@@ -26,7 +41,8 @@ def fit(
         str, typer.Option(metavar="NAME", help="gaussian, bernoulli, bernoulli-probit, poisson, student-t.")
     ] = "gaussian",
     kernel: Annotated[
-        str, typer.Option(help="rbf, matern12, matern32, matern52, rq, periodic, linear; also 'rbf + linear'.")
+        str,
+        typer.Option(help="rbf, matern12, matern32, matern52, rq, periodic, linear, category; also 'rbf + linear'."),
     ] = "rbf",
     method: Annotated[str, typer.Option(help="exact, collapsed, dual, or auto.")] = "auto",
     publish: Annotated[
@@ -102,6 +118,8 @@ def fit(
     skip_failed: Annotated[
         bool, typer.Option("--skip-failed", help="Leave out partitions whose fit fails, instead of stopping.")
     ] = False,
+    categories: Categories = None,
+    dates: Dates = None,
     positive: Positive = None,
     drop_missing: DropMissing = False,
     seed: Seed = 0,
@@ -113,6 +131,7 @@ def fit(
 
     Every column but the target is an input, unless --inputs names them. The
     names of all of these go into the file, so that merging can check them.
+    Inputs that hold text are categories, whose levels go into the file by name.
 
     A table that is too large for one model is fitted in partitions, which may
     also be a folder of Parquet files: with -o FILE.safetensors their ensemble
@@ -136,7 +155,18 @@ def fit(
 
     classes = likelihoods.named(likelihood).classifies
     without = [target] if partition_by is None else [target, partition_by]
-    rows = Rows(table, table.inputs(inputs, *without), target, classes, positive, drop_missing, parts.kept)
+    rows = Rows(
+        table,
+        table.inputs(inputs, *without),
+        target,
+        classes,
+        positive,
+        drop_missing,
+        parts.kept,
+        categories=set(categories or ()),
+        may_hold_more=True,
+        dates=in_days(dates),
+    )
     if parts.wanted:
         how = {"likelihood": likelihood, "kernel": kernel, "method": method, "inducing": inducing, "noise": noise}
         how |= {"publish": "auto" if publish is None else publish, "rows_per_point": rows_per_point}

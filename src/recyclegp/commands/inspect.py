@@ -94,9 +94,11 @@ def _difference(merged: library.Ensemble, module: Module) -> dict[str, float]:
     import numpy as np
     import pandas as pd
 
+    from ..arrays import CodedInputs
+
     Z = module.inducing
-    where = pd.DataFrame(Z, columns=module.columns)
-    mine, mine_var = module.predict(Z)
+    where = pd.DataFrame(module.categories.named(Z), columns=module.columns)
+    mine, mine_var = module.predict(CodedInputs(Z))
     try:
         all_, all_var = merged.predict(where, module.owner)
     except RecycleGPError:  # the ensemble does not know this owner, or cannot tell it from others

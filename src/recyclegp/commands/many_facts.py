@@ -41,7 +41,13 @@ def of_file(path: Path) -> Facts:
         "rows": sum(int(b.rows.sum()) for b in blocks),
         "points": sum(int(b.models.sites.points.sum()) for b in blocks),
         "columns": None if first.columns is None else names,
-        "region": {n: [a, b] for n, a, b in zip(names, low, high, strict=True)},
+        "inputs": first.dimension,
+        "region": {
+            n: [a, b]
+            for j, (n, a, b) in enumerate(zip(names, low, high, strict=True))
+            if j not in first.categories.columns
+        },
+        "categories": {names[c]: list(levels) for c, levels in first.categories.levels},
         "likelihoods": sorted({b.common.likelihood.name for b in blocks}),
         "kept": min(modules.kept),
         "not_converged": [name for b in blocks for name in b.not_converged],
@@ -56,13 +62,12 @@ def of_file(path: Path) -> Facts:
 
 def in_words(f: Facts) -> dict[str, str]:
     names, late = f["names"], f["not_converged"]
-    region = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in f["region"].items())
     lines = {
         "file": f"{f['file']}, {f['bytes']:,} bytes, schema {f['schema']}, by {f['written_by']}",
-        "modules": f"{f['modules']:,} ({_shown(names)}), {f['rows']:,} rows of {len(f['region'])} inputs",
+        "modules": f"{f['modules']:,} ({_shown(names)}), {f['rows']:,} rows of {f['inputs']} inputs",
         "kept": f"at least {f['kept']:.0%} of what the rows of each say about f, at {f['points']:,} points in all",
-        "region": region if f["columns"] is not None else f"{region} (the columns have no names)",
     }
+    lines |= where(f)
     if f["target"] is not None:
         lines["target"] = f["target"]
     lines["likelihood"] = ", ".join(f["likelihoods"])
@@ -71,6 +76,22 @@ def in_words(f: Facts) -> dict[str, str]:
     lines["contains data rows"] = "no, only points and what is known of f there"
     lines["content id"] = f["content_id"]
     return lines
+
+
+def where(f: Facts) -> dict[str, str]:
+    """Where its points are, in words."""
+    lines = {}
+    if f["region"]:
+        region = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in f["region"].items())
+        lines["region"] = region if f["columns"] is not None else f"{region} (the columns have no names)"
+    if f["categories"]:
+        said = (f"{name} ({_many(len(levels))}: {_shown(levels)})" for name, levels in f["categories"].items())
+        lines["categories"] = ", ".join(said)
+    return lines
+
+
+def _many(levels: int) -> str:
+    return f"{levels:,} level{'s' * (levels != 1)}"
 
 
 def _shown(names: list[str]) -> str:

@@ -117,3 +117,8 @@ def inputs_of(model: Module | Ensemble, table: Table, given: str | None, target:
             f"{model.dimension} inputs; name them in order with --inputs"
         )
     return chosen
+
+
+def categories_of(model: Module | Ensemble, inputs: list[str]) -> set[str]:
+    """Those of the columns, in the order of the model's, in which it has categories."""
+    return {inputs[c] for c in model.categories.columns}

@@ -13,6 +13,7 @@ from . import facts, models
 from .options import (
     AsJson,
     Data,
+    Dates,
     DropMissing,
     Ensemble,
     FileNames,
@@ -27,6 +28,7 @@ from .options import (
     Relearn,
     Target,
     Threads,
+    in_days,
     pairs,
 )
 from .paths import check_model_output, expand
@@ -60,6 +62,7 @@ def update(
         typer.Option(metavar="SHARE", help="What all that is known still counts, as 0.98; for a drifting function."),
     ] = 1.0,
     relearn: Relearn = False,
+    dates: Dates = None,
     positive: Positive = None,
     drop_missing: DropMissing = False,
     threads: Threads = 1,
@@ -85,7 +88,8 @@ def update(
         known = old.likelihoods if likelihood is None else [likelihoods.named(likelihood)]
     columns = models.inputs_of(old, table, inputs, target)
     classes = len(known) == 1 and known[0].classifies  # of several, the library asks which one is meant
-    rows = Rows(table, columns, target, classes, positive, drop_missing)
+    held, days = models.categories_of(old, columns), in_days(dates)
+    rows = Rows(table, columns, target, classes, positive, drop_missing, categories=held, dates=days)
     X, y = rows.whole(screen)
     models.check_labels(old, rows)
     with screen.working("Updating", threads):

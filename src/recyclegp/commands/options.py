@@ -30,6 +30,18 @@ ModelInputs = Annotated[
 DropMissing = Annotated[
     bool, typer.Option("--drop-missing", help="Leave out rows with missing values, instead of refusing the table.")
 ]
+Categories = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="An input that holds categories although it looks like numbers or ids; may be repeated.",
+        show_default="inputs that hold text",
+    ),
+]
+Dates = Annotated[
+    str | None,
+    typer.Option(metavar="days", help="Read dates in inputs as days since 1970-01-01.", show_default="refused"),
+]
 Positive = Annotated[
     str | None,
     typer.Option(metavar="LABEL", help="The class that counts as 1, every other as 0, where classes are not 0 and 1."),
@@ -105,6 +117,13 @@ def time_of(text: str, name: str) -> When:
         return when(float(text), name)
     except ValueError:
         return when(text, name)
+
+
+def in_days(dates: str | None) -> bool:
+    """Are dates to be read as days?"""
+    if dates not in (None, "days"):
+        raise RecycleGPError(f"--dates {dates}: dates can be read as days; use --dates days")
+    return dates is not None
 
 
 def none_or(word: str, option: str, words: Sequence[str]) -> str | None:

@@ -10,7 +10,7 @@ import typer
 from ..errors import RecycleGPError
 from ..storage.atomic import check_writable
 from . import models
-from .options import AsJson, NoSeed, Quiet, pairs
+from .options import AsJson, NoSeed, Quiet
 from .paths import SUFFIX, check_other, expand
 from .screen import Screen
 
@@ -29,7 +29,11 @@ def plot(
     ] = None,
     at: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=X", help="Where a slice holds an input; may be repeated.", show_default="median"),
+        typer.Option(
+            metavar="COLUMN=X",
+            help="Where a slice holds an input, a number or a level; may be repeated.",
+            show_default="median",
+        ),
     ] = None,
     owners: Annotated[
         bool, typer.Option("--owners/--no-owners", help="Where owners of an ensemble differ, draw each one's function.")
@@ -50,7 +54,7 @@ def plot(
     check_writable(output)
     check_other(output, paths)
     ranges = dict(_range(r) for r in region or [])
-    held = pairs(at or [], "--at")
+    held = dict(_held(a) for a in at or [])
     with screen.working("Drawing"):
         from .. import plot as figures
         from ..models.module import Module
@@ -73,6 +77,17 @@ def plot(
         )
     facts = {"file": str(output), "models": names, "bytes": output.stat().st_size}
     screen.result(facts, lambda: typer.echo(f"{output}: {', '.join(names)}"))
+
+
+def _held(given: str) -> tuple[str, float | str]:
+    """A number, or the level of a category."""
+    name, equals, text = given.rpartition("=")
+    if not equals or not name:
+        raise RecycleGPError(f"--at {given}: write COLUMN=NUMBER or COLUMN=LEVEL, as age=40")
+    try:
+        return name, float(text)
+    except ValueError:
+        return name, text
 
 
 def _range(given: str) -> tuple[str, tuple[float, float]]:

@@ -17,6 +17,7 @@ from . import models
 from .options import (
     AsJson,
     Data,
+    Dates,
     DropMissing,
     Likelihood,
     Model,
@@ -27,6 +28,7 @@ from .options import (
     Quiet,
     Target,
     Threads,
+    in_days,
 )
 from .paths import check_other
 from .screen import Screen, say
@@ -49,6 +51,7 @@ def predict(
     inputs: ModelInputs = None,
     likelihood: Likelihood = None,
     owner: Owner = None,
+    dates: Dates = None,
     drop_missing: DropMissing = False,
     threads: Threads = 1,
     seed: NoSeed = 0,
@@ -81,7 +84,10 @@ def predict(
     chosen = predictions.likelihood_of(gp, likelihood)
     asked = predictions.asked(gp, owner)
     made = predictions.columns(chosen)
-    rows = Rows(table, models.inputs_of(gp, table, inputs), drop_missing=drop_missing, keep=kept)
+    columns = models.inputs_of(gp, table, inputs)
+    held = models.categories_of(gp, columns)
+    days = in_days(dates)
+    rows = Rows(table, columns, drop_missing=drop_missing, keep=kept, categories=held, dates=days)
     clash = [c for c in kept if c in made]
     if clash:
         raise RecycleGPError(f"{data}: its column {clash[0]!r} has the name of a prediction; choose what to --keep")
@@ -141,6 +147,7 @@ def score(
     inputs: ModelInputs = None,
     likelihood: Likelihood = None,
     owner: Owner = None,
+    dates: Dates = None,
     positive: Positive = None,
     drop_missing: DropMissing = False,
     threads: Threads = 1,
@@ -170,7 +177,8 @@ def score(
     chosen = likelihoods.choose(gp.likelihoods, likelihood)
     asked = predictions.asked(gp, owner).of_y
     columns = models.inputs_of(gp, table, inputs, target)
-    rows = Rows(table, columns, target, chosen.classifies, positive, drop_missing)
+    held, days = models.categories_of(gp, columns), in_days(dates)
+    rows = Rows(table, columns, target, chosen.classifies, positive, drop_missing, categories=held, dates=days)
     scores, weights = [], []
     with using_threads(threads):
         for part in rows.parts(screen):

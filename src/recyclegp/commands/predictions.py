@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
+from ..arrays import CodedInputs
 from ..likelihoods import Interval, Likelihood, normal_quantile
 from ..models.ensemble import Ensemble
 from ..models.naming import NEW
@@ -28,7 +29,7 @@ class Asked(NamedTuple):
 
 def asked(gp: Predictive, owner: str | None) -> Asked:
     """As the library takes it: without an owner f is the shared one, and y a new owner's."""
-    gp.predict(gp.inducing[:1], owner)  # an owner who is not there is said before any row is read
+    gp.predict(CodedInputs(gp.inducing[:1]), owner)  # an owner who is not there is said before any row is read
     differ = isinstance(gp, Ensemble) and gp._owners_differ
     return Asked(AsSeenBy(gp, owner), AsSeenBy(gp, NEW if owner is None and differ else owner))
 

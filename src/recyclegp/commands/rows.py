@@ -1,27 +1,43 @@
-"""Rows of a table as numbers: what a model is fitted to, asked at, or scored on."""
+"""Rows of a table as numbers and levels of categories: what a model is fitted to, asked at, or scored on."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from ..categories import MOST_LEVELS
 from ..errors import RecycleGPError
 from .screen import Screen
 from .tables import MISSING, Table
 
 CLASSES_SHOWN = 6  # in an error
+COMMA = r"\s*[-+]?\d*,\d+\s*"  # a number as others write it
+
+
+ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
+FEW_LEVELS = 10  # a column with more of them than this, and than half the rows, is taken for an id
+
+T = TypeVar("T")
+
+
+class HoldsCategoriesError(Exception):
+    """A column that was read as numbers turns out to hold text."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(column)
+        self.column = column
 
 
 class Part(NamedTuple):
     """Some rows, all of them complete."""
 
-    X: pd.DataFrame  # float64, by the names of the inputs
+    X: pd.DataFrame  # by the names of the inputs: float64, and text where they hold categories
     y: np.ndarray | None
     kept: pd.DataFrame  # columns carried along, as they were
     positions: np.ndarray  # of these rows in the table
@@ -38,12 +54,21 @@ class Rows:
     positive: str | None = None  # the label of class 1, where it is not the number 1
     drop_missing: bool = False
     keep: Sequence[str] = ()
+    categories: set[str] = field(default_factory=set)  # inputs that hold categories, as far as is known
+    may_hold_more: bool = False  # are other inputs categories, too, if they hold text?
+    dates: bool = False  # are dates read as days since 1970-01-01?
     read: int = 0
     incomplete: int = 0
     _gaps: Counter[str] = field(default_factory=Counter)
     _labels: set[str] = field(default_factory=set)
+    _levels: dict[str, set[str]] = field(default_factory=dict)
+    _named: frozenset[str] = frozenset()  # categories that somebody has named as such
 
     def __post_init__(self) -> None:
+        self._named = frozenset(self.categories)
+        absent = self._named - set(self.inputs)
+        if absent:
+            raise RecycleGPError(f"--categories {min(absent)}: it is none of the inputs, {', '.join(self.inputs)}")
         used = [*self.inputs] if self.target is None else [*self.inputs, self.target]
         self.table.require([*used, *self.keep])
         if not self.inputs or len(set(self.inputs)) < len(self.inputs):
@@ -60,7 +85,7 @@ class Rows:
 
     def parts(self, screen: Screen) -> Iterator[Part]:
         """Some rows at a time. Where incomplete rows are not allowed, all are read all the same, to count them."""
-        numbers = [*self.inputs]
+        numbers = [c for c in self.inputs if c not in self.categories]
         if self.target is not None and self.positive is None:
             numbers.append(self.target)
         with screen.bar(f"Reading {self.table.path.name}", self.table.size) as advance:
@@ -81,24 +106,45 @@ class Rows:
         rest = self._labels - {self.positive}
         return (next(iter(rest)) if len(rest) == 1 else None, self.positive)
 
+    def settled(self, work: Callable[[], T]) -> T:
+        """Some work on all rows; begun again whenever a column turns out to hold categories."""
+        while True:
+            try:
+                return work()
+            except HoldsCategoriesError as found:
+                self.categories.add(found.column)
+                self.read = self.incomplete = 0
+                for counted in (self._gaps, self._labels, self._levels):
+                    counted.clear()
+
     def whole(self, screen: Screen) -> tuple[pd.DataFrame, np.ndarray]:
         """X and y of all rows."""
+        return self.settled(lambda: self._whole(screen))
+
+    def _whole(self, screen: Screen) -> tuple[pd.DataFrame, np.ndarray]:
         parts = list(self.parts(screen))
-        X = np.concatenate([p.X.to_numpy() for p in parts])
         y = np.concatenate([p.y for p in parts if p.y is not None])
+        if self.categories:
+            return pd.concat([p.X for p in parts], ignore_index=True), y
+        X = np.concatenate([p.X.to_numpy() for p in parts])
         return pd.DataFrame(X, columns=list(self.inputs), copy=False), y
 
     def _part(self, frame: pd.DataFrame) -> Part:
-        columns = {c: self._numbers(frame[c]) for c in self.inputs}
+        levels = {c: self._texts(frame[c]) for c in self.inputs if c in self.categories}
+        columns = {c: self._numbers(frame[c]) for c in self.inputs if c not in levels}
         if self.target is not None:
             columns[self.target] = self._target(frame[self.target])
         gaps = {c: ~np.isfinite(values) for c, values in columns.items()}
+        gaps |= {c: texts.isna().to_numpy() for c, texts in levels.items()}
         self._gaps.update({c: int(there.sum()) for c, there in gaps.items() if there.any()})
         complete = ~np.logical_or.reduce(list(gaps.values()))
         self.incomplete += int((~complete).sum())
-        X = np.stack([columns[c][complete] for c in self.inputs], axis=1)
         y = None if self.target is None else columns[self.target][complete]
         kept, positions = frame.loc[complete, list(self.keep)], self.read + np.flatnonzero(complete)
+        if levels:
+            both = columns | {c: texts.to_numpy(dtype=object) for c, texts in levels.items()}
+            return Part(pd.DataFrame({c: both[c][complete] for c in self.inputs}), y, kept, positions)
+        X = np.stack([columns[c][complete] for c in self.inputs], axis=1)
         return Part(pd.DataFrame(X, columns=list(self.inputs), copy=False), y, kept, positions)
 
     def _check(self) -> None:
@@ -118,17 +164,53 @@ class Rows:
                 f"--positive {self.positive}: column {self.target!r} holds no such class, but {self._classes()}"
             )
 
+        for column, levels in self._levels.items():
+            if self.may_hold_more and column not in self._named and len(levels) > max(FEW_LEVELS, self.read / 2):
+                raise RecycleGPError(
+                    f"{path}: column {column!r} holds {len(levels):,} different texts in {self.read:,} rows, as an id "
+                    f"would; leave it out with --inputs, or take it for categories with --categories {column}"
+                )
+
     # --- columns ---
 
+    def _texts(self, column: pd.Series) -> pd.Series:
+        """Levels by name, as they are written; NA where there is none."""
+        texts = as_text(column)
+        texts = texts.where(~texts.isin(MISSING), pd.NA)
+        known = self._levels.setdefault(str(column.name), set())
+        known.update(texts.dropna().unique())
+        if len(known) > MOST_LEVELS:
+            raise RecycleGPError(
+                f"{self.table.path}: column {column.name!r} has more than {MOST_LEVELS:,} levels; leave it out with "
+                "--inputs"
+            )
+        return texts
+
     def _numbers(self, column: pd.Series) -> np.ndarray:
+        if self.may_hold_more and column.name in self.inputs and _holds_truths(column):
+            raise HoldsCategoriesError(str(column.name))
         values, text = _floats(column)
         if text is not None:
+            days = _days(column)
+            if days is not None and self.dates:
+                return days
+            if days is not None:
+                raise RecycleGPError(
+                    f"{self.table.path}: column {column.name!r} holds dates ({str(column.iloc[text])[:40]!r} in row "
+                    f"{self.read + text + 1}); read them as days since 1970-01-01 with --dates days, or leave the "
+                    "column out with --inputs"
+                )
+            comma = re.fullmatch(COMMA, str(column.iloc[text]))
+            if self.may_hold_more and column.name in self.inputs and comma is None and _mostly_text(column, values):
+                raise HoldsCategoriesError(str(column.name))
             said = str(column.iloc[text])[:40]
             remedy = "correct it; two classes are for --likelihood bernoulli"
-            if re.fullmatch(r"\s*[-+]?\d*,\d+\s*", said):
+            if comma is not None:
                 remedy = "numbers need a decimal point, not a comma: save the table so"
+            elif column.name != self.target and self.may_hold_more:
+                remedy = f"correct it, take the column for categories with --categories {column.name}, or leave it out"
             elif column.name != self.target:
-                remedy = "encode it as numbers, or name only other columns as --inputs when fitting"
+                remedy = "the model has numbers there"
             row = self.read + text + 1
             raise RecycleGPError(
                 f"{self.table.path}: column {column.name!r} holds text ({said!r} in row {row}); {remedy}"
@@ -160,6 +242,39 @@ class Rows:
     def _classes(self) -> str:
         more = ", …" if len(self._labels) > CLASSES_SHOWN else ""
         return ", ".join(sorted(self._labels)[:CLASSES_SHOWN]) + more
+
+
+def as_text(column: pd.Series) -> pd.Series:
+    """Values as text; a whole number is the same whether or not others of the column are missing."""
+    if pd.api.types.is_float_dtype(column.dtype):
+        whole = column.dropna()
+        if bool((whole == whole.round()).all()):
+            column = column.astype("Int64")
+    text = column.astype("string").str.strip()
+    return text.where(text != "", pd.NA)
+
+
+def _holds_truths(column: pd.Series) -> bool:
+    if column.dtype == object:
+        return any(type(cell) is bool for cell in column)
+    return bool(pd.api.types.is_bool_dtype(column.dtype))
+
+
+def _mostly_text(column: pd.Series, values: np.ndarray) -> bool:
+    """Is it a column of text, or one of numbers with some text in it by mistake?"""
+    there = column.notna().to_numpy()
+    return bool(2 * (np.isnan(values) & there).sum() > there.sum())
+
+
+def _days(column: pd.Series) -> np.ndarray | None:
+    """Dates as days since 1970-01-01; None if that is not what the column holds."""
+    if column.dtype.kind != "M":
+        cells = column.dropna().astype(str).str.strip()
+        if not len(cells) or not bool(cells.str.fullmatch(ISO_DATE).all()):
+            return None
+    moments = pd.to_datetime(column, utc=True, errors="coerce", format=None if column.dtype.kind == "M" else "ISO8601")
+    days: np.ndarray = ((moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(dtype=np.float64)
+    return days
 
 
 def _floats(column: pd.Series) -> tuple[np.ndarray, int | None]:

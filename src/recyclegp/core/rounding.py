@@ -6,6 +6,8 @@ for f(Z) itself: Rᵀ = HL⁻¹ is a difference of large numbers, and a few digi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,14 +22,17 @@ def significant(values: Tensor, digits: int) -> Tensor:
     return _rounded(values, values.abs(), digits)
 
 
-def by_column(Z: Tensor, digits: int) -> Tensor:
+def by_column(Z: Tensor, digits: int, exact: Sequence[int] = ()) -> Tensor:
     """Points (M, D), each column to so many digits of its spread; those that then coincide only once, in their order.
 
-    A column in which all points agree has no spread, and is rounded to so many significant digits.
+    A column in which all points agree has no spread, and is rounded to so many significant digits. `exact` columns stay
+    as they are.
     """
+    kept = Z[:, list(exact)]
     spread = Z.std(0, correction=0)
     flat = spread <= torch.finfo(Z.dtype).eps * Z.abs().amax(0)
     Z = _rounded(Z, torch.where(flat, Z.abs(), spread.expand_as(Z)), digits)
+    Z[:, list(exact)] = kept
     _, first = np.unique(Z.numpy(), axis=0, return_index=True)
     return Z[torch.as_tensor(np.sort(first))]
 

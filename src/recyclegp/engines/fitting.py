@@ -26,7 +26,7 @@ from ..models.fit import (
 from ..models.merge import merge_read
 from ..models.naming import check_name
 from ..models.progress import bar
-from ..models.reading import Entrance, Frame, ModulesRead
+from ..models.reading import Entrance, ModulesRead
 from .executor import Done, Executor
 from .options import FitArguments, Merging, fitting, merging
 from .partitions import Columns, default_names, sources
@@ -114,7 +114,7 @@ def fit_chunks(executor: Executor, job: Job, folder: Path) -> list[FittedChunk]:
     with bar("fitting", len(job.sources), job.progress) as advance:
         for position, chunk in executor.map(fit_chunk, items, "fit"):
             if not done and chunk.members:  # what is wrong with the merge is said before all are fitted
-                job.merging.options.check(chunk.dimension, chunk.columns)
+                job.merging.options.check(chunk.frame)
             done[position] = chunk
             advance(len(items[position][1]))
     chunks = [done[i] for i in range(len(items))]
@@ -146,7 +146,7 @@ def merge_chunks(executor: Executor, chunks: Sequence[FittedChunk], merging: Mer
     """One ensemble of all modules in the files of the chunks, which are read where tasks run."""
     chunks = [c for c in chunks if c.members]
     read = _read(chunks, merging.weights)
-    with ChunkStore(executor, chunks, [m.weight for m in read.members]) as store:
+    with ChunkStore(executor, chunks, [m.weight for m in read.members], read.frame.categories) as store:
         return merge_read(read, store, merging.options)
 
 
@@ -154,7 +154,7 @@ def _read(chunks: Sequence[FittedChunk], weights: Any) -> ModulesRead:
     entrance = Entrance(weights)
     for c in chunks:
         label = f"partition {c.members[0].name!r}"
-        entrance.fit_in(Frame(c.dimension, c.columns, c.members[0].name), label)
+        entrance.fit_in(c.frame, label)
         if c.columns != entrance.columns:
             raise RecycleGPError(columns_differ(entrance.columns, c.columns))
         for m in c.members:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..arrays import CodedInputs
+from ..categories import NO_CATEGORIES, Categories
 from ..errors import RecycleGPError
 
 SUFFIXES = (".parquet", ".pq")
@@ -74,10 +76,13 @@ class StoredRows:
     start: int
     stop: int
     names: tuple[str, ...] | None  # of the columns of X
+    categories: Categories = NO_CATEGORIES  # whose codes are in some of them
 
     def read(self, columns: Columns) -> Pair:
         rows = np.load(self.path, mmap_mode="r")[self.start : self.stop]
         X, y = np.array(rows[:, :-1]), np.array(rows[:, -1])
+        if self.categories:
+            return Pair(CodedInputs(X, self.names, self.categories), y)
         return Pair(X if self.names is None else pd.DataFrame(X, columns=list(self.names), copy=False), y)
 
 
@@ -157,6 +162,9 @@ def digest(*arrays: Any) -> str:
     """Of numbers, their shapes, and the names of columns."""
     found = hashlib.sha256()
     for array in arrays:
+        if isinstance(array, CodedInputs):
+            found.update(f"{array.columns} {array.categories}".encode())
+            array = array.X
         detached = array.detach().cpu() if hasattr(array, "detach") else array
         values = np.ascontiguousarray(detached)
         found.update(f"{_called(array)} {values.dtype} {values.shape}".encode())

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 
+from ..categories import NO_CATEGORIES, Categories
 from ..core.packing import PackedSites
 from ..core.sites import Site
 from ..devices import CPU
@@ -38,6 +39,7 @@ class File(NamedTuple):
     fingerprint: str
     first: int  # position of its first member among all,
     stop: int  # and of the first one after it
+    categories: Categories  # in whose codes its sites are wanted
 
 
 class Leaf(NamedTuple):
@@ -54,13 +56,19 @@ class Leaf(NamedTuple):
 class ChunkStore(SiteSource):
     """The sites of all chunks, none of which is here."""
 
-    def __init__(self, executor: Executor, chunks: Sequence[FittedChunk], weights: Sequence[float]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        chunks: Sequence[FittedChunk],
+        weights: Sequence[float],
+        categories: Categories = NO_CATEGORIES,
+    ) -> None:
         self.device = CPU  # workers compute where their processors are
         self._executor = executor
         self._files: list[File] = []
         for c in chunks:
             first = self._files[-1].stop if self._files else 0
-            self._files.append(File(c.path, c.fingerprint, first, first + len(c.members)))
+            self._files.append(File(c.path, c.fingerprint, first, first + len(c.members), categories))
         self._dimension = max(c.dimension for c in chunks)
         self._points = [n for c in chunks for n in c.points]
         self._rows = [n for c in chunks for n in c.rows]
@@ -208,4 +216,4 @@ def _sites(file: File) -> list[Site]:
     chunk = read_chunk(Path(file.path))
     if chunk.fingerprint != file.fingerprint:
         raise RecycleGPError(f"{file.path}: another run has written to this folder meanwhile; give each run its own")
-    return chunk.modules._sites()
+    return chunk.modules._sites(file.categories)

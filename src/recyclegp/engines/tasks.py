@@ -12,11 +12,13 @@ import numpy as np
 import torch
 
 from ..arrays import Columns as ColumnNames
+from ..categories import NO_CATEGORIES, Categories, joined
 from ..errors import RecycleGPError
 from ..local.kernel_choice import ROWS_COMPARED
 from ..local.request import FitOptions
 from ..merging.member import Member
 from ..models.fit import chosen_together, fit_data_sets
+from ..models.reading import Frame
 from ..version import __version__
 from .chunks import Chunk, read_chunk, write_chunk
 from .partitions import Columns, Pair, digest, identity, load
@@ -42,8 +44,14 @@ class FittedChunk(NamedTuple):
     rows: tuple[int, ...]  # of pseudo-observations of each site
     dimension: int
     columns: ColumnNames
+    categories: Categories
     failures: dict[str, str]  # name → why
     found: bool  # had been fitted before
+
+    @property
+    def frame(self) -> Frame:
+        """The inputs of its members, of which there is at least one."""
+        return Frame(self.dimension, self.columns, self.members[0].name, self.categories)
 
 
 def fit_chunk(plan: Plan, sources: Sequence[Any]) -> FittedChunk:
@@ -119,10 +127,12 @@ def _described(value: Any) -> str:
 def _facts(plan: Plan, chunk: Chunk, *, found: bool) -> FittedChunk:
     columns: set[ColumnNames] = set()
     dimensions: set[int] = set()
+    levels: list[Categories] = []
     facts: dict[int, tuple[Member, int, int]] = {}
     for block, positions in chunk.modules._pieces():
         columns.add(block.common.columns)
         dimensions.add(block.common.dimension)
+        levels.append(block.common.categories)
         sites = block.models.sites
         several = zip(
             block.members([1.0] * len(block), keep=False), sites.points.tolist(), sites.rows.tolist(), strict=True
@@ -140,6 +150,7 @@ def _facts(plan: Plan, chunk: Chunk, *, found: bool) -> FittedChunk:
         rows=rows,
         dimension=_dimension(dimensions),
         columns=columns.pop() if columns else None,
+        categories=joined(levels) if levels else NO_CATEGORIES,
         failures=chunk.failures,
         found=found,
     )

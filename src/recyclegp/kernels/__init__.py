@@ -4,7 +4,7 @@
 (`file_form.py`).
 """
 
-from .kernel import Kernel, entries, knows_its_level, learned, parameters, stacked
+from .kernel import Kernel, continuous_columns, entries, knows_its_level, learned, numeric_columns, parameters, stacked
 from .nodes import Node, Parameter, Unit
 from .parsing import NAMES, parse
 from .pooling import pool, weighted_median
@@ -15,9 +15,11 @@ __all__ = [
     "Node",
     "Parameter",
     "Unit",
+    "continuous_columns",
     "entries",
     "knows_its_level",
     "learned",
+    "numeric_columns",
     "parameters",
     "parse",
     "pool",

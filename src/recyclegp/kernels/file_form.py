@@ -10,7 +10,19 @@ import torch
 
 from ..errors import RecycleGPError
 from .kernel import Kernel, entries
-from .nodes import Columns, Constant, Linear, Node, Periodic, Product, RationalQuadratic, Scale, Stationary, Sum
+from .nodes import (
+    Category,
+    Columns,
+    Constant,
+    Linear,
+    Node,
+    Periodic,
+    Product,
+    RationalQuadratic,
+    Scale,
+    Stationary,
+    Sum,
+)
 from .stationary import Form
 
 MOST_NODES = 64  # a specification from a stranger may not be arbitrarily deep
@@ -43,6 +55,8 @@ def _tree(node: Node, places: Iterator[float], D: int) -> Json:
         return {"kind": kind, "parts": [_tree(part, places, D) for part in node.parts]}
     if isinstance(node, Constant):
         return {"kind": "constant", "ard": None, "dims": None}
+    if isinstance(node, Category):
+        return {"kind": "category", "dims": list(node.columns)}
     if isinstance(node, Linear):
         centre = dict.fromkeys(range(D), 0.0)
         centre.update({c: next(places) for c in (range(D) if node.columns is None else node.columns)})
@@ -115,6 +129,11 @@ class _TreeReader:
             if (spec.get("ard"), spec.get("dims")) != (None, None):
                 raise RecycleGPError("kernel 'constant' looks at no columns; its ard and dims must be null")
             return Constant()
+        if kind == "category":
+            columns = checked_columns(kind, spec.get("dims"), self.D)
+            if columns is None:
+                raise RecycleGPError("kernel 'category' does not say which columns it looks at; give it dims")
+            return Category(columns)
         if kind in ("rbf", "matern", "rq", "periodic", "linear"):
             return self._leaf(kind, spec, centre)
         raise RecycleGPError(f"kernel kind {str(kind)[:50]!r} is not known to this version of recyclegp")

@@ -24,7 +24,20 @@ from torch import Tensor
 from ..errors import RecycleGPError
 from .file_form import MOST_NODES, NU, assemble, checked_columns, checked_width, matern, nodes
 from .kernel import Kernel
-from .nodes import Columns, Constant, Linear, Node, Periodic, Product, RationalQuadratic, Scale, Stationary, Sum, shares
+from .nodes import (
+    Category,
+    Columns,
+    Constant,
+    Linear,
+    Node,
+    Periodic,
+    Product,
+    RationalQuadratic,
+    Scale,
+    Stationary,
+    Sum,
+    shares,
+)
 from .stationary import Form
 
 LEAVES = {RBFKernel: "rbf", MaternKernel: "matern", RQKernel: "rq", PeriodicKernel: "periodic", LinearKernel: "linear"}
@@ -40,6 +53,32 @@ class CentredKernel(gpytorch.kernels.Kernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         return to_dense(self.base_kernel(x1 - self.centre, x2 - self.centre, diag=diag, **params))
+
+
+class CategoryKernel(gpytorch.kernels.Kernel):
+    """Π_j exp(−d_j [x_j ≠ x'_j]) over its active dimensions, which hold codes of levels."""
+
+    def __init__(self, active_dims: tuple[int, ...]) -> None:
+        super().__init__(active_dims=active_dims)
+        shape = len(active_dims)
+        self.register_parameter("raw_distance", torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64)))
+        self.register_constraint("raw_distance", gpytorch.constraints.Positive())
+
+    @property
+    def distance(self) -> Tensor:
+        """−log of the correlation between two levels, for each column."""
+        found: Tensor = self.raw_distance_constraint.transform(self.raw_distance)
+        return found
+
+    @distance.setter
+    def distance(self, value: Any) -> None:
+        value = torch.as_tensor(value).to(self.raw_distance)
+        self.initialize(raw_distance=self.raw_distance_constraint.inverse_transform(value))
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        if diag:
+            return torch.exp(-((x1 != x2) * self.distance).sum(-1))
+        return torch.exp(-((x1[..., :, None, :] != x2[..., None, :, :]) * self.distance).sum(-1))
 
 
 # --- in ---------------------------------------------------------------------------------------
@@ -80,6 +119,11 @@ def _read(kernel: Any, D: int, centre: list[float], logs: list[float], places: l
     if type(kernel) is ConstantKernel:
         logs += _logs(kernel.constant)
         return Constant()
+    if type(kernel) is CategoryKernel:
+        logs += _logs(kernel.distance)
+        found = checked_columns("category", columns, D)
+        assert found is not None  # it cannot be made without
+        return Category(found)
     kind = LEAVES.get(type(kernel))
     if kind is None:
         raise RecycleGPError(
@@ -131,6 +175,8 @@ def _build(node: Node, theta: Tensor, D: int) -> Any:
         return ProductKernel(*parts).double()
     if isinstance(node, Constant):
         return _set(ConstantKernel(), constant=theta)
+    if isinstance(node, Category):
+        return _set(CategoryKernel(node.columns), distance=theta)
     if isinstance(node, Linear):
         shape = _shape(node.variances, node.columns)
         linear = _set(LinearKernel(**shape), variance=theta[: node.variances].reshape(1, -1))

@@ -75,7 +75,8 @@ class Kernel:
         for p in self.parameters:
             own = [next(values) for _ in range(p.size)]
             if p.unit is not Unit.PLACE:
-                shown.append(f"{p.name}={'/'.join(f'{math.exp(v):.4g}' for v in own)}")
+                numbers = (math.exp(-math.exp(v) if p.unit is Unit.DISTANCE else v) for v in own)
+                shown.append(f"{p.name}={'/'.join(f'{v:.4g}' for v in numbers)}")
         return f"{text(self.structure)}({', '.join(shown)})"
 
 
@@ -116,6 +117,20 @@ def text(node: Node) -> str:
     if isinstance(node, (Sum, Product)):
         return "(" + (" + " if isinstance(node, Sum) else " * ").join(map(text, node.parts)) + ")"
     return node.name
+
+
+def continuous_columns(structure: Node, dimension: int) -> list[int]:
+    """The columns along which points may move: all but those that hold codes of levels."""
+    return [column for column in range(dimension) if column not in structure.discrete]
+
+
+def numeric_columns(structure: Node, dimension: int) -> set[int]:
+    """The columns that some part takes for numbers."""
+    if structure.parts:
+        return {column for part in structure.parts for column in numeric_columns(part, dimension)}
+    if structure.discrete or not hasattr(structure, "columns"):
+        return set()
+    return set(range(dimension) if structure.columns is None else structure.columns)
 
 
 def stacked(kernels: Sequence[Kernel]) -> Kernel:

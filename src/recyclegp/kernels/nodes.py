@@ -32,6 +32,7 @@ class Unit(Enum):
     PLACE = "units of x, with a zero of its own"
     SLOPE = "units of y² over those of x²"
     AMPLITUDE = "units of y²"
+    DISTANCE = "minus the logarithm of a correlation"
     NONE = "a pure number"
 
 
@@ -51,7 +52,7 @@ class Parameter(NamedTuple):
 
 
 class Node(ABC):
-    """Abstract; the seven classes below are final."""
+    """Abstract; the classes below are final."""
 
     @abstractmethod
     def parameters(self, carries: bool = True) -> Iterator[Parameter]:
@@ -79,6 +80,11 @@ class Node(ABC):
     def parts(self) -> tuple[Node, ...]:
         """What it is composed of; nothing, for a leaf."""
         return ()
+
+    @property
+    def discrete(self) -> tuple[int, ...]:
+        """The columns that it takes for codes of levels, 0, 1, 2, …: no point may lie between two of them."""
+        return tuple(sorted({column for part in self.parts for column in part.discrete}))
 
     @property
     def size(self) -> int:
@@ -235,6 +241,42 @@ class Constant(Node):
     @property
     def has_amplitude(self) -> bool:
         return True
+
+
+@dataclass(frozen=True)
+class Category(Node):
+    """Π_j exp(−d_j [x_j ≠ x'_j]): any two levels of a column have the same correlation ρ_j = exp(−d_j), known or not.
+
+    As ρ + (1 − ρ)[x = x'] it is what all levels share and what each has of its own.
+    """
+
+    columns: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return "category"
+
+    @property
+    def discrete(self) -> tuple[int, ...]:
+        return tuple(sorted(self.columns))
+
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        yield Parameter("correlation", Unit.DISTANCE, len(self.columns), self.columns, False)
+
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        A, B, distance = X1.detach(), X2.detach(), theta.exp()
+        apart = (
+            distance[..., j, None, None] * (A[..., :, c, None] != B[..., None, :, c])
+            for j, c in enumerate(self.columns)
+        )
+        return torch.exp(-reduce(torch.add, apart))
+
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        return _ones(theta, X)
+
+    @property
+    def has_amplitude(self) -> bool:
+        return False
 
 
 # --- composition ------------------------------------------------------------------------------

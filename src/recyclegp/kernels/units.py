@@ -10,7 +10,20 @@ import torch
 from torch import Tensor
 
 from .kernel import Kernel, entries, parameters
-from .nodes import Columns, Linear, Node, Periodic, Product, RationalQuadratic, Scale, Stationary, Sum, Unit, shares
+from .nodes import (
+    Category,
+    Columns,
+    Linear,
+    Node,
+    Periodic,
+    Product,
+    RationalQuadratic,
+    Scale,
+    Stationary,
+    Sum,
+    Unit,
+    shares,
+)
 
 
 def reference(structure: Node, x_scale: Tensor, x_centre: Tensor, y_scale: Tensor) -> Tensor:
@@ -32,6 +45,8 @@ def reference(structure: Node, x_scale: Tensor, x_centre: Tensor, y_scale: Tenso
             value = entry
         elif p.unit is Unit.SLOPE:  # v·x·x' summed over columns has the units of y²
             value = -2 * entry - math.log(width)
+        elif p.unit is Unit.DISTANCE:  # rows that differ in all columns are half as much alike
+            value = torch.full_like(entry, math.log(math.log(2) / width))
         else:
             value = torch.zeros_like(entry)
         pieces.append(value + log_y2 if p.carries else value)
@@ -117,7 +132,7 @@ def permuted(kernel: Kernel, order: Sequence[int]) -> Kernel:
     order = list(order)
 
     def change(leaf: Node, theta: Tensor) -> Kernel:
-        if not isinstance(leaf, (Stationary, RationalQuadratic, Periodic, Linear)):
+        if not isinstance(leaf, (Stationary, RationalQuadratic, Periodic, Linear, Category)):
             return Kernel(leaf, theta)
         if leaf.columns is not None:
             return Kernel(replace(leaf, columns=tuple(order.index(c) for c in leaf.columns)), theta)

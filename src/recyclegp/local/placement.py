@@ -1,7 +1,8 @@
 """Where a module's points go: spread over its data's region, none of them a row.
 
 Candidates lie between neighbouring rows; of these the points are chosen one by one, each to leave as little variance
-as possible (a pivoted Cholesky factorisation of the kernel matrix).
+as possible (a pivoted Cholesky factorisation of the kernel matrix). In columns that hold codes of levels, which the
+kernel knows, a point has the level of a row; where all columns do, points can only be combinations that occur.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .. import threads
 from ..core.posterior import Basis, basis, features
 from ..devices import room
 from ..errors import RecycleGPError
-from ..kernels import Kernel
+from ..kernels import Kernel, continuous_columns
 from ..kernels.units import lengths
 
 RESIDUAL_FLOOR = 1e-6  # of the prior variance: points closer than this add rounding, not knowledge
@@ -104,24 +105,60 @@ def candidates(
     neighbours: in every column to another one of them, and by another part of the way. On the line between two rows a
     point would give both of them away to whoever can guess them, and where columns are whole numbers to everybody.
     Where all rows coincide there is no region, and points scatter about the one place within the lengthscales of its
-    kernel, one of B side by side.
+    kernel, one of B side by side. A level is that of the row.
     """
     count, D = max(CANDIDATES * wanted, min(FEW * CANDIDATES * wanted, 400)), X.shape[2]
-    pools = _pools(X, sizes, rngs)
-    most = [min(n - 1, max(2, D + 1)) for n in pools.sizes]  # neighbours it may lean towards
+    free = continuous_columns(kernel.structure, D)
+    if not free:
+        return _combinations(X, sizes, count, rngs)
+    pools = _pools(X, sizes, rngs, free[0])
+    place = _places(pools, free)
+    most = [min(n - 1, max(2, len(free) + 1)) for n in place.counts]  # neighbours it may lean towards
     drawn = [_drawn(rng, n, k, count, D) for rng, n, k in zip(rngs, pools.sizes, most, strict=True)]
     picks, which, steps = (_tensor(np.stack(some), X.device) for some in zip(*drawn, strict=True))
-    neighbours = _neighbours(pools.rows, _tensor(pools.sizes, X.device), picks, which, max(most))
+    neighbours = _neighbours(pools.rows[..., free], place.numbers, picks, which, max(most))
     lane = torch.arange(len(X), device=X.device)[:, None]
     there = pools.rows[lane[..., None], neighbours, torch.arange(D, device=X.device)]
     start = pools.rows[lane, picks]
     found = start + steps * (there - start)
+    fixed = list(kernel.structure.discrete)
     for i in (i for i, k in enumerate(most) if k == 0):
         scatter = _tensor(rngs[i].standard_normal((count, D)), X.device)
         unit, size = lengths(kernel.lanes(i), D), pools.rows[i, 0].abs()
         unit = torch.where(torch.isfinite(unit), unit, torch.where(size > 0, size, torch.ones_like(size)))
         found[i] = pools.rows[i, 0] + 0.1 * unit * scatter
-    return _new(found, X, sizes)
+    found[..., fixed] = start[..., fixed]
+    return _new(found, X, sizes, free[0])
+
+
+def _combinations(X: Tensor, sizes: Sequence[int], most: int, rngs: Sequence[np.random.Generator]) -> Candidates:
+    """The different rows of each model, no more than so many: of inputs that are all levels."""
+    parts = [torch.unique(x[:n], dim=0) for x, n in zip(X, sizes, strict=True)]
+    parts = [
+        p if len(p) <= most else p[_tensor(np.sort(rng.permutation(len(p))[:most]), X.device)]
+        for p, rng in zip(parts, rngs, strict=True)
+    ]
+    padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+    counts = _tensor([len(p) for p in parts], X.device)
+    return Candidates(padded, torch.arange(padded.shape[1], device=X.device) < counts[:, None])
+
+
+class _Places(NamedTuple):
+    """Where rows are but for their levels: rows of one place have one number; −1 for padding."""
+
+    numbers: Tensor  # (B, n)
+    counts: list[int]
+
+
+def _places(pools: _Pools, free: list[int]) -> _Places:
+    _, n, D = pools.rows.shape
+    position = torch.arange(n, device=pools.rows.device)
+    numbers = torch.where(position < _tensor(pools.sizes, position.device)[:, None], position, -1)
+    if len(free) == D:
+        return _Places(numbers, pools.sizes)
+    for i, size in enumerate(pools.sizes):
+        numbers[i, :size] = torch.unique(pools.rows[i, :size][:, free], dim=0, return_inverse=True)[1]
+    return _Places(numbers, (numbers.amax(-1) + 1).tolist())
 
 
 def _drawn(
@@ -140,25 +177,25 @@ class _Pools(NamedTuple):
     sizes: list[int]
 
 
-def _pools(X: Tensor, sizes: Sequence[int], rngs: Sequence[np.random.Generator]) -> _Pools:
+def _pools(X: Tensor, sizes: Sequence[int], rngs: Sequence[np.random.Generator], key: int) -> _Pools:
     seen = [min(n, ROWS_SEEN) for n in sizes]
     order = np.zeros((len(sizes), max(seen)), dtype=np.int64)
     for i, (n, rng) in enumerate(zip(sizes, rngs, strict=True)):
         order[i, : seen[i]] = rng.permutation(n)[:ROWS_SEEN]
     rows = X[torch.arange(len(X), device=X.device)[:, None], _tensor(order, X.device)]
-    repeating = _repeating(rows, seen)
+    repeating = _repeating(rows, seen, key)
     if not repeating:
         return _Pools(rows, seen)
     parts = list(rows)
     for i in range(len(parts)):
-        parts[i] = _distinct(rows[i, : seen[i]]) if i in repeating else rows[i, : seen[i]]
+        parts[i] = _distinct(rows[i, : seen[i]], key) if i in repeating else rows[i, : seen[i]]
     return _Pools(torch.nn.utils.rnn.pad_sequence(parts, batch_first=True), [len(part) for part in parts])
 
 
-def _repeating(rows: Tensor, sizes: Sequence[int]) -> set[int]:
-    """Models of which two rows may be the same: their first columns are."""
+def _repeating(rows: Tensor, sizes: Sequence[int], key: int) -> set[int]:
+    """Models of which two rows may be the same: in the column `key` they are."""
     behind = torch.arange(rows.shape[1], device=rows.device) >= _tensor(sizes, rows.device)[:, None]
-    ordered = rows[..., 0].masked_fill(behind, torch.inf).sort(-1).values
+    ordered = rows[..., key].masked_fill(behind, torch.inf).sort(-1).values
     twice = (ordered[:, 1:] == ordered[:, :-1]) & torch.isfinite(ordered[:, 1:])
     return set(twice.any(-1).nonzero()[:, 0].tolist())
 
@@ -167,12 +204,12 @@ def _tensor(values: object, device: torch.device) -> Tensor:
     return torch.as_tensor(np.asarray(values), device=device)
 
 
-def _neighbours(rows: Tensor, sizes: Tensor, picks: Tensor, which: Tensor, most: int) -> Tensor:
-    """For each picked row (B, c) the indices of its `which`-th (B, c, k) nearest other rows, among rows (B, n, D)."""
+def _neighbours(rows: Tensor, places: Tensor, picks: Tensor, which: Tensor, most: int) -> Tensor:
+    """For each picked row (B, c) the indices of its `which`-th (B, c, k) nearest rows elsewhere, of rows (B, n, D)."""
     B, n, _ = rows.shape
-    if n == 1:
+    if most == 0:
         return torch.zeros_like(which)
-    present = (torch.arange(n, device=rows.device) < sizes[:, None])[..., None]
+    present = (places >= 0)[..., None]
     scaled = rows / _spread(rows, present)
     parts = []
     for lanes in torch.arange(B, device=rows.device).split(max(1, int(room(rows.device) * COVARIANCES / (512 * n)))):
@@ -180,7 +217,8 @@ def _neighbours(rows: Tensor, sizes: Tensor, picks: Tensor, which: Tensor, most:
         columns = []
         for some, ranks in zip(picks[lanes].split(512, 1), which[lanes].split(512, 1), strict=True):
             distance = torch.cdist(scaled[lane, some], scaled[lanes])
-            distance = distance.masked_fill(~present[lanes].mT, torch.inf).scatter(2, some[..., None], torch.inf)
+            here = places[lanes].gather(1, some)[..., None] == places[lanes][:, None]
+            distance = distance.masked_fill(~present[lanes].mT | here, torch.inf)
             nearest = distance.topk(most, largest=False).indices
             columns.append(nearest.gather(2, ranks))
         parts.append(torch.cat(columns, 1))
@@ -195,17 +233,17 @@ def _spread(rows: Tensor, present: Tensor) -> Tensor:
     return torch.where(sd > 0, sd.clamp_min(1e-300), torch.ones_like(sd))
 
 
-def _new(points: Tensor, X: Tensor, sizes: Sequence[int]) -> Candidates:
+def _new(points: Tensor, X: Tensor, sizes: Sequence[int], key: int) -> Candidates:
     """Of points (B, P, D) those that are no row of X (B, n, D), without repetitions."""
     present = torch.ones_like(points[..., 0], dtype=torch.bool)
     # few share even one coordinate with a row or with each other
-    twice = _repeating(points, [points.shape[1]] * len(points))
-    ordered = X[..., 0].sort(-1).values
-    nearest = torch.searchsorted(ordered, points[..., 0].contiguous()).clamp_max(ordered.shape[1] - 1)
-    meets = (ordered.gather(1, nearest) == points[..., 0]).any(-1).nonzero()[:, 0].tolist()
+    twice = _repeating(points, [points.shape[1]] * len(points), key)
+    ordered = X[..., key].sort(-1).values
+    nearest = torch.searchsorted(ordered, points[..., key].contiguous()).clamp_max(ordered.shape[1] - 1)
+    meets = (ordered.gather(1, nearest) == points[..., key]).any(-1).nonzero()[:, 0].tolist()
     for i in twice | set(meets):
-        left = _distinct(points[i])
-        left = left[~_is_row(left, X[i, : sizes[i]])]
+        left = _distinct(points[i], key)
+        left = left[~_is_row(left, X[i, : sizes[i]], key)]
         if not len(left):
             raise RecycleGPError("X: its rows are as close together as floats can be; subtract an offset from X first")
         points[i, : len(left)] = left
@@ -213,17 +251,17 @@ def _new(points: Tensor, X: Tensor, sizes: Sequence[int]) -> Candidates:
     return Candidates(points, present)
 
 
-def _distinct(X: Tensor) -> Tensor:
+def _distinct(X: Tensor, key: int) -> Tensor:
     """Rows without repetitions, in their first order (torch.unique would sort them)."""
     rows = X.detach().cpu().numpy()
-    if len(np.unique(rows[:, 0])) == len(rows):  # one column is enough to tell them apart
+    if len(np.unique(rows[:, key])) == len(rows):  # one column is enough to tell them apart
         return X
     _, first = np.unique(rows, axis=0, return_index=True)
     return X[torch.as_tensor(np.sort(first), device=X.device)]
 
 
-def _is_row(points: Tensor, X: Tensor) -> Tensor:
-    alike = X[torch.isin(X[:, 0], points[:, 0])]  # few of a million rows share even one coordinate
+def _is_row(points: Tensor, X: Tensor, key: int) -> Tensor:
+    alike = X[torch.isin(X[:, key], points[:, key])]  # few of a million rows share even one coordinate
     if not len(alike):
         return torch.zeros(len(points), dtype=torch.bool, device=X.device)
     _, label = torch.unique(torch.cat([alike, points]), dim=0, return_inverse=True)
@@ -270,7 +308,10 @@ def moved(points: Points, kernel: Kernel, X: Tensor, w: Tensor) -> Points:
 
     A few steps of Adam; points that are chosen among candidates are a good start, and none ends at a row.
     """
+    if not continuous_columns(kernel.structure, X.shape[2]):
+        return points
     unit, precision = _spread(X, (w > 0)[..., None]), w.square()
+    unit[..., list(kernel.structure.discrete)] = 0.0
     shift = torch.zeros_like(points.Z).requires_grad_()
     adam = torch.optim.Adam([shift], lr=STEP)
     with torch.enable_grad():

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
+from ..categories import NO_CATEGORIES, Categories, called
 from ..devices import device_of
 from ..errors import RecycleGPError
-from ..kernels import Kernel, knows_its_level, parse
+from ..kernels import Kernel, knows_its_level, numeric_columns, parse
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..likelihoods import Likelihood
 from ..target import Target, described
@@ -76,6 +77,7 @@ class FitRequest(NamedTuple):
     X: Tensor
     y: Tensor
     columns: arrays.Columns
+    categories: Categories
     target: Target
     likelihood: Likelihood
     kernel: Kernel
@@ -144,10 +146,12 @@ class Door:
         """One data set, whose noise may be known when that of others is not."""
         options, likelihood = self.options, self.likelihood
         target = described(y, options.target, options.unit, options.labels)
-        X, columns = arrays.inputs(X)
+        X, columns, categories = arrays.inputs(X)
         X = X.detach()
         if options.columns is not None:
             columns = arrays.named_columns(options.columns, X.shape[1])
+        for points, argument in ((options.inducing, "inducing"), (options.publish, "publish")):
+            categories = arrays.levels_of_points(points, argument, X.shape[1], columns, categories)
         if len(X) == 0:
             raise RecycleGPError("X has no rows; a model needs at least one")
         if target.labels is not None and not likelihood.classifies:
@@ -156,7 +160,7 @@ class Door:
         if noise is not None and options.noise is not None:
             raise RecycleGPError("noise: it is given for all data sets, and with this one; leave one of them out")
         given = options.noise if noise is None else noise
-        return self._request(name, X, y, columns, target, placement.entropy(self.seed, X, y), given)
+        return self._request(name, X, y, columns, categories, target, placement.entropy(self.seed, X, y), given)
 
     def check_all(self, data: Sequence[tuple[Any, ...]], names: Sequence[str]) -> list[FitRequest] | None:
         """Many data sets at once, where they are plain arrays of one shape with nothing wrong; else None.
@@ -184,25 +188,35 @@ class Door:
         found = zip(names, X.unbind(), y.unbind(), placement.entropies(self.seed, X, y), noises, strict=True)
         try:
             return [
-                self._request(name, X_, y_, columns, target, entropy, noise) for name, X_, y_, entropy, noise in found
+                self._request(name, X_, y_, columns, NO_CATEGORIES, target, entropy, noise)
+                for name, X_, y_, entropy, noise in found
             ]
         except RecycleGPError:
             return None
 
     def _request(
-        self, name: str, X: Tensor, y: Tensor, columns: arrays.Columns, target: Target, entropy: list[int], noise: Any
+        self,
+        name: str,
+        X: Tensor,
+        y: Tensor,
+        columns: arrays.Columns,
+        categories: Categories,
+        target: Target,
+        entropy: list[int],
+        noise: Any,
     ) -> FitRequest:
         device = X.device if self.device is None else self.device
-        key = (X.shape, columns, device)
+        key = (X.shape, columns, categories, device)
         plan = self.plans.get(key)
         if plan is None:
-            plan = self.plans[key] = self._plan(X.shape, columns, device)
+            plan = self.plans[key] = self._plan(X.shape, columns, categories, device)
         known = _of_each_row(noise, self.likelihood, plan.method, X)
         return FitRequest(
             name=name,
             X=X,
             y=y,
             columns=columns,
+            categories=categories,
             target=target,
             likelihood=self.likelihood,
             kernel=plan.kernel,
@@ -229,7 +243,7 @@ class Door:
         where = plan.inducing if isinstance(plan.inducing, Tensor) else X.to(plan.kernel.theta.device)
         return DEFAULT_NOISE * float(plan.kernel.diagonal(where).mean())
 
-    def _plan(self, shape: torch.Size, columns: arrays.Columns, device: torch.device) -> _Plan:
+    def _plan(self, shape: torch.Size, columns: arrays.Columns, categories: Categories, device: torch.device) -> _Plan:
         options, (n, D) = self.options, shape
         _check_rows_per_point(options.rows_per_point, n)
         method = _method(options, self.likelihood, n)
@@ -239,16 +253,34 @@ class Door:
             )
         points: int | Tensor = min(INDUCING[method], max(FEWEST_INDUCING, 2 * n))  # more would say nothing new
         if options.inducing is not None:
-            points = _useful(arrays.count_or_points(options.inducing, "inducing", D, columns, device), n)
-        kernel = (_by_name(options.kernel, D) if self.named else from_gpytorch(options.kernel, D)).to(device)
-        return _Plan(kernel, method, points, _publish(options, method, points, shape, columns, device))
+            given = arrays.count_or_points(options.inducing, "inducing", D, columns, device, categories)
+            points = _useful(given, n)
+        kernel = (
+            _by_name(options.kernel, D, categories) if self.named else _given(options.kernel, D, categories, columns)
+        )
+        publish = _publish(options, method, points, shape, columns, categories, device)
+        return _Plan(kernel.to(device), method, points, publish)
 
 
-def _by_name(name: str, dimension: int) -> Kernel:
-    kernel = parse(name, dimension)
+def _given(kernel: Any, dimension: int, categories: Categories, columns: arrays.Columns) -> Kernel:
+    """A kernel object, if it takes levels for levels and numbers for numbers."""
+    found = from_gpytorch(kernel, dimension)
+    wrong = sorted(set(categories.columns) & numeric_columns(found.structure, dimension))
+    if wrong:
+        numbers = tuple(c for c in range(dimension) if c not in categories.columns)
+        raise RecycleGPError(
+            f"kernel: a part of it takes {called(wrong[0], columns)} for numbers, which holds categories; give that "
+            f"part active_dims={numbers}, with CategoryKernel(active_dims={categories.columns}) beside it, or pass a "
+            "name, as 'rbf * category'"
+        )
+    return found
+
+
+def _by_name(name: str, dimension: int, categories: Categories) -> Kernel:
+    kernel = parse(name, dimension, categories.columns)
     if knows_its_level(kernel.structure):
         # The level of a line is as uncertain as its slope; without this, merged lines would cross where they must.
-        kernel = parse(f"({name}) + constant", dimension)
+        kernel = parse(f"({name}) + constant", dimension, categories.columns)
     return kernel
 
 
@@ -284,10 +316,11 @@ def _publish(
     points: int | Tensor,
     shape: torch.Size,
     columns: arrays.Columns,
+    categories: Categories,
     device: torch.device,
 ) -> Publish:
     """How many points, which, or None for the inducing points themselves; no more of them than rows allow."""
-    wanted = _asked_for(options.publish, options.rows_per_point, method, points, shape, columns, device)
+    wanted = _asked_for(options.publish, options.rows_per_point, method, points, shape, columns, categories, device)
     if options.rows_per_point is None or isinstance(wanted, Share):
         return wanted
     most = shape[0] // options.rows_per_point
@@ -309,6 +342,7 @@ def _asked_for(
     points: int | Tensor,
     shape: torch.Size,
     columns: arrays.Columns,
+    categories: Categories,
     device: torch.device,
 ) -> Publish:
     """What `publish` says, taken alone."""
@@ -318,7 +352,8 @@ def _asked_for(
     if wanted is not None:
         return wanted
     if publish is not None:
-        return _useful(arrays.count_or_points(publish, "publish", shape[1], columns, device), shape[0])
+        found = arrays.count_or_points(publish, "publish", shape[1], columns, device, categories)
+        return _useful(found, shape[0])
     if method is Method.EXACT:
         raise RecycleGPError(
             "publish=None: an exact model has no inducing points to publish at; pass a number or points "

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..kernels import Kernel, Node, Unit, entries, parameters
+from ..kernels import Kernel, Node, Unit, continuous_columns, entries, parameters
 from ..kernels.units import reference
 from ..likelihoods import Likelihood
 from .samples import Scales
@@ -162,7 +162,8 @@ def search_space(
     centre, sd = prior[:, 0].clone(), prior[:, 1]
     groups = _together(structure)
     for i in (i for group in groups for i in group):
-        centre[i] += 0.5 * math.log(D)  # distances grow with √D
+        seen = table[i].columns
+        centre[i] += 0.5 * math.log(D if seen is None else len(seen))  # distances grow with √D
     log_y2 = 2 * data.y.log()
     own = [log_y2 if name == "noise" else torch.zeros_like(log_y2) for name in likelihood.parameter_names]
     tail = torch.stack([*own, data.y_centre], dim=-1)
@@ -178,7 +179,7 @@ def search_space(
         free[size] = False
     if mean is not None:
         fixed[:, -1] = (mean - data.y_centre) / data.y
-    shortest = _shortest(rows, D).log()
+    shortest = _shortest(rows, max(1, len(continuous_columns(structure, D)))).log()
     return SearchSpace(structure, likelihood, origin, unit, centre, sd, fixed, free, groups, shortest)
 
 

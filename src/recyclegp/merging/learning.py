@@ -13,7 +13,7 @@ from .. import threads
 from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects
-from ..kernels import Kernel
+from ..kernels import Kernel, continuous_columns
 from ..kernels.units import lengths
 from .evidence import evidence, profiled_mean
 from .exact_learning import Learned, decide_from_some, ended
@@ -92,6 +92,7 @@ def finish(first: Choice, start: Kernel, store: SiteSource, wanted: PointsWanted
     space = SearchSpace.of(start, first.Z)
     found = _learn(first, store, space)
     movable = wanted.count is not None and first.Z.numel() <= MOVABLE
+    movable = movable and bool(continuous_columns(first.kernel.structure, first.Z.shape[1]))
     if movable and float(slack_left(found.kernel, store, found.Z, found.effects)[-1]) > CRAMPED:
         # moving points is a refinement, which may end when its steps are used up
         found = _learn(found, store, space, move=True)._replace(convergence=found.convergence)
@@ -116,7 +117,9 @@ def _units(kernel: Kernel, Z: Tensor) -> Tensor:
     """In which points move: lengthscales, or where a kernel has none the spread of the points."""
     found = lengths(kernel, Z.shape[1])
     spread = Z.std(0) if len(Z) > 1 else torch.ones_like(found)
-    return torch.where(torch.isfinite(found), found, torch.where(spread > 0, spread, torch.ones_like(spread)))
+    unit = torch.where(torch.isfinite(found), found, torch.where(spread > 0, spread, torch.ones_like(spread)))
+    unit[list(kernel.structure.discrete)] = 0.0  # there is nothing between two levels
+    return unit
 
 
 def price(slack: Tensor) -> Tensor:

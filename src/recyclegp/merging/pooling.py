@@ -68,7 +68,7 @@ def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
 
 def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dimension: int) -> Kernel:
     """A structure by name: pooled from the members that have it, else begun at the scale of them all."""
-    kernel = parse(name, dimension)
+    kernel = parse(name, dimension, discrete_columns(members))
     alike = median_kernel(members, kernel.structure)
     if alike is not None:
         return alike
@@ -82,6 +82,12 @@ def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dime
     variances = [float(m.kernel.to(Z.device).diagonal(Z).mean()) for m in some]
     middle = weighted_median(variances, [m.weighted_rows for m in some])
     return kernel.with_theta(reference(kernel.structure, x, centre, x.new_tensor(middle**0.5)))
+
+
+def discrete_columns(members: Sequence[Member]) -> tuple[int, ...]:
+    """The columns that members' kernels take for codes of levels."""
+    structures = {m.kernel.structure for m in members}
+    return tuple(sorted({column for structure in structures for column in structure.discrete}))
 
 
 class _Powers(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .. import arrays
+from .. import arrays, categories
+from ..categories import NO_CATEGORIES, Categories
 from ..core.convergence import Convergence
 from ..core.packing import PackedSites
 from ..core.site_columns import of_sites
@@ -35,6 +36,7 @@ class Common:
     dimension: int
     columns: arrays.Columns
     target: Target
+    categories: Categories = NO_CATEGORIES
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +82,7 @@ class Block:
             given_owner=self.owners[i],
             kept=float(m.kept[i]),
             noise_evidence=fitted.noise_evidence(m.noise[i].tolist()),
+            categories=c.categories,
         )
 
     def members(self, weights: Sequence[float], *, keep: bool) -> Iterator[Member]:
@@ -123,14 +126,27 @@ class Block:
         """Names of those whose search had not ended."""
         return [name for name, fine in zip(self.names, self.models.converged.tolist(), strict=True) if not fine]
 
-    def in_order(self, columns: Sequence[str]) -> Block:
-        """With the same columns in another order; itself if that is its own."""
-        if self.common.columns is None or self.common.columns == tuple(columns):
+    def in_coding(self, levels: Categories) -> Block:
+        """With codes of these levels, among which its own are; itself if these are its own."""
+        own, D = self.common.categories, self.common.dimension
+        if own == levels:
+            return self
+        sites = of_sites([s._replace(Z=own.recoded(s.Z, levels)) for s in self.models.sites.each()], D)
+        return replace(self, common=replace(self.common, categories=levels), models=self.models._replace(sites=sites))
+
+    def in_order(self, columns: Sequence[str] | None) -> Block:
+        """With the same columns in another order; itself if that is its own, or nobody has named them."""
+        if columns is None or self.common.columns is None or self.common.columns == tuple(columns):
             return self
         order = [self.common.columns.index(c) for c in columns]
         sites = of_sites([s._replace(Z=s.Z[:, order]) for s in self.models.sites.each()], self.common.dimension)
         kernels = [permuted(Kernel(self.common.structure, theta), order) for theta in self.models.theta]
-        common = replace(self.common, columns=tuple(columns), structure=kernels[0].structure)
+        common = replace(
+            self.common,
+            columns=tuple(columns),
+            structure=kernels[0].structure,
+            categories=self.common.categories.permuted(order),
+        )
         models = self.models._replace(sites=sites, theta=torch.stack([k.theta for k in kernels]))
         return replace(self, common=common, models=models)
 
@@ -165,6 +181,13 @@ def of_requests(requests: Sequence[FitRequest], made: Fitted, owners: Sequence[s
         dimension=first.X.shape[1],
         columns=first.columns,
         target=first.target,
+        categories=first.categories,
     )
     rows = torch.tensor([r.y.numel() for r in requests])
     return Block(common, tuple(r.name for r in requests), tuple(owners), rows, made)
+
+
+def in_one_coding(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks whose columns of categories are the same, with codes of the levels of them all."""
+    whole = categories.joined([block.common.categories for block in blocks])
+    return [block.in_coding(whole) for block in blocks]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterable, Sequence
 
 from .. import arrays
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..errors import RecycleGPError, RecycleGPWarning
+from ..errors import RecycleGPError, tell
 from ..kernels import Kernel
 from ..merging.learning import FORGIVEN, slack_tolerance
 from ..merging.member import Member
@@ -53,14 +51,14 @@ class Doubts:
 
     def tell(self, columns: arrays.Columns) -> None:
         if self.other_targets:
-            _warn(f"modules name different targets ({few(self.other_targets)}); is it the same quantity?")
+            tell(f"modules name different targets ({few(self.other_targets)}); is it the same quantity?")
         if columns is not None and self.unnamed:
-            _warn(
+            tell(
                 f"columns of {few(self.unnamed)} have no names and were taken to be {', '.join(columns)}, in that "
                 "order; fit with columns=, or name them with module.with_columns"
             )
         if self.unsettled:
-            _warn(
+            tell(
                 f"{few(self.unsettled)} had not converged when they were published; ask their owners for another fit, "
                 "or give them a smaller weight"
             )
@@ -69,13 +67,13 @@ class Doubts:
 def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[Member]) -> None:
     """Did the search end, and does its kernel resemble any module's own?"""
     if not convergence.converged:
-        _warn(
+        tell(
             f"the search for the kernel {convergence.message} after {convergence.evaluations} evaluations; the "
             "ensemble may be better with another kernel=, or with inducing= points"
         )
     factor = shorter_than_all(kernel, members) if convergence != NOTHING_TO_LEARN else None
     if factor is not None:
-        _warn(
+        tell(
             f"the kernel that was learned, {kernel.describe()}, has a lengthscale {factor:.0f} times shorter than "
             "those of the modules: they may contradict each other (in other units, or of other functions); report() "
             "tells who disagrees"
@@ -87,7 +85,7 @@ def about_trust(members: Sequence[Member]) -> None:
     disarmed = [m for m in members if m.verdict is not None and m.verdict.flagged and m.weight == 0]
     if disarmed:
         said = [f"{m.name} ({m.verdict.reason})" for m in disarmed if m.verdict is not None]
-        _warn(
+        tell(
             f"{len(disarmed)} of {len(members)} modules contradict the others and do not count: {few(said)}; ask their "
             "owners. reweight makes one count all the same, trust=None all of them"
         )
@@ -96,7 +94,7 @@ def about_trust(members: Sequence[Member]) -> None:
 def about_points(size: Size, members: Sequence[Member]) -> None:
     """Have automatic points reached their limit before they could express everybody?"""
     if size.slack > 10 * slack_tolerance(sum(m.weighted_rows for m in members)):
-        _warn(
+        tell(
             f"{size.points} points leave {size.slack:.3g} nats of the modules' knowledge unexpressed; pass a larger "
             f"inducing=, or inducing='all', for a sharper ensemble ({size})"
         )
@@ -105,20 +103,7 @@ def about_points(size: Size, members: Sequence[Member]) -> None:
 def about_new_slack(points: int, lost: float) -> None:
     """Can the points, which stay where they are, express what is new?"""
     if lost > FORGIVEN:
-        _warn(
+        tell(
             f"{points} points cannot express {lost:.3g} nats of what is new, which bends what was known; pass "
             "relearn=True to choose them anew, or merge with a larger inducing="
         )
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, RecycleGPWarning, stacklevel=_to_the_caller())
-
-
-def _to_the_caller() -> int:
-    """The stacklevel of whoever has called the library, however many of its functions are in between."""
-    level, frame = 1, sys._getframe(1)
-    inside = f"{__name__.partition('.')[0]}."
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import arrays
+from ..categories import NO_CATEGORIES, Categories, used_codes
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import Answers
@@ -81,6 +82,7 @@ class Ensemble(Predictive):
     _owners: Owners = Owners.NONE  # how owners might differ: what relearning compares
     _noise: PooledNoise | None = None  # to which modules were brought; None: they stay as they were published
     _recipe: Recipe = USUAL  # how kernel, noise and trust were chosen: what relearning does again
+    categories: Categories = NO_CATEGORIES  # the levels of columns that hold some, by name
     _device: torch.device = CPU  # where its form is, and where it computes; members stay on the CPU
 
     def __post_init__(self) -> None:
@@ -91,7 +93,12 @@ class Ensemble(Predictive):
 
     @staticmethod
     def _from_merged(
-        made: Made, wanted: PointsWanted, columns: arrays.Columns, owners: Owners, recipe: Recipe
+        made: Made,
+        wanted: PointsWanted,
+        columns: arrays.Columns,
+        categories: Categories,
+        owners: Owners,
+        recipe: Recipe,
     ) -> Ensemble:
         """What merging found, with the members it came from."""
         merged, members, store = made
@@ -106,6 +113,7 @@ class Ensemble(Predictive):
             _owners=owners,
             _noise=merged.noise,
             _recipe=recipe,
+            categories=categories,
             _device=store.device,
         )
         doubts.about_trust(members)
@@ -289,10 +297,10 @@ class Ensemble(Predictive):
         """
         if relearn:
             self._need_sites("relearn=True")
-        frame = Frame(self.dimension, self.columns, "(ensemble)")
+        frame = Frame(self.dimension, self.columns, "(ensemble)", self.categories)
         with SiteStore(self._device) as store:
             read = read_modules(modules, store, keep=self._keeps_sites, already=self._members, frame=frame)
-            return self._with_read(read.members, store, relearn)
+            return self._knowing(read.frame.categories)._with_read(read.members, store, relearn)
 
     @on_its_device
     def _with_read(self, new: tuple[Member, ...], store: SiteStore, relearn: bool) -> Ensemble:
@@ -320,7 +328,7 @@ class Ensemble(Predictive):
         form = self._form
         if isinstance(form, PointsForm):  # points that were appended for a module go with it
             form = form.without_points(kept_points(self._members, gone, len(form.Z)))
-        left = replace(self, _form=form)._rebuild(rest, relearn)
+        left = replace(self, _form=form)._knowing_only(rest, relearn)
         known = left.likelihoods if relearn else unlearning.likelihoods_without(self.likelihoods, rest)
         whole = (self._form, self._members, self._recipe, self._owners, self._noise, self.likelihoods)
         chosen = Chosen(*whole, self.choice not in (None, ALL))
@@ -381,9 +389,14 @@ class Ensemble(Predictive):
             lie in a region that has none; other points stay, and a warning says what they cannot express.
         """
         label = name_of_update(name, self.names)
-        points = arrays.aligned(X, self.dimension, self.columns, device=self._form.Z.device)
+        device = self._form.Z.device
+        points, _, levels = arrays.matched(X, self.dimension, self.columns, self.categories, device=device)
         if not len(points):
             raise RecycleGPError("update: X has no rows; pass at least one")
+        if levels != self.categories:
+            return self._knowing(levels).update(
+                X, y, likelihood=likelihood, noise=noise, name=label, owner=owner, relearn=relearn, forget=forget
+            )
         if check_share(forget) < 1:
             less = faded(self._form, self._members, forget)
             return replace(self, _form=less.form, _members=less.members).update(
@@ -397,7 +410,8 @@ class Ensemble(Predictive):
 
     def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Ensemble:
         """The ensemble of the function s·f(x − shift) + b; arguments as for modules."""
-        shift, scale, offset = check_units(input_shift, output_scale, output_shift, self.dimension)
+        discrete = self._form.kernel.structure.discrete
+        shift, scale, offset = check_units(input_shift, output_scale, output_shift, self.dimension, discrete)
         return replace(
             self,
             _form=self._form.in_units(scale, offset, shift.to(self._device), self._densities),
@@ -421,7 +435,7 @@ class Ensemble(Predictive):
         """
         points = None
         if not (isinstance(inducing, str) and inducing == "auto"):
-            points = arrays.count_or_points(inducing, "inducing", self.dimension, self.columns, "cpu")
+            points = arrays.count_or_points(inducing, "inducing", self.dimension, self.columns, "cpu", self.categories)
         if points is None or isinstance(self._form, ExactForm):
             return self._as_module(name, points)
         return self._as_module(name, None).publish(points)
@@ -447,6 +461,7 @@ class Ensemble(Predictive):
             method="ensemble",
             target=self.target,
             densities=None if self._densities == self.rows else self._densities,
+            categories=self.categories,
         )
 
     @on_its_device
@@ -498,6 +513,7 @@ class Ensemble(Predictive):
             owners=self._owners,
             noise=self._noise,
             recipe=self._recipe,
+            categories=self.categories,
         )
         return ensemble_files.to_document(facts)
 
@@ -506,6 +522,25 @@ class Ensemble(Predictive):
         return Ensemble(*ensemble_files.from_fields(fields))
 
     # --- behind them ---
+
+    def _knowing(self, categories: Categories) -> Ensemble:
+        """With more levels, whose codes are behind those that it has."""
+        return self if categories == self.categories else replace(self, categories=categories)
+
+    def _knowing_only(self, members: tuple[Member, ...], relearn: bool) -> Ensemble:
+        """Made of these members again; levels that only others had are forgotten."""
+        known = [m.site.Z for m in members if m.site is not None]
+        form = self._form
+        stay = isinstance(form, PointsForm) and (self.choice is None or not relearn)
+        used = used_codes([*known, form.Z.cpu()] if stay else known, self.categories.columns)
+        fewer = self.categories.only(used)
+        if isinstance(form, PointsForm) and stay:
+            form = replace(form, Z=self.categories.recoded(form.Z, fewer))
+        members = tuple(
+            m if m.site is None else m._replace(site=m.site._replace(Z=self.categories.recoded(m.site.Z, fewer)))
+            for m in members
+        )
+        return replace(self, _form=form, categories=fewer)._rebuild(members, relearn)
 
     def _with(self, new: tuple[Member, ...], store: SiteSource, relearn: bool, form: Form | None = None) -> Ensemble:
         """New members' rows, from their store, under what is already there; `form` has points for them already."""
@@ -568,7 +603,7 @@ class Ensemble(Predictive):
         recipe = self._recipe._replace(learn=True)
         with stored(as_before(members), now=False) as store:
             made = recipe.follow(as_before(members), store, wanted, self.dimension, self._owners)
-            new = Ensemble._from_merged(made, wanted, self.columns, self._owners, recipe)
+            new = Ensemble._from_merged(made, wanted, self.columns, self.categories, self._owners, recipe)
             return replace(new, unlearned=self.unlearned.relearned())
 
     def _sites(self, members: tuple[Member, ...]) -> SiteSource:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import arrays
+from ..categories import Categories
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import Effects, Offset
 from ..core.least_squares import CentredRows
@@ -27,6 +28,7 @@ from ..merging.member import Member, stored
 from ..merging.noise import PooledNoise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points_form import PointsForm
+from ..merging.pooling import discrete_columns
 from ..merging.recipe import Recipe
 from ..merging.site_store import SiteStore
 from ..merging.trust import Trust
@@ -36,6 +38,8 @@ from ..storage.container import Document
 from ..storage.fields import (
     UNITS,
     Fields,
+    categories_from_json,
+    categories_to_json,
     convergence_from_json,
     count,
     fields,
@@ -75,6 +79,7 @@ class Facts(NamedTuple):
     owners: Owners
     noise: PooledNoise | None
     recipe: Recipe
+    categories: Categories
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -98,6 +103,7 @@ def to_document(e: Facts) -> Document:
         "choice": e.choice,
         "units": UNITS,
         "members": [_member_header(m, dimension) for m in e.members],
+        **categories_to_json(e.categories),
     }
     if not e.convergence.converged:
         header["convergence"] = asdict(e.convergence)
@@ -216,6 +222,7 @@ def from_fields(f: Fields) -> Facts:
         owners=Owners(f.header.get("owners", Owners.NONE.value)),
         noise=_noise(f.header.get("noise")),
         recipe=_recipe(f.header.get("recipe"), form, members, D),
+        categories=categories_from_json(f.header, D, form.Z, *(m.site.Z for m in members if m.site is not None)),
     )
 
 
@@ -228,7 +235,7 @@ def _recipe(found: Any, form: Form, members: Sequence[Member], D: int) -> Recipe
     kernel = found["kernel"]
     if isinstance(kernel, str):
         if kernel != KERNEL_AUTO:
-            parse(text(kernel, "a kernel"), D)
+            parse(text(kernel, "a kernel"), D, discrete_columns(members))
     elif kernel is not None:
         kernel = from_json(kernel, D)
     trust = Trust(found.get("trust", Trust.LEARN.value))

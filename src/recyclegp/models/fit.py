@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, cast
 
 import gpytorch
 import numpy as np
+import torch
 
 from .. import arrays, threads
+from ..categories import joined
 from ..devices import retried, room
 from ..errors import LittleKeptWarning, RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
@@ -75,13 +77,15 @@ def fit(
     """Fit one local model and return what may be shared of it: no data rows.
 
     Args:
-        X: (n, D) inputs: array, tensor or DataFrame.
+        X: (n, D) inputs: array, tensor or DataFrame. Columns of text, categoricals and truth values are categories,
+            whose levels are known by name.
         y: n targets; or (n, C) of them, for C outputs with one kernel and own means, scales and noises; or n classes.
         likelihood: "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "student-t"; "categorical" (any
             number of classes, which may be text) or "categorical-dirichlet" (the same as regression, faster);
             "heteroscedastic" (Gaussian, with a noise that is a function of the inputs, too).
         kernel: a name ("rbf", "matern52 + linear", …), a GPyTorch kernel in your units, or "auto": rbf, matern52 or
-            matern32, with a linear part where that is better, by the evidence of some of the rows.
+            matern32, with a linear part where that is better, by the evidence of some of the rows. "category" sees the
+            columns of categories and the others those of numbers; a name without it is multiplied by it.
         method: "exact" (Gaussian; automatic up to 3,000 rows), "collapsed" (Gaussian, inducing points, streamed),
             "dual" (any likelihood), or "auto".
         inducing: number of points, or points, for collapsed and dual.
@@ -499,6 +503,8 @@ def _solve_window(window: list[FitRequest], advance: Callable[[int], None], made
     for i, request in enumerate(window):
         kinds.setdefault((request.kind, request.columns, request.target), []).append(i)
     for members in _groups(window, kinds.values()):
+        for i, request in zip(members, _in_one_coding([window[i] for i in members]), strict=True):
+            window[i] = request
         work = step_cost(window[members[0]]) * len(members)
         try:
             with threads.suited_to(work):
@@ -511,6 +517,21 @@ def _solve_window(window: list[FitRequest], advance: Callable[[int], None], made
             _try_alone(members[i], window[members[i]], made)
         advance(len(members))
     made.before += len(window)
+
+
+def _in_one_coding(requests: list[FitRequest]) -> list[FitRequest]:
+    """Levels that have different codes in different data sets have one in all of them."""
+    if all(r.categories == requests[0].categories for r in requests):
+        return requests
+    whole = joined([r.categories for r in requests])
+
+    def recoded(request: FitRequest, value: Any) -> Any:
+        return request.categories.recoded(value, whole) if isinstance(value, torch.Tensor) else value
+
+    return [
+        r._replace(X=recoded(r, r.X), inducing=recoded(r, r.inducing), publish=recoded(r, r.publish), categories=whole)
+        for r in requests
+    ]
 
 
 def _groups(window: Sequence[FitRequest], kinds: Iterable[list[int]]) -> Iterator[list[int]]:

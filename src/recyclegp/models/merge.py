@@ -26,7 +26,7 @@ from .ensemble import Ensemble
 from .joint.merging import are_joint, joint_modules, merge_jointly
 from .joint.module import JointModule
 from .module import Module
-from .reading import ModulesRead, Source, read_modules
+from .reading import Frame, ModulesRead, Source, read_modules
 
 JointSource = JointModule | Iterable[JointModule | Module | str | PathLike[str]]
 POOL, KEEP = "pool", "keep"  # what becomes of the modules' noises
@@ -45,22 +45,25 @@ class MergeOptions:
     half_life: float | None = None
     now: Any = None
 
-    def check(self, dimension: int, columns: arrays.Columns) -> None:
+    def check(self, frame: Frame) -> None:
         """What is wrong with them is said before a long stream of modules is read."""
-        self.points(dimension, columns)
+        dimension = frame.dimension
+        if not frame.categories:  # else others may know more levels
+            self.points(frame)
         if isinstance(self.kernel, str):
             if self.kernel == AUTO and not self.learn:
                 raise RecycleGPError("kernel='auto' is chosen by learning; with learn=False pass a kernel, or None")
-            parse(SMOOTHNESS[0] if self.kernel == AUTO else self.kernel, dimension)
+            parse(SMOOTHNESS[0] if self.kernel == AUTO else self.kernel, dimension, frame.categories.columns)
         elif self.kernel is not None:
             from_gpytorch(self.kernel, dimension)
 
-    def points(self, dimension: int, columns: arrays.Columns) -> PointsWanted:
+    def points(self, frame: Frame) -> PointsWanted:
         if isinstance(self.inducing, str) and self.inducing == "auto":
             return PointsWanted()
         if isinstance(self.inducing, str) and self.inducing == "all":
             return PointsWanted(all_of_them=True)
-        found = arrays.count_or_points(self.inducing, "inducing", dimension, columns, "cpu")
+        dimension, columns, _, categories = frame
+        found = arrays.count_or_points(self.inducing, "inducing", dimension, columns, "cpu", categories)
         return PointsWanted(count=found) if isinstance(found, int) else PointsWanted(given=found)
 
     def recipe(self, dimension: int) -> Recipe:
@@ -170,14 +173,14 @@ def merge_options(
 
 def merge_read(read: ModulesRead, store: SiteSource, options: MergeOptions) -> Ensemble:
     """What was read, with the sites wherever they are, as one ensemble."""
-    dimension, columns, _ = read.frame
-    wanted = options.points(dimension, columns)
-    recipe = options.recipe(dimension)
+    frame = read.frame
+    wanted = options.points(frame)
+    recipe = options.recipe(frame.dimension)
 
     def merged() -> Ensemble:
         members, sites = aged(read.members, store, options.half_life, options.now)
-        made = recipe.follow(members, sites, wanted, dimension, options.owners)
-        return Ensemble._from_merged(made, wanted, columns, options.owners, recipe)
+        made = recipe.follow(members, sites, wanted, frame.dimension, options.owners)
+        return Ensemble._from_merged(made, wanted, frame.columns, frame.categories, options.owners, recipe)
 
     with on(store.device):
         return retried(merged)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
+from ..categories import NO_CATEGORIES, Categories
 from ..core import least_squares, linalg, rounding, sites
 from ..core import publishing as core_publishing
 from ..core.convergence import Convergence
@@ -37,6 +38,8 @@ from ..storage.container import Document
 from ..storage.fields import (
     UNITS,
     Fields,
+    categories_from_json,
+    categories_to_json,
     convergence_from_json,
     kept_from_json,
     likelihoods_to_json,
@@ -74,6 +77,7 @@ class Module(Predictive):
     kept: float | None = None  # of what its rows say about f, in (0, 1]; None where that is not known
     noise_evidence: NoiseEvidence | None = None  # what its rows say about their noise, where they were asked
     time: When | None = None  # of its rows, where its owner has said so
+    categories: Categories = NO_CATEGORIES  # the levels of columns that hold some, by name
     _device: torch.device = CPU  # where it predicts; what it says stays on the CPU
 
     def __post_init__(self) -> None:
@@ -155,7 +159,7 @@ class Module(Predictive):
         Returns:
             The smaller module.
         """
-        chosen = arrays.count_or_points(points, "points", self.dimension, self.columns, "cpu")
+        chosen = arrays.count_or_points(points, "points", self.dimension, self.columns, "cpu", self.categories)
         if isinstance(chosen, int):
             if chosen >= len(self._site.Z):
                 return self
@@ -199,7 +203,7 @@ class Module(Predictive):
         """
         if isinstance(digits, bool) or not isinstance(digits, (int, np.integer)) or not 1 <= digits <= MOST_DIGITS:
             raise RecycleGPError(f"digits={digits!r}; pass a whole number from 1 to {MOST_DIGITS}")
-        moved = self.publish(rounding.by_column(self._site.Z, int(digits)))
+        moved = self.publish(rounding.by_column(self._site.Z, int(digits), self._kernel.structure.discrete))
         short = rounding.site(moved._site, moved._basis.L, moved.mean, int(digits))
         evidence = moved.noise_evidence
         if evidence is not None:
@@ -242,7 +246,9 @@ class Module(Predictive):
         Returns:
             The module in its new units.
         """
-        shift, output_scale, output_shift = check_units(input_shift, output_scale, output_shift, self.dimension)
+        shift, output_scale, output_shift = check_units(
+            input_shift, output_scale, output_shift, self.dimension, self._kernel.structure.discrete
+        )
         site = sites.moved(sites.in_units(self._site, output_scale, output_shift, self._densities), shift)
         changed = (output_scale, output_shift) != (1.0, 0.0)
         target = replace(self.target, unit=unit) if changed or unit is not None else self.target
@@ -291,6 +297,7 @@ class Module(Predictive):
             header["noise_evidence"] = self.noise_evidence._asdict()
         if self.time is not None:
             header["time"] = written(self.time)
+        header |= categories_to_json(self.categories)
         return Document(header, self._site._asdict())
 
     @staticmethod
@@ -317,6 +324,7 @@ class Module(Predictive):
             kept=kept_from_json(f.header.get("kept")),
             noise_evidence=noise_evidence_from_json(f.header.get("noise_evidence"), f.likelihoods()),
             time=time_from_json(f.header.get("time")),
+            categories=categories_from_json(f.header, D, Z),
         )
 
     # --- from elsewhere ---
@@ -339,7 +347,7 @@ class Module(Predictive):
         """Any q(f(Z)) = N(mean, covariance) fitted elsewhere, under GP(prior_mean, kernel).
 
         Args:
-            Z: (M, D) points, all distinct.
+            Z: (M, D) points, all distinct; of a DataFrame text and categoricals are levels, as for `fit`.
             mean: M numbers, the mean of f(Z).
             covariance: (M, M), of f(Z). One that is wider than the prior (a local fit that had not converged) is
                 floored at the prior, its mean kept, with a warning.
@@ -357,7 +365,7 @@ class Module(Predictive):
         Returns:
             The module.
         """
-        points, columns = arrays.inputs(Z, "Z", device="cpu")
+        points, columns, categories = arrays.inputs(Z, "Z", device="cpu")
         M, D = points.shape
         if M == 0 or len(torch.unique(points, dim=0)) < M:
             raise RecycleGPError(f"Z has {M} points, which must be distinct and at least one")
@@ -394,6 +402,7 @@ class Module(Predictive):
             likelihood=observed,
             rows=M if rows is None else int(rows),
             columns=columns,
+            categories=categories,
             evidence=evidence,
             stacklevel=3,
         )
@@ -410,6 +419,7 @@ def module_from_moments(
     likelihood: Likelihood,
     rows: int,
     columns: arrays.Columns = None,
+    categories: Categories = NO_CATEGORIES,
     evidence: float = 0.0,
     stacklevel: int,
 ) -> Module:
@@ -436,6 +446,7 @@ def module_from_moments(
         columns=columns,
         convergence=Convergence(not floored, 0, message),
         method="moments",
+        categories=categories,
     )
 
 
@@ -470,7 +481,9 @@ def check_finite(what: str, *tensors: torch.Tensor) -> None:
         )
 
 
-def check_units(input_shift: Any, scale: Any, shift: Any, dimension: int) -> tuple[torch.Tensor, float, float]:
+def check_units(
+    input_shift: Any, scale: Any, shift: Any, dimension: int, discrete: Sequence[int]
+) -> tuple[torch.Tensor, float, float]:
     """(input shift as a vector, scale, shift), all three checked."""
     scale, shift = arrays.number(scale, "output_scale"), arrays.number(shift, "output_shift")
     if abs(scale) < 1 / arrays.LARGEST:
@@ -480,4 +493,6 @@ def check_units(input_shift: Any, scale: Any, shift: Any, dimension: int) -> tup
     vector = arrays.as_tensor(input_shift, "input_shift", "cpu").reshape(-1)
     if len(vector) != dimension:
         raise RecycleGPError(f"input_shift has {len(vector)} numbers for {dimension} input columns; pass one each")
+    if bool(vector[list(discrete)].any()):
+        raise RecycleGPError(f"input_shift: column {discrete[0]} holds categories, which have no place; pass 0 there")
     return vector, scale, shift

@@ -7,15 +7,17 @@ A module is an object of its own, with its own tensors; a hundred thousand of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Self, overload
 from weakref import WeakValueDictionary
 
+from ..categories import NO_CATEGORIES, Categories
 from ..core.sites import Site
 from ..storage import container
 from ..storage.container import Document
 from . import modules_file
-from .blocks import Block, Common, Piece, joined
+from .blocks import Block, Common, Piece, in_one_coding, joined
 from .module import Module
 from .naming import few
 
@@ -78,11 +80,11 @@ class Modules(Sequence[Module]):
     def _document(self) -> Document:
         return modules_file.document(list(self._pieces()))
 
-    def _sites(self) -> list[Site]:
-        """What each says about f, in their order."""
+    def _sites(self, categories: Categories) -> list[Site]:
+        """What each says about f, in their order, in codes of these levels."""
         found: dict[int, Site] = {}
         for block, positions in self._pieces():
-            found.update(zip(positions, block.models.sites.each(), strict=True))
+            found.update(zip(positions, block.in_coding(categories).models.sites.each(), strict=True))
         return [found[position] for position in sorted(found)]
 
     def _compact(self) -> Modules:
@@ -106,12 +108,13 @@ class Modules(Sequence[Module]):
 
 def of_pieces(pieces: Iterable[Piece]) -> Modules:
     """Modules that were fitted or read some at a time, in the order of their positions; some may be missing."""
-    alike: dict[Common, list[Piece]] = {}
-    for piece in pieces:
-        alike.setdefault(piece.block.common, []).append(piece)
+    alike: dict[tuple[Common, tuple[int, ...]], list[Piece]] = {}
+    for piece in pieces:  # those whose columns of categories are the same come to one coding
+        common = piece.block.common
+        alike.setdefault((replace(common, categories=NO_CATEGORIES), common.categories.columns), []).append(piece)
     where = {}
     for b, some in enumerate(alike.values()):
         positions = [position for piece in some for position in piece.positions]
         where.update({position: (b, i) for i, position in enumerate(positions)})
-    blocks = [joined([piece.block for piece in some]) for some in alike.values()]
+    blocks = [joined(in_one_coding([piece.block for piece in some])) for some in alike.values()]
     return Modules(blocks, [where[position] for position in sorted(where)])

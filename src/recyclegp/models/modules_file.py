@@ -22,7 +22,17 @@ from ..likelihoods import Gaussian, named
 from ..local.fitted import Fitted
 from ..storage import container, limits
 from ..storage.container import Document, Header, OpenFile
-from ..storage.fields import columns_from_json, count, fields, listed, target_from_json, target_to_json, text
+from ..storage.fields import (
+    categories_from_json,
+    categories_to_json,
+    columns_from_json,
+    count,
+    fields,
+    listed,
+    target_from_json,
+    target_to_json,
+    text,
+)
 from .blocks import Block, Common, Piece
 from .naming import check_name, check_owner
 
@@ -63,6 +73,7 @@ def _header(block: Block) -> Header:
         "owners": list(block.owners) if any(o is not None for o in block.owners) else None,
         "messages": _different(block.models.messages),
         **target_to_json(c.target),
+        **categories_to_json(c.categories),
     }
 
 
@@ -152,6 +163,7 @@ class _BlockReader:
             dimension=D,
             columns=columns_from_json(header["columns"], D),
             target=target_from_json(header),
+            categories=categories_from_json(header, D),
         )
         self.learned = torch.tensor([p.learned for p in entries(structure)], dtype=torch.bool)
         self.total = total
@@ -218,6 +230,8 @@ class _BlockReader:
             messages=tuple(self.messages[int(i)] for i in fact["message"].tolist()),
         )
         names, owners = tuple(self.names[i] for i in lines), tuple(self.owners[i] for i in lines)
+        for site in models.sites.each() if self.common.categories else ():
+            self.common.categories.check_codes(site.Z)
         block = Block(self.common, names, owners, fact["rows"].long(), models)
         return Piece(block, [int(p) for p in fact["position"].tolist()])
 

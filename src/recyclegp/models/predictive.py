@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
+from ..categories import Categories, described
 from ..core import linalg
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import Answers
 from ..core.posterior import Posterior, Predicted
 from ..devices import CPU, device_of, retried
-from ..errors import RecycleGPError
+from ..errors import RecycleGPError, tell
 from ..kernels import Kernel
 from ..kernels.gpytorch_objects import to_gpytorch
 from ..likelihoods import Likelihood
@@ -41,6 +42,7 @@ class Predictive(ABC):
 
     likelihoods: tuple[Likelihood, ...]
     columns: arrays.Columns
+    categories: Categories
     _device: torch.device = CPU
 
     def to(self, device: Any) -> Self:
@@ -195,7 +197,14 @@ class Predictive(ABC):
 
     def _inputs(self, X: Any) -> Tensor:
         device = None if self._device.type == "cpu" else self._device  # then it follows X
-        return arrays.aligned(X, self.dimension, self.columns, device=device)
+        points, _, found = arrays.matched(X, self.dimension, self.columns, self.categories, device=device)
+        unseen = found.beyond(self.categories)
+        if unseen:
+            tell(
+                f"X has levels that the model has not seen: {described(unseen, self.columns)}; what all levels share "
+                "is predicted for them, with more variance"
+            )
+        return points
 
     def _latent(self, points: Tensor, answers: Answers) -> Predicted:
         """Moments of f there. Never a silent NaN, whatever file a model comes from."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from .. import arrays
+from ..categories import NO_CATEGORIES, Categories, called
 from ..devices import room
 from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
 from ..kernels import Kernel
@@ -35,6 +36,7 @@ class Frame(NamedTuple):
     dimension: int
     columns: arrays.Columns
     owner: str  # who named the columns
+    categories: Categories = NO_CATEGORIES  # the levels that anybody has seen
 
 
 class ModulesRead(NamedTuple):
@@ -50,7 +52,7 @@ def read_modules(
     weights: Any = None,
     already: Sequence[Member] = (),
     frame: Frame | None = None,
-    check: Callable[[int, arrays.Columns], None] | None = None,
+    check: Callable[[Frame], None] | None = None,
 ) -> ModulesRead:
     """Every module of the source, checked, put into the store, and but for `keep` let go.
 
@@ -62,10 +64,11 @@ def read_modules(
             _take_all(item, label, entrance, store, keep, check)
             continue
         module = item
+        frame = Frame(module.dimension, module.columns, module.name, module.categories)
         if not entrance.members and check is not None:
-            check(module.dimension, module.columns)
-        entrance.fit_in(Frame(module.dimension, module.columns, module.name), label)
-        module = _in_order(module, entrance.columns)
+            check(frame)
+        entrance.fit_in(frame, label)
+        module = _in_coding(_in_order(module, entrance.columns), entrance.categories)
         member = entrance.admit(member_of(module), module.columns, label)
         if member.weight > 0:
             store.put(module._site, member.weight, len(entrance.members) - 1)
@@ -80,18 +83,18 @@ def _take_all(
     entrance: Entrance,
     store: SiteStore,
     keep: bool,
-    check: Callable[[int, arrays.Columns], None] | None,
+    check: Callable[[Frame], None] | None,
 ) -> None:
     """Many modules, in the order of their positions; no objects are made of them."""
     first = len(entrance.members)
     found: dict[int, tuple[Member, arrays.Columns]] = {}
     for block, positions in pieces:
-        dimension, columns = block.common.dimension, block.common.columns
+        columns = block.common.columns
+        frame = Frame(block.common.dimension, columns, block.names[0], block.common.categories)
         if not first and not found and check is not None:
-            check(dimension, columns)
-        entrance.fit_in(Frame(dimension, columns, block.names[0]), f"{label}: module {block.names[0]!r}")
-        if columns is not None and entrance.columns is not None:
-            block = block.in_order(entrance.columns)
+            check(frame)
+        entrance.fit_in(frame, f"{label}: module {block.names[0]!r}")
+        block = block.in_order(entrance.columns).in_coding(entrance.categories)
         weights = [entrance.weight_of(n, first + p) for n, p in zip(block.names, positions, strict=True)]
         for packed in block.packs([first + p for p in positions], weights, room(store.device)):
             store.put_packed(packed)
@@ -115,6 +118,10 @@ class Entrance:
     @property
     def columns(self) -> arrays.Columns:
         return None if self.frame is None else self.frame.columns
+
+    @property
+    def categories(self) -> Categories:
+        return NO_CATEGORIES if self.frame is None else self.frame.categories
 
     def weight_of(self, name: str, position: int) -> float:
         return self._weights.of(name, position)
@@ -254,12 +261,28 @@ def _fitted(frame: Frame | None, module: Frame, label: str) -> Frame:
             f"{label} has {_listed(module.dimension, module.columns)} where the others have "
             f"{_listed(frame.dimension, frame.columns)}; merge modules over the same inputs"
         )
-    if module.columns is None:
-        return frame
-    if frame.columns is None:
-        return module
-    arrays.common_columns([frame.columns, module.columns], [frame.owner, module.owner])
-    return frame
+    if module.columns is not None and frame.columns is not None:
+        arrays.common_columns([frame.columns, module.columns], [frame.owner, module.owner])
+        order = [module.columns.index(c) for c in frame.columns]
+        module = module._replace(columns=frame.columns, categories=module.categories.permuted(order))
+    _check_categories(frame, module, label)
+    named = frame if module.columns is None or frame.columns is not None else module
+    return named._replace(categories=frame.categories.joined(module.categories))
+
+
+def _check_categories(frame: Frame, module: Frame, label: str) -> None:
+    """Do all take the same columns for categories?"""
+    if frame.categories.columns == module.categories.columns:
+        return
+    column = min(set(frame.categories.columns) ^ set(module.categories.columns))
+    mine, theirs = "categories", "numbers"
+    if column not in module.categories.columns:
+        mine, theirs = theirs, mine
+    name = called(column, module.columns if frame.columns is None else frame.columns)
+    raise RecycleGPError(
+        f"{label} has {mine} in {name} where {frame.owner!r} has {theirs}; fit one anew, with the column as text "
+        "(categories) or as numbers in both"
+    )
 
 
 def _listed(dimension: int, columns: arrays.Columns) -> str:
@@ -272,7 +295,16 @@ def _in_order(m: Module, columns: arrays.Columns) -> Module:
         return m
     order = [m.columns.index(c) for c in columns]
     site = m._site._replace(Z=m._site.Z[:, order])
-    return replace(m, _site=site, _kernel=permuted(m._kernel, order), columns=columns)
+    categories = m.categories.permuted(order)
+    return replace(m, _site=site, _kernel=permuted(m._kernel, order), columns=columns, categories=categories)
+
+
+def _in_coding(m: Module, categories: Categories) -> Module:
+    """Levels by name: with the codes that they have among those of all."""
+    if m.categories == categories:
+        return m
+    site = m._site._replace(Z=m.categories.recoded(m._site.Z, categories))
+    return replace(m, _site=site, categories=categories)
 
 
 class _Weights:

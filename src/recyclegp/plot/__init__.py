@@ -6,7 +6,7 @@ everything into one file. Pyplot is not used and no setting of matplotlib is cha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..categories import called
 from ..errors import RecycleGPError
 from ..models.ensemble import Ensemble
 from ..models.module import Module
@@ -49,7 +50,7 @@ def ensemble(
         likelihood: what to show of a model that has several: "bernoulli" shows probabilities, "poisson" rates, and
             "gaussian" the latent f and measurements of it. By default that of the only likelihood, else f.
         at: where slices hold the other inputs, as numbers or as a mapping from column names; by default at the median
-            of all points.
+            of all points. Categories are always held, each at the level that most points have unless `at` says which.
         owners: where owners differ, draw each one's own function as a thin line about the shared one; not on maps.
 
     Returns:
@@ -57,7 +58,8 @@ def ensemble(
     """
     if not isinstance(e, Ensemble):
         raise TypeError(f"plot.ensemble draws an Ensemble, not {type(e).__name__}; plot.modules draws modules")
-    return _draw(scene([e], region=region, likelihood=likelihood, owners=owners), ax, at)
+    levels, at = _levels([e], at)
+    return _draw(scene([e], region=region, likelihood=likelihood, owners=owners, levels=levels), ax, at)
 
 
 def modules(
@@ -87,7 +89,8 @@ def modules(
     for m in ms:
         if not isinstance(m, Module):
             raise TypeError(f"plot.modules draws Modules, not {type(m).__name__}; plot.ensemble draws ensembles")
-    return _draw(scene(ms, region=region, likelihood=likelihood), ax, at)
+    levels, at = _levels(ms, at)
+    return _draw(scene(ms, region=region, likelihood=likelihood, levels=levels), ax, at)
 
 
 def save(
@@ -117,7 +120,8 @@ def save(
     suffix = path.suffix.lower().lstrip(".")
     if suffix not in FORMATS:
         raise RecycleGPError(f"{path}: figures are written as {', '.join(f'.{f}' for f in FORMATS)}; choose one")
-    drawn = scene(objects, region=region, likelihood=likelihood, names=names, owners=owners)
+    levels, at = _levels(objects, at)
+    drawn = scene(objects, region=region, likelihood=likelihood, names=names, owners=owners, levels=levels)
     if suffix == "html":
         content = page.write(drawn, at, title).encode()
     else:
@@ -125,6 +129,14 @@ def save(
         figures.new(drawn, at, title)[0].savefig(stream, format=suffix)
         content = stream.getvalue()
     write_atomically(path, content)
+
+
+def _levels(objects: Sequence[Module | Ensemble], at: Any) -> tuple[dict[str, Any], Any]:
+    """What `at` says of categories, and what it says of numbers."""
+    named = {called(c, m.columns) for m in objects if isinstance(m, (Module, Ensemble)) for c in m.categories.columns}
+    if not named or not isinstance(at, Mapping):
+        return {}, at
+    return {c: v for c, v in at.items() if c in named}, {c: v for c, v in at.items() if c not in named}
 
 
 def _draw(drawn: Scene, ax: Any, at: Any) -> Any:

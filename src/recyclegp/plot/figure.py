@@ -79,6 +79,8 @@ def headline(scene: Scene) -> str:
         text += f"; {scene.left_out:,} more are left out"
     if D > 2:
         text += f"\n{MOST_MOVING.format(MOST_SLICES, D) if MOST_SLICES < D else 'Each input'} varied alone"
+    if scene.fixed:
+        text += f"{', ' if D > 2 else chr(10)}{'at' if D > 2 else 'At'} {scene.fixed}"
     return text
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from .. import arrays
 from ..errors import RecycleGPError
-from ..kernels import units
 from ..models.naming import NEW
 from .scale import Array, Band
 from .scene import Marks, Owner, Scene, Subject, extent, plain
@@ -155,8 +154,7 @@ def _reach(scene: Scene, subject: Subject, column: int) -> tuple[float, float]:
 
 
 def _places(subject: Subject, column: int, width: float) -> int:
-    lengths = units.lengths(subject.model.kernel_spec, subject.model.dimension).nan_to_num(posinf=1.0)
-    wanted = PLACES_PER_LENGTHSCALE * width / float(lengths[subject.order.index(column)])
+    wanted = PLACES_PER_LENGTHSCALE * width / subject.length(column)
     return int(np.clip(wanted, FEWEST_PLACES, MOST_PLACES))
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from .. import arrays
+from ..arrays import CodedInputs
+from ..categories import Categories, joined, shown
 from ..errors import RecycleGPError
 from ..kernels import units
 from ..models.ensemble import Ensemble
@@ -23,6 +27,19 @@ MARGIN = 0.06  # of the points' extent, added on either side: data reach a littl
 MOST_TOLD_APART = 12  # models; with more of them there are no bands, and a short legend
 MOST_MODELS = 200  # models in one figure
 LONGEST_NAME = 34  # characters
+
+
+class Held(NamedTuple):
+    """Categories do not vary in a figure: each is held at one level."""
+
+    free: list[int]  # the columns that do vary, among all
+    categories: Categories  # the levels that any of the models knows
+    codes: Array  # (D,): at which level each category is held; zero for the other columns
+
+    @property
+    def words(self) -> list[tuple[int, str]]:
+        """Columns, and their levels by name."""
+        return [(c, names[int(self.codes[c])]) for c, names in self.categories.levels]
 
 
 class Marks(NamedTuple):
@@ -55,6 +72,7 @@ class Subject(NamedTuple):
     Z: Array  # (M, D): published points, or Z_*
     members: list[Marks]  # of an ensemble that has kept them
     owners: list[Owner]  # of an ensemble whose owners differ, those that are drawn
+    held: Held  # what the figure does not vary
 
     @property
     def merged(self) -> bool:
@@ -70,8 +88,21 @@ class Subject(NamedTuple):
 
     def predict(self, X: Array, owner: str | None = None) -> tuple[Array, Array]:
         """Mean and variance of f, the shared one or an owner's, X in the figure's columns."""
-        mean, variance = self.model.predict(X[:, self.order], owner)
+        mean, variance = self.model.predict(CodedInputs(self._own(X)), owner)
         return mean, variance
+
+    def length(self, column: int) -> float:
+        """The lengthscale along a column of the figure; 1 where the kernel has none."""
+        lengths = units.lengths(self.model.kernel_spec, self.model.dimension).nan_to_num(posinf=1.0)
+        return float(lengths[self.order.index(self.held.free[column])])
+
+    def _own(self, X: Array) -> Array:
+        """Rows of the figure in the model's own columns and codes."""
+        whole = np.tile(self.held.codes, (len(X), 1))
+        whole[:, self.held.free] = X
+        levels = self.held.categories.permuted(self.order)
+        into = self.model.categories.joined(levels)
+        return levels.recoded(torch.tensor(whole[:, self.order]), into).numpy()
 
 
 class Scene(NamedTuple):
@@ -80,6 +111,7 @@ class Scene(NamedTuple):
     columns: list[str]
     region: Array  # (D, 2)
     scale: Scale
+    fixed: str = ""  # the levels at which categories are held, in words
 
     @property
     def points(self) -> Array:
@@ -127,8 +159,9 @@ def scene(
     likelihood: str | None = None,
     names: Sequence[str] | None = None,
     owners: bool = True,
+    levels: Mapping[str, Any] = MappingProxyType({}),
 ) -> Scene:
-    """Check everything that a caller has passed, and arrange it."""
+    """Check everything that a caller has passed, and arrange it; categories are held at these levels."""
     models = list(models)
     if not isinstance(owners, bool):
         raise TypeError(f"owners must be True or False, not {owners!r}")
@@ -140,13 +173,16 @@ def scene(
     labels = _labels(models, names)
     columns = _columns(models, labels)
     kept = _first(models)
-    subjects = _subjects([models[i] for i in kept], [labels[i] for i in kept], columns, owners)
+    every = list(columns) if columns else _numbered(models[0].dimension)
+    held = _held([models[i] for i in kept], [labels[i] for i in kept], columns, every, levels)
+    subjects = _subjects([models[i] for i in kept], [labels[i] for i in kept], columns, owners, held)
     drawn = Scene(
         subjects=subjects,
         left_out=len(models) - len(kept),
-        columns=list(columns) if columns else _numbered(models[0].dimension),
+        columns=[every[c] for c in held.free],
         region=np.empty(0),
         scale=choose(models, likelihood),
+        fixed=", ".join(f"{plain(every[c])} = {plain(level)}" for c, level in held.words),
     )
     return drawn._replace(region=_region(drawn, region))
 
@@ -186,21 +222,63 @@ def _columns(models: Sequence[Model], labels: Sequence[str]) -> arrays.Columns:
     return arrays.common_columns([m.columns for m in models], labels)
 
 
+def _held(
+    models: Sequence[Model],
+    labels: Sequence[str],
+    columns: arrays.Columns,
+    every: Sequence[str],
+    levels: Mapping[str, Any],
+) -> Held:
+    """Each category at the level that was asked for, or else at the one that most of the points have."""
+    own = [m.categories.permuted(np.argsort(_order(m, columns)).tolist()) for m in models]
+    for label, found in zip(labels[1:], own[1:], strict=False):
+        if found.columns != own[0].columns:
+            raise RecycleGPError(
+                f"{labels[0]!r} and {label!r} do not have categories in the same columns; draw each in a figure of "
+                "its own"
+            )
+    categories = joined(own)
+    free = [j for j in range(len(every)) if j not in categories.columns]
+    if not free:
+        raise RecycleGPError("all inputs are categories, and no curve can be drawn along them; use predict")
+    known = [
+        mine.recoded(torch.tensor(_in_order(m.inducing, _order(m, columns))), categories)
+        for m, mine in zip(models, own, strict=True)
+    ]
+    codes = np.zeros(len(every))
+    for column, names in categories.levels:
+        codes[column] = float(torch.cat([Z[:, column] for Z in known]).mode().values)
+        if every[column] in levels:
+            wanted = levels[every[column]]
+            wanted = f"{wanted:g}" if isinstance(wanted, float) else str(wanted)
+            if wanted not in names:
+                raise RecycleGPError(f"at of {every[column]} is {wanted!r}; its levels are {shown(names)}")
+            codes[column] = names.index(wanted)
+    return Held(free, categories, codes)
+
+
+def _order(m: Model, columns: arrays.Columns) -> list[int]:
+    return [columns.index(c) for c in m.columns] if columns and m.columns else list(range(m.dimension))
+
+
 def _first(models: Sequence[Model]) -> list[int]:
     """Positions of at most MOST_MODELS models. Modules are left out before ensembles."""
     by_rank = sorted(range(len(models)), key=lambda i: isinstance(models[i], Module))
     return sorted(by_rank[:MOST_MODELS])
 
 
-def _subjects(models: Sequence[Model], labels: Sequence[str], columns: arrays.Columns, owners: bool) -> list[Subject]:
+def _subjects(
+    models: Sequence[Model], labels: Sequence[str], columns: arrays.Columns, owners: bool, held: Held
+) -> list[Subject]:
     looks = {Module: _looks(COLOURS), Ensemble: _looks(MERGED)}
     subjects = []
     few = len(models) <= MOST_TOLD_APART
     for m, label in zip(models, labels, strict=True):
         colour, dashes = next(looks[type(m)])
         dashes = dashes if few or isinstance(m, Ensemble) else "-"  # so many could not be told apart by dashes
-        order = [columns.index(c) for c in m.columns] if columns and m.columns else list(range(m.dimension))
-        subjects.append(Subject(m, plain(label), colour, dashes, order, _in_order(m.inducing, order), [], []))
+        order = _order(m, columns)
+        Z = _in_order(m.inducing, order)[:, held.free]
+        subjects.append(Subject(m, plain(label), colour, dashes, order, Z, [], [], held))
     named = {m.name for m in models if isinstance(m, Module)}  # they are drawn with their points
     seen: dict[str, tuple[str, str]] = {}
     for s in subjects:
@@ -217,7 +295,7 @@ def _members(
     if not isinstance(s.model, Ensemble):
         return []
     known = [
-        (m.name, _in_order(arrays.frozen(m.site.Z), s.order))
+        (m.name, _in_order(arrays.frozen(m.site.Z), s.order)[:, s.held.free])
         for m in s.model._members
         if m.site is not None and m.weight > 0 and m.name not in named
     ]
@@ -299,6 +377,5 @@ def _grown(values: Array, subject: Subject, column: int) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     by = MARGIN * (high - low)
     if not by > 1e-9 * max(abs(low), abs(high)):  # all points are at one place: draw as far as the kernel reaches
-        lengths = units.lengths(subject.model.kernel_spec, subject.model.dimension).nan_to_num(posinf=1.0)
-        by = 2 * float(lengths[subject.order.index(column)])
+        by = 2 * subject.length(column)
     return low - by, high + by

@@ -11,15 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import column_or_1d
-from sklearn.utils.validation import validate_data
 
 from ..errors import RecycleGPError
 from ..target import target_name
 from .parts import (
     asked,
+    checked,
     encoded,
     fitted_modules,
     modules_of,
@@ -127,8 +125,8 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (n, D)
-            Inputs.
+        X : array or DataFrame of shape (n, D)
+            Inputs; columns of text, categoricals and truth values are categories.
         y : array of shape (n,)
             Targets.
 
@@ -138,8 +136,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
             This estimator.
         """
         name = target_name(y)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        y = column_or_1d(y, warn=True)
+        X, y = checked(self, X, y, y_numeric=True)
         return take(self, [], fitted_modules(self, X, y, "gaussian", noise=self.noise, target=name))
 
     def partial_fit(self, X: Any, y: Any) -> RecyclableGPRegressor:
@@ -162,8 +159,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
             This estimator.
         """
         old, name = getattr(self, "modules_", []), target_name(y)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=not old)
-        y = column_or_1d(y, warn=True)
+        X, y = checked(self, X, y, y_numeric=True, reset=not old)
         return take(self, old, fitted_modules(self, X, y, "gaussian", len(old), noise=self.noise, target=name))
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, *, owner: str | None = None) -> Any:
@@ -192,7 +188,8 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         if return_std:
             return mean, np.sqrt(variance)
         if return_cov:
-            return mean, self.ensemble_._answers(owner, of_y=False).joint(torch.tensor(X)).covariance.numpy()
+            points = self.ensemble_._inputs(X)
+            return mean, self.ensemble_._answers(owner, of_y=False).joint(points).covariance.numpy()
         return mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, owner: str | None = None) -> np.ndarray:
@@ -321,8 +318,8 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (n, D)
-            Inputs.
+        X : array or DataFrame of shape (n, D)
+            Inputs; columns of text, categoricals and truth values are categories.
         y : array of shape (n,)
             Labels, of two kinds.
 
@@ -332,7 +329,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
             This estimator.
         """
         name = target_name(y)
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = checked(self, X, y)
         self.classes_ = two_classes(y)
         y, words = encoded(y, self.classes_), words_of(self.classes_)
         return take(self, [], fitted_modules(self, X, y, "bernoulli", target=name, labels=words))
@@ -355,7 +352,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
             This estimator.
         """
         old, name = getattr(self, "modules_", []), target_name(y)
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=not old)
+        X, y = checked(self, X, y, reset=not old)
         if classes is not None:
             classes = two_classes(classes)
         if not old:

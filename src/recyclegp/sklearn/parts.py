@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..arrays import CodedInputs, holds_categories, inputs
 from ..errors import RecycleGPError
 from ..models.ensemble import Ensemble
 from ..models.fit import fit_many
@@ -23,10 +24,10 @@ from ..target import LONGEST
 
 
 def fitted_modules(
-    estimator: Any, X: np.ndarray, y: np.ndarray, likelihood: str, taken: int = 0, **options: Any
+    estimator: Any, X: np.ndarray | CodedInputs, y: np.ndarray, likelihood: str, taken: int = 0, **options: Any
 ) -> list[Module]:
     """A module for each region of the rows."""
-    parts = regions(X, estimator.n_partitions)
+    parts = regions(_numbers(X), estimator.n_partitions)
     names = [_name(estimator.name, taken + i) for i in range(len(parts))]
     options |= {k: getattr(estimator, k) for k in ("kernel", "inducing", "publish", "rows_per_point", "learn")}
     options |= {"likelihood": likelihood, "seed": seed_of(estimator.random_state), "progress": False}
@@ -43,6 +44,31 @@ def fitted_modules(
     if len(found) > 1:  # parts of one data set have one owner
         found = [m.owned_by(names[0]) for m in found]
     return found if columns is None else [replace(m, columns=tuple(map(str, columns))) for m in found]
+
+
+def checked(
+    estimator: Any, X: Any, y: Any, *, y_numeric: bool = False, reset: bool = True
+) -> tuple[np.ndarray | CodedInputs, np.ndarray]:
+    """X and y as scikit-learn checks them; where X has categories, its numbers and their codes."""
+    if not holds_categories(X):
+        X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=y_numeric, reset=reset)
+        return X, column_or_1d(y, warn=True)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    y = column_or_1d(y, warn=True)
+    if y_numeric:
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    check_consistent_length(X, y)
+    found = inputs(X)
+    return CodedInputs(found.X.numpy(), found.columns, found.categories), y
+
+
+def _numbers(X: np.ndarray | CodedInputs) -> np.ndarray:
+    """The columns by which rows are divided into regions: those of numbers, where there are some."""
+    if not isinstance(X, CodedInputs):
+        return X
+    free = [j for j in range(X.X.shape[1]) if j not in X.categories.columns]
+    whole: np.ndarray = X.X
+    return whole[:, free] if free else whole
 
 
 def regions(X: np.ndarray, count: int) -> list[np.ndarray]:
@@ -78,14 +104,16 @@ def take(estimator: Any, old: Sequence[Module], new: Sequence[Module]) -> Any:
 def _ensemble(estimator: Any, modules: Sequence[Module]) -> Ensemble:
     points, learn = estimator.ensemble_inducing, estimator.learn
     if len(modules) == 1:  # the ensemble is the module itself, with its own kernel and points
-        points, learn = modules[0].inducing, False
+        points, learn = CodedInputs(modules[0].inducing), False
     return merge(modules, inducing=points, learn=learn, owners=estimator.owners, trust=estimator.trust)
 
 
-def asked(estimator: Any, X: Any) -> np.ndarray:
+def asked(estimator: Any, X: Any) -> Any:
+    """Where to predict, checked; levels are matched by name where the model knows some."""
     check_is_fitted(estimator)
-    checked: np.ndarray = validate_data(estimator, X, reset=False, dtype=np.float64)
-    return checked
+    if estimator.ensemble_.categories:
+        return validate_data(estimator, X, reset=False, skip_check_array=True)
+    return validate_data(estimator, X, reset=False, dtype=np.float64)
 
 
 def unfitted(estimator: Any) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
+from ..categories import MOST_LEVELS, Categories, Levels
 from ..core.convergence import Convergence
 from ..core.noise import NoiseEvidence
 from ..errors import RecycleGPError
@@ -120,6 +121,28 @@ def columns_from_json(names: Any, dimension: int) -> arrays.Columns:
     if len(found) != dimension or len(set(found)) != dimension:
         raise RecycleGPError(f"columns does not name the {dimension} inputs, each by its own name")
     return tuple(found)
+
+
+def categories_to_json(categories: Categories) -> Header:
+    """Only where there are some."""
+    if not categories:
+        return {}
+    return {"categories": [{"column": c, "levels": list(names)} for c, names in categories.levels]}
+
+
+def categories_from_json(header: Header, dimension: int, *points: Tensor) -> Categories:
+    """Columns that exist, levels that have names, and points each of which has one of them."""
+    found = []
+    for entry in listed(header.get("categories", []), "categories", most=dimension):
+        column = count(fields(entry, "a category")["column"], "a column of categories")
+        names = listed(entry["levels"], "levels", most=MOST_LEVELS)
+        if column >= dimension:
+            raise RecycleGPError(f"categories in column {column} of {dimension}")
+        found.append(Levels(column, tuple(text(name, "a level") for name in names)))
+    categories = Categories(tuple(found))
+    for Z in points:
+        categories.check_codes(Z)
+    return categories
 
 
 def convergence_from_json(found: Any) -> Convergence:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ... import arrays
 from ...core.posterior import Predicted
+from ...devices import CPU
 from ...errors import RecycleGPError
 from ...likelihoods import Likelihood
 from ...storage import container
@@ -20,7 +20,7 @@ from ...storage.fields import Fields
 from ..ensemble import Ensemble
 from ..naming import few, name_of_update
 from . import files
-from .links import Link
+from .links import Link, Outputs, some_rows
 from .module import JointModule, changes_of
 from .new_rows import modules_of_rows
 from .predictive import JointPredictive, draws_of, side_by_side
@@ -106,12 +106,9 @@ class JointEnsemble(JointPredictive):
             for row in part.report()
         ]
 
-    def _inputs(self, X: Any) -> Tensor:
-        return self.parts[0]._inputs(X)
-
-    def _moments(self, X: Tensor, owner: str | None, *, of_y: bool) -> Predicted:
+    def _moments(self, X: Any, owner: str | None, *, of_y: bool) -> Predicted:
         return side_by_side(
-            [part._latent(X, part._answers(self._whose(part, owner), of_y=of_y)) for part in self.parts]
+            [part._latent(part._inputs(X), part._answers(self._whose(part, owner), of_y=of_y)) for part in self.parts]
         )
 
     def _whose(self, part: Ensemble, owner: str | None) -> str | None:
@@ -218,24 +215,21 @@ class JointEnsemble(JointPredictive):
             The ensemble with the new rows.
         """
         label = name_of_update(name, self.names)
-        points = self._inputs(X)
-        if not len(points):
+        if not len(X):
             raise RecycleGPError("update: X has no rows; pass at least one")
-        rows = modules_of_rows(self.link, self.parts, points, y, label, owner)
-        if rows is None:  # each output has observations of its own
-            Y = self.link.check(y, len(points), points.device)
+        if isinstance(self.link, Outputs):  # each has observations of its own
+            Y = self.link.check(y, len(X), CPU)
+            options = {"noise": noise, "name": label, "owner": owner, "relearn": relearn, "forget": forget}
 
             def with_rows(function: str, part: Ensemble) -> Ensemble:
-                seen = torch.isfinite(Y[:, self.link.names.index(function)])
-                if not bool(seen.any()):
-                    return part
-                own = Y[seen, self.link.names.index(function)]
-                options = {"noise": noise, "name": label, "owner": owner, "relearn": relearn, "forget": forget}
-                return part.update(points[seen], own, **options)
+                own = Y[:, self.link.names.index(function)]
+                seen = torch.isfinite(own)
+                return part.update(some_rows(X, seen), own[seen], **options) if bool(seen.any()) else part
 
             return self._map(with_rows)
         if noise is not None:
             raise RecycleGPError(f"noise: {self.link.kind} have none to be given; leave it out")
+        rows = modules_of_rows(self.link, self.parts, X, y, label, owner)
         faded = self if forget == 1 else self._map(lambda _, part: part.reweight(_less(part, forget)))
         return faded._map(lambda function, part: part.add([rows[function]], relearn=relearn))
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ... import arrays, likelihoods, threads
 from ...devices import retried
@@ -24,7 +23,7 @@ from ...target import Target
 from ..blocks import of_requests
 from ..module import Module
 from .classes import codes, texts
-from .links import Classes, Link, Outputs, VaryingNoise, check_names, in_order, matrix
+from .links import Classes, Link, Outputs, VaryingNoise, check_names, in_order, matrix, some_rows
 from .module import JointModule
 
 REFUSE, ALLOW = "refuse", "allow"  # what becomes of cells of y that are missing
@@ -85,7 +84,7 @@ def fit_jointly(data: Iterable[tuple[Any, Any]], names: Sequence[str], options: 
     asked = [lanes_of(X, y, name, options) for (X, y), name in zip(data, names, strict=True)]
     alike: dict[Any, list[int]] = {}
     for i, (_, requests, group) in enumerate(asked):
-        alike.setdefault((requests[0].kind, requests[0].columns, group), []).append(i)
+        alike.setdefault((requests[0].kind, requests[0].columns, requests[0].categories, group), []).append(i)
     made: dict[int, JointModule] = {}
     for members in alike.values():
         made |= _solved(members, asked)
@@ -158,7 +157,7 @@ def _outputs(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
     door = Door(replace(options.fit, target=None, unit=None))
     requests = []
     for c in measured:
-        rows = X if bool(seen[:, c].all()) else _some(X, seen[:, c])
+        rows = X if bool(seen[:, c].all()) else some_rows(X, seen[:, c])
         made = door.check(rows, Y[seen[:, c], c], name)
         requests.append(made._replace(target=Target(names[c], units[c])))
     link = Outputs(tuple(names[c] for c in measured))
@@ -227,10 +226,3 @@ def _each(value: Any, count: int, argument: str) -> list[str | None]:
     if len(given) != count:
         raise RecycleGPError(f"{argument} has {len(given)} entries for {count} outputs; give one, or one each")
     return given
-
-
-def _some(X: Any, rows: Tensor) -> Any:
-    """Some rows of an array, tensor or DataFrame."""
-    if isinstance(X, Tensor):
-        return X[rows.to(X.device)]
-    return X.loc[rows.numpy()] if hasattr(X, "loc") else np.asarray(X)[rows.numpy()]

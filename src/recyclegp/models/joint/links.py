@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -203,3 +204,10 @@ def matrix(y: Any, rows: int, names: Sequence[str], device: torch.device | None)
             f"({', '.join(names[:5])}{', …' * (len(names) > 5)}); pass ({rows}, {len(names)})"
         )
     return tensor
+
+
+def some_rows(X: Any, rows: Tensor) -> Any:
+    """Some rows of an array, tensor or DataFrame."""
+    if isinstance(X, Tensor):
+        return X[rows.to(X.device)]
+    return X.loc[rows.numpy()] if hasattr(X, "loc") else np.asarray(X)[rows.numpy()]

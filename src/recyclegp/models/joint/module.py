@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ... import arrays
 from ...core.posterior import Predicted
@@ -115,11 +114,8 @@ class JointModule(JointPredictive):
             raise RecycleGPError(f"function={function!r}: there are {', '.join(self.link.names)}")
         return self.parts[self.link.names.index(function)]
 
-    def _inputs(self, X: Any) -> Tensor:
-        return self.parts[0]._inputs(X)
-
-    def _moments(self, X: Tensor, owner: str | None, *, of_y: bool) -> Predicted:
-        return side_by_side([part._latent(X, part._answers(owner, of_y=of_y)) for part in self.parts])
+    def _moments(self, X: Any, owner: str | None, *, of_y: bool) -> Predicted:
+        return side_by_side([part._latent(part._inputs(X), part._answers(owner, of_y=of_y)) for part in self.parts])
 
     def sample(self, X: Any, n: int = 1, seed: int = 0, owner: str | None = None) -> Any:
         """Joint draws of the functions at the rows of X.

@@ -20,29 +20,28 @@ from ...local import dual, observations, placement
 from ...local.dual import WhitenedData
 from ..ensemble import Ensemble
 from ..module import Module
-from .links import VARYING, Classes, Link, Outputs
+from .links import VARYING, Classes, Link
 
 MOST_POINTS = 512  # at which new rows are summarised
 
 
 @torch.no_grad()
 def modules_of_rows(
-    link: Link, parts: Sequence[Ensemble], X: Tensor, y: Any, name: str, owner: str | None
-) -> dict[str, Module] | None:
-    """A module for each function, by its name; None where functions have observations of their own."""
-    if isinstance(link, Outputs):
-        return None
-    checked = link.check(y, len(X), X.device)
-    Z = _points(X, parts[0])
-    bases = [basis(part._form.kernel, Z) for part in parts]
-    means = torch.tensor([part.mean for part in parts], dtype=torch.float64, device=X.device)
+    link: Link, parts: Sequence[Ensemble], X: Any, y: Any, name: str, owner: str | None
+) -> dict[str, Module]:
+    """A module for each function, by its name."""
+    inputs = [part._inputs(X) for part in parts]  # levels of categories may have other codes in each
+    count, device = len(inputs[0]), inputs[0].device
+    checked = link.check(y, count, device)
+    bases = [basis(part._form.kernel, _points(own, part)) for part, own in zip(parts, inputs, strict=True)]
+    means = torch.tensor([part.mean for part in parts], dtype=torch.float64, device=device)
     if isinstance(link, Classes) and link.likelihood == DirichletCategorical.name:
         rows = []
         for c, base in enumerate(bases):
             seen = DirichletCategorical.observations(checked == c)
             level = seen.noise.mean()
             w = (level / seen.noise).sqrt()
-            rows.append(observations.stream(base, X, seen.y, level, means[c], w))
+            rows.append(observations.stream(base, inputs[c], seen.y, level, means[c], w))
         settled = True
     else:
         likelihood = VARYING if not isinstance(link, Classes) else Categorical()
@@ -51,16 +50,22 @@ def modules_of_rows(
             if isinstance(link, Classes)
             else checked.expand(len(link.names), -1)
         )
-        pairs = zip(bases, targets, means, strict=True)
-        whitened = [dual.whiten(base, X, target, likelihood, mean) for base, target, mean in pairs]
-        V, spare, y, w = (torch.stack([t[i] for t in whitened]) for i in range(4))
-        together = WhitenedData(V, spare, y, w, likelihood, means)
+        each = zip(bases, inputs, targets, means, strict=True)
+        seen_by = [dual.whiten(base, own, target, likelihood, mean) for base, own, target, mean in each]
+        together = WhitenedData(
+            torch.stack([s.V for s in seen_by]),
+            torch.stack([s.spare for s in seen_by]),
+            torch.stack([s.y for s in seen_by]),
+            torch.stack([s.w for s in seen_by]),
+            likelihood,
+            means,
+        )
         state = dual.fixed_point(together)
         found = dual.rows(together, state)
         rows = [type(found)(*(t[c] for t in found)) for c in range(len(parts))]
         settled = bool(state.converged)
     return {
-        function: _module(part, base, own, name, owner, len(X), settled)
+        function: _module(part, base, own, name, owner, count, settled)
         for function, part, base, own in zip(link.names, parts, bases, rows, strict=True)
     }
 
@@ -75,6 +80,7 @@ def _module(part: Ensemble, base: Any, rows: Any, name: str, owner: str | None, 
         likelihoods=part.likelihoods,
         rows=count,
         columns=part.columns,
+        categories=part.categories,
         convergence=Convergence(settled, 0, "new rows"),
         method="update",
         target=part.target,

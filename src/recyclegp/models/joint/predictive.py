@@ -22,12 +22,8 @@ class JointPredictive(ABC):
     link: Link
 
     @abstractmethod
-    def _moments(self, X: Tensor, owner: str | None, *, of_y: bool) -> Predicted:
+    def _moments(self, X: Any, owner: str | None, *, of_y: bool) -> Predicted:
         """Mean and variance of each function at each row: (n, C) both."""
-
-    @abstractmethod
-    def _inputs(self, X: Any) -> Tensor:
-        """X, checked."""
 
     @property
     @abstractmethod
@@ -65,7 +61,7 @@ class JointPredictive(ABC):
         Returns:
             Both (n, C), or (n,) for varying noise, in the kind of array that X is.
         """
-        mean, variance = self.link.latent(*self._moments(self._inputs(X), owner, of_y=False))
+        mean, variance = self.link.latent(*self._moments(X, owner, of_y=False))
         return arrays.like(X, mean), arrays.like(X, variance)
 
     def predict_y(self, X: Any, owner: str | None = None) -> tuple[Any, Any]:
@@ -79,7 +75,7 @@ class JointPredictive(ABC):
             Both (n, C), or (n,) for varying noise, in the kind of array that X is. Of classes: their probabilities p,
             and p(1 − p).
         """
-        mean, variance = self._moments(self._inputs(X), owner, of_y=True)
+        mean, variance = self._moments(X, owner, of_y=True)
         found = self.link.observed(mean, variance, self.likelihoods)
         return arrays.like(X, found.mean), arrays.like(X, found.variance)
 
@@ -95,7 +91,7 @@ class JointPredictive(ABC):
         """
         if self.link.kind != "varying noise":
             raise RecycleGPError(f"predict_noise: this model has {self.link.kind}; use noise")
-        return arrays.like(X, self._moments(self._inputs(X), owner, of_y=False).mean[:, 1].exp())
+        return arrays.like(X, self._moments(X, owner, of_y=False).mean[:, 1].exp())
 
     def predict_proba(self, X: Any, owner: str | None = None) -> Any:
         """Probabilities of the classes at each row of X.
@@ -108,7 +104,7 @@ class JointPredictive(ABC):
             (n, C) numbers, in the order of `classes`; each row adds up to one.
         """
         link = self._classes("predict_proba")
-        return arrays.like(X, link.probabilities(*self._moments(self._inputs(X), owner, of_y=True)))
+        return arrays.like(X, link.probabilities(*self._moments(X, owner, of_y=True)))
 
     def predict_class(self, X: Any, owner: str | None = None) -> np.ndarray:
         """The most probable class at each row of X.
@@ -121,7 +117,7 @@ class JointPredictive(ABC):
             n labels, as text.
         """
         link = self._classes("predict_class")
-        best = link.probabilities(*self._moments(self._inputs(X), owner, of_y=True)).argmax(-1)
+        best = link.probabilities(*self._moments(X, owner, of_y=True)).argmax(-1)
         return np.array(link.names, dtype=object)[best.cpu().numpy()]
 
     def predict_interval(self, X: Any, level: float = 0.95, owner: str | None = None) -> tuple[Any, Any]:
@@ -137,7 +133,7 @@ class JointPredictive(ABC):
         """
         if not 0 < arrays.number(level, "level") < 1:
             raise RecycleGPError(f"level={level!r}; pass a probability between 0 and 1")
-        mean, variance = self._moments(self._inputs(X), owner, of_y=True)
+        mean, variance = self._moments(X, owner, of_y=True)
         low, high = self.link.interval(mean, variance, self.likelihoods, float(level))
         return arrays.like(X, low), arrays.like(X, high)
 
@@ -152,9 +148,8 @@ class JointPredictive(ABC):
         Returns:
             n numbers; of outputs (n, C), NaN where one was not seen.
         """
-        points = self._inputs(X)
-        checked = self.link.check(y, len(points), points.device)
-        mean, variance = self._moments(points, owner, of_y=True)
+        mean, variance = self._moments(X, owner, of_y=True)
+        checked = self.link.check(y, len(mean), mean.device)
         return arrays.like(X, self.link.log_density(checked, mean, variance, self.likelihoods))
 
     def _classes(self, what: str) -> Classes:
