@@ -98,7 +98,7 @@ def test_points_columns_and_tensors_are_limited(target):
 
     check_refused(target, changed(MODULE, points, bytes(8 * many)), "32,769 points; files may have 32,768")
     tensors = changed(MODULE, lambda outer, header: outer.update({f"t{i}": empty for i in range(limits.MOST_TENSORS)}))
-    check_refused(target, tensors, "tensors; a file may have 64")
+    check_refused(target, tensors, "tensors; a file may have 4096")
     wide = changed(MODULE, lambda outer, header: outer["Z"].update(shape=[1, limits.MOST_COLUMNS + 1]))
     check_refused(target, wide, "65,537 input columns")
 

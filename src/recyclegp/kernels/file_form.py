@@ -14,6 +14,7 @@ from .nodes import (
     Category,
     Columns,
     Constant,
+    Index,
     Linear,
     Node,
     Periodic,
@@ -25,6 +26,7 @@ from .nodes import (
 )
 from .stationary import Form
 
+MOST_LEVELS = 256  # of an index
 MOST_NODES = 64  # a specification from a stranger may not be arbitrarily deep
 LARGEST_LOG = math.log(1e100)  # of a positive parameter, either way
 LARGEST_PLACE = 1e100
@@ -57,6 +59,8 @@ def _tree(node: Node, places: Iterator[float], D: int) -> Json:
         return {"kind": "constant", "ard": None, "dims": None}
     if isinstance(node, Category):
         return {"kind": "category", "dims": list(node.columns)}
+    if isinstance(node, Index):
+        return {"kind": "index", "dims": [node.column], "levels": node.levels, "rank": node.rank}
     if isinstance(node, Linear):
         centre = dict.fromkeys(range(D), 0.0)
         centre.update({c: next(places) for c in (range(D) if node.columns is None else node.columns)})
@@ -134,9 +138,19 @@ class _TreeReader:
             if columns is None:
                 raise RecycleGPError("kernel 'category' does not say which columns it looks at; give it dims")
             return Category(columns)
+        if kind == "index":
+            return self._index(spec)
         if kind in ("rbf", "matern", "rq", "periodic", "linear"):
             return self._leaf(kind, spec, centre)
         raise RecycleGPError(f"kernel kind {str(kind)[:50]!r} is not known to this version of recyclegp")
+
+    def _index(self, spec: Json) -> Node:
+        columns, levels, rank = checked_columns("index", spec.get("dims"), self.D), spec.get("levels"), spec.get("rank")
+        if columns is None or len(columns) != 1:
+            raise RecycleGPError("kernel 'index' looks at one column; give it as dims")
+        if type(levels) is not int or type(rank) is not int or not (1 <= levels <= MOST_LEVELS and 0 <= rank <= levels):
+            raise RecycleGPError(f"kernel 'index' has levels={str(levels)[:20]} and rank={str(rank)[:20]}")
+        return Index(columns[0], levels, rank)
 
     def _leaf(self, kind: str, spec: Json, centre: list[float]) -> Node:
         columns = checked_columns(kind, spec.get("dims"), self.D)

@@ -10,6 +10,7 @@ import torch
 from gpytorch.kernels import (
     AdditiveKernel,
     ConstantKernel,
+    IndexKernel,
     LinearKernel,
     MaternKernel,
     PeriodicKernel,
@@ -28,6 +29,7 @@ from .nodes import (
     Category,
     Columns,
     Constant,
+    Index,
     Linear,
     Node,
     Periodic,
@@ -124,6 +126,8 @@ def _read(kernel: Any, D: int, centre: list[float], logs: list[float], places: l
         found = checked_columns("category", columns, D)
         assert found is not None  # it cannot be made without
         return Category(found)
+    if type(kernel) is IndexKernel:
+        return _read_index(kernel, checked_columns("index", columns, D), logs)
     kind = LEAVES.get(type(kernel))
     if kind is None:
         raise RecycleGPError(
@@ -131,6 +135,15 @@ def _read(kernel: Any, D: int, centre: list[float], logs: list[float], places: l
             "products of RBFKernel, MaternKernel, RQKernel, PeriodicKernel, LinearKernel and ConstantKernel"
         )
     return _read_leaf(kernel, kind, checked_columns(kind, columns, D), D, centre, logs, places)
+
+
+def _read_index(kernel: Any, columns: Columns, logs: list[float]) -> Node:
+    """GPyTorch's IndexKernel over one column of codes: B = WWᵀ + diag(κ)."""
+    if columns is None or len(columns) != 1:
+        raise RecycleGPError("kernel IndexKernel must look at one column of codes; give it active_dims=(column,)")
+    levels, rank = kernel.covar_factor.shape[-2:]
+    logs += kernel.covar_factor.detach().double().flatten().tolist() + _logs(kernel.var)
+    return Index(columns[0], levels, rank)
 
 
 def _read_leaf(
@@ -177,6 +190,12 @@ def _build(node: Node, theta: Tensor, D: int) -> Any:
         return _set(ConstantKernel(), constant=theta)
     if isinstance(node, Category):
         return _set(CategoryKernel(node.columns), distance=theta)
+    if isinstance(node, Index):
+        index = IndexKernel(num_tasks=node.levels, rank=node.rank, active_dims=(node.column,)).double()
+        loadings, own = theta.split([node.levels * node.rank, node.levels])
+        index.covar_factor.data = loadings.reshape(node.levels, node.rank)
+        index.initialize(var=own.exp())
+        return index
     if isinstance(node, Linear):
         shape = _shape(node.variances, node.columns)
         linear = _set(LinearKernel(**shape), variance=theta[: node.variances].reshape(1, -1))

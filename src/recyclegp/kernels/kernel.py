@@ -75,9 +75,15 @@ class Kernel:
         for p in self.parameters:
             own = [next(values) for _ in range(p.size)]
             if p.unit is not Unit.PLACE:
-                numbers = (math.exp(-math.exp(v) if p.unit is Unit.DISTANCE else v) for v in own)
-                shown.append(f"{p.name}={'/'.join(f'{v:.4g}' for v in numbers)}")
+                shown.append(f"{p.name}={'/'.join(f'{_for_people(v, p.unit):.4g}' for v in own)}")
         return f"{text(self.structure)}({', '.join(shown)})"
+
+
+def _for_people(value: float, unit: Unit) -> float:
+    """An entry of θ as the number people know."""
+    if unit is Unit.LOADING:
+        return value
+    return math.exp(-math.exp(value) if unit is Unit.DISTANCE else value)
 
 
 @lru_cache(maxsize=1024)  # many kernels, few structures

@@ -34,6 +34,7 @@ class Unit(Enum):
     AMPLITUDE = "units of y²"
     DISTANCE = "minus the logarithm of a correlation"
     NONE = "a pure number"
+    LOADING = "a pure number of either sign, kept as it is"
 
 
 class Parameter(NamedTuple):
@@ -273,6 +274,52 @@ class Category(Node):
 
     def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
         return _ones(theta, X)
+
+    @property
+    def has_amplitude(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Index(Node):
+    """B[i, j] of the levels i and j of one column, with B = WWᵀ + diag(κ): how functions go together.
+
+    W are loadings, one row for each level; κ is a variance of each level's own.
+    """
+
+    column: int
+    levels: int
+    rank: int
+
+    @property
+    def name(self) -> str:
+        return "index"
+
+    @property
+    def discrete(self) -> tuple[int, ...]:
+        return (self.column,)
+
+    def parameters(self, carries: bool = True) -> Iterator[Parameter]:
+        if self.rank:
+            yield Parameter("loading", Unit.LOADING, self.levels * self.rank, (self.column,), False)
+        yield Parameter("own", Unit.NONE, self.levels, (self.column,), False)
+
+    def covariance(self, theta: Tensor) -> Tensor:
+        """B, (…, C, C)."""
+        W = theta[..., : self.levels * self.rank].unflatten(-1, (self.levels, self.rank))
+        return W @ W.mT + torch.diag_embed(theta[..., self.levels * self.rank :].exp())
+
+    def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
+        return self._levels(X1) @ self.covariance(theta) @ self._levels(X2).mT
+
+    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
+        own = self.covariance(theta).diagonal(dim1=-2, dim2=-1)
+        return (self._levels(X) @ own[..., None])[..., 0]
+
+    def _levels(self, X: Tensor) -> Tensor:
+        """(…, n, C): 1 where a row has the level."""
+        known = torch.arange(self.levels, dtype=X.dtype, device=X.device)
+        return (X.detach()[..., self.column, None] == known).to(X.dtype)
 
     @property
     def has_amplitude(self) -> bool:

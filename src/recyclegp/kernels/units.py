@@ -13,6 +13,7 @@ from .kernel import Kernel, entries, parameters
 from .nodes import (
     Category,
     Columns,
+    Index,
     Linear,
     Node,
     Periodic,
@@ -132,6 +133,8 @@ def permuted(kernel: Kernel, order: Sequence[int]) -> Kernel:
     order = list(order)
 
     def change(leaf: Node, theta: Tensor) -> Kernel:
+        if isinstance(leaf, Index):
+            return Kernel(replace(leaf, column=order.index(leaf.column)), theta)
         if not isinstance(leaf, (Stationary, RationalQuadratic, Periodic, Linear, Category)):
             return Kernel(leaf, theta)
         if leaf.columns is not None:
@@ -141,6 +144,22 @@ def permuted(kernel: Kernel, order: Sequence[int]) -> Kernel:
         return Kernel(leaf, torch.cat([t[order] if len(t) == len(order) else t for t in split]))
 
     return _with_leaves(kernel, change)
+
+
+def beside(kernel: Kernel, dimension: int) -> Kernel:
+    """The same kernel of the first `dimension` columns, where there are more."""
+
+    def change(leaf: Node, theta: Tensor) -> Kernel:
+        if isinstance(leaf, (Stationary, RationalQuadratic, Periodic, Linear)) and leaf.columns is None:
+            return Kernel(replace(leaf, columns=tuple(range(dimension))), theta)
+        return Kernel(leaf, theta)
+
+    return _with_leaves(kernel, change)
+
+
+def times(kernel: Kernel, other: Kernel) -> Kernel:
+    """The product of two kernels."""
+    return Kernel(Product((kernel.structure, other.structure)), torch.cat([kernel.theta, other.theta], -1))
 
 
 def _with_leaves(kernel: Kernel, change: Callable[[Node, Tensor], Kernel]) -> Kernel:

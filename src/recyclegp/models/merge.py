@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ import gpytorch
 from .. import arrays
 from ..devices import device_of, on, retried
 from ..errors import RecycleGPError
-from ..kernels import parse
+from ..kernels import Kernel, parse
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..local.kernel_choice import AUTO, SMOOTHNESS
 from ..merging.forgetting import aged, check_half_life
@@ -23,7 +23,7 @@ from ..merging.site_source import SiteSource
 from ..merging.site_store import SiteStore
 from ..merging.trust import Trust
 from .ensemble import Ensemble
-from .joint.merging import are_joint, joint_modules, merge_jointly
+from .joint.merging import are_joint, joint_modules, merge_jointly, with_outputs_coupled
 from .joint.module import JointModule
 from .module import Module
 from .reading import Frame, ModulesRead, Source, read_modules
@@ -37,7 +37,7 @@ class MergeOptions:
     """The arguments of `merge`, as they were given."""
 
     inducing: Any = "auto"
-    kernel: Any = None  # a name, a GPyTorch kernel, or None for the modules' own
+    kernel: Any = None  # a name, a GPyTorch kernel, a Kernel, or None for the modules' own
     learn: bool = True
     owners: Owners = Owners.AUTO
     noise: str = POOL
@@ -54,7 +54,7 @@ class MergeOptions:
             if self.kernel == AUTO and not self.learn:
                 raise RecycleGPError("kernel='auto' is chosen by learning; with learn=False pass a kernel, or None")
             parse(SMOOTHNESS[0] if self.kernel == AUTO else self.kernel, dimension, frame.categories.columns)
-        elif self.kernel is not None:
+        elif self.kernel is not None and not isinstance(self.kernel, Kernel):
             from_gpytorch(self.kernel, dimension)
 
     def points(self, frame: Frame) -> PointsWanted:
@@ -69,7 +69,7 @@ class MergeOptions:
     def recipe(self, dimension: int) -> Recipe:
         """How all is chosen."""
         given = self.kernel
-        if given is not None and not isinstance(given, str):
+        if given is not None and not isinstance(given, (str, Kernel)):
             given = from_gpytorch(given, dimension)
         return Recipe(given, self.learn, self.noise == POOL, self._trust)
 
@@ -93,6 +93,7 @@ def merge(
     half_life: float | None = None,
     now: Any = None,
     device: Any = None,
+    outputs: Any = "auto",
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
 
@@ -125,6 +126,10 @@ def merge(
             in `weights`. In the unit of the modules' times (`fit(time=...)`), which for dates is days.
         now: the time from which ages are counted; that of the newest module unless given.
         device: where to compute, as "cuda"; the CPU unless given. The ensemble stays there; `to("cpu")` brings it back.
+        outputs: of modules with several outputs, how these go together: "independent" (each is merged by itself),
+            "correlated" (by an index kernel B = WWᵀ + diag(κ) beside the kernel of the inputs, both learned; as many
+            columns of W as the evidence asks for), a number of columns, B itself, or "auto": correlated where the
+            evidence clearly asks for it (with learn=False: independent).
 
     Returns:
         The ensemble. It warns where its points cannot express what the modules know.
@@ -142,13 +147,19 @@ def merge(
         now=now,
     )
 
-    def merge_one(some: Source, weights: Any) -> Ensemble:
+    def merge_one(some: Source, weights: Any, own: MergeOptions = options) -> Ensemble:
         with SiteStore(device_of(device)) as store:
-            read = read_modules(some, store, keep=keep == "sites", weights=weights, check=options.check)
-            return merge_read(read, store, options)
+            read = read_modules(some, store, keep=keep == "sites", weights=weights, check=own.check)
+            return merge_read(read, store, own)
+
+    def merge_coupled(some: list[Module], kernel: Kernel, learn: bool) -> Ensemble:
+        # they have been brought to one noise, and judged, output by output
+        return merge_one(some, None, replace(options, kernel=kernel, learn=learn, noise=KEEP, trust=Trust.NONE))
 
     if are_joint(modules):  # declared as one function, as nearly always; see `fit`
-        return cast(Ensemble, merge_jointly(joint_modules(modules), weights, merge_one))
+        together = joint_modules(modules)
+        apart = merge_jointly(together, weights, merge_one)
+        return cast(Ensemble, with_outputs_coupled(apart, outputs, learn, merge_coupled))
     return merge_one(cast(Source, modules), weights)
 
 

@@ -18,8 +18,9 @@ from ...likelihoods import Likelihood
 from ...storage import container
 from ...storage.fields import Fields
 from ..ensemble import Ensemble
-from ..naming import few, name_of_update
+from ..naming import NEW, few, name_of_update
 from . import files
+from .coupled import Coupled, coupled_from_json
 from .links import Link, Outputs, some_rows
 from .module import JointModule, changes_of
 from .new_rows import modules_of_rows
@@ -34,7 +35,8 @@ class JointEnsemble(JointPredictive):
     """
 
     link: Link
-    parts: tuple[Ensemble, ...]  # one for each function
+    parts: tuple[Ensemble, ...]  # one for each function, each merged by itself
+    coupled: Coupled | None = None  # outputs that go together: then this is what predicts
 
     def __post_init__(self) -> None:
         if len(self.parts) != len(self.link.names):
@@ -43,7 +45,8 @@ class JointEnsemble(JointPredictive):
     def __repr__(self) -> str:
         return (
             f"JointEnsemble({len(self.names)} modules: {few(self.names)}; {len(self.parts)} {self.link.kind}: "
-            f"{files.few_functions(self.link)}; {self.rows} rows in {self.dimension}-D)"
+            f"{files.few_functions(self.link)}{'' if self.coupled is None else ', correlated'}; {self.rows} rows in "
+            f"{self.dimension}-D)"
         )
 
     # --- what it knows ---
@@ -79,12 +82,25 @@ class JointEnsemble(JointPredictive):
     @property
     def evidence(self) -> float:
         """Of all functions together."""
-        return sum(part.evidence for part in self.parts)
+        return sum(part.evidence for part in self.parts) if self.coupled is None else self.coupled.evidence
 
     @property
     def slack(self) -> float:
         """Nats of the modules' knowledge that points cannot express, of all functions."""
-        return sum(part.slack for part in self.parts)
+        return sum(part.slack for part in self.parts) if self.coupled is None else self.coupled.ensemble.slack
+
+    @property
+    def output_covariance(self) -> np.ndarray | None:
+        """B, where outputs are correlated: their prior covariances, in their units, times k(x, x'); else None."""
+        return None if self.coupled is None else self.coupled.covariance
+
+    @property
+    def _keeps_sites(self) -> bool:
+        return all(part._keeps_sites for part in self.parts)
+
+    def independent(self) -> JointEnsemble:
+        """The same with every output by itself, as it would be without the others."""
+        return replace(self, coupled=None)
 
     @property
     def region(self) -> np.ndarray:
@@ -107,13 +123,17 @@ class JointEnsemble(JointPredictive):
         ]
 
     def _moments(self, X: Any, owner: str | None, *, of_y: bool) -> Predicted:
+        if owner is not None and owner != NEW and owner not in self.owners:
+            raise RecycleGPError(f"owner={owner!r}: nobody here is called so; there are {few(self.owners)}, and 'new'")
+        if self.coupled is not None:
+            return self.coupled.moments(X, owner, of_y=of_y)
         return side_by_side(
             [part._latent(part._inputs(X), part._answers(self._whose(part, owner), of_y=of_y)) for part in self.parts]
         )
 
     def _whose(self, part: Ensemble, owner: str | None) -> str | None:
         """An owner who has not seen one of the functions is somebody new to it."""
-        return "new" if owner in self.owners and owner not in part.owners else owner
+        return NEW if owner in self.owners and owner not in part.owners else owner
 
     def sample(self, X: Any, n: int = 1, seed: int = 0, owner: str | None = None) -> Any:
         """Joint draws of the functions at the rows of X.
@@ -127,6 +147,10 @@ class JointEnsemble(JointPredictive):
         Returns:
             (n, len(X), C) numbers.
         """
+        if self.coupled is not None:
+            if owner is not None:
+                raise RecycleGPError("sample: of correlated outputs the shared functions are drawn; leave owner out")
+            return arrays.like(X, self.coupled.sample(X, n, arrays.seed(seed)))
         return draws_of(list(self.parts), X, n, seed, owner)
 
     # --- operations: each returns a new ensemble ---
@@ -187,7 +211,10 @@ class JointEnsemble(JointPredictive):
             own = {name: w for name, w in weights.items() if name in part.names}
             return part.reweight(own, relearn=relearn) if own else part
 
-        return self._map(changed)
+        other = self._map(changed)
+        if self.coupled is None:
+            return other
+        return replace(other, coupled=self.coupled.reweight(weights, relearn=relearn))
 
     def update(
         self,
@@ -226,7 +253,8 @@ class JointEnsemble(JointPredictive):
                 seen = torch.isfinite(own)
                 return part.update(some_rows(X, seen), own[seen], **options) if bool(seen.any()) else part
 
-            return self._map(with_rows)
+            more = self._map(with_rows)
+            return more if self.coupled is None else more._coupled_with(label, relearn, forget)
         if noise is not None:
             raise RecycleGPError(f"noise: {self.link.kind} have none to be given; leave it out")
         rows = modules_of_rows(self.link, self.parts, X, y, label, owner)
@@ -235,16 +263,24 @@ class JointEnsemble(JointPredictive):
 
     def transform(self, input_shift: Any = None, output_scale: Any = 1.0, output_shift: Any = 0.0) -> JointEnsemble:
         """The ensemble of the functions s·f(x − shift) + b; arguments as for joint modules."""
-        changes = dict(zip(self.link.names, changes_of(self.link, output_scale, output_shift), strict=True))
-        return self._map(lambda name, part: part.transform(input_shift, *changes[name]))
+        each = changes_of(self.link, output_scale, output_shift)
+        changes = dict(zip(self.link.names, each, strict=True))
+        other = self._map(lambda name, part: part.transform(input_shift, *changes[name]))
+        return other if self.coupled is None else replace(other, coupled=self.coupled.in_units(input_shift, each))
 
     def to(self, device: Any) -> JointEnsemble:
         """The same on another device, as "cuda" or "cpu"."""
-        return self._map(lambda _, part: part.to(device))
+        moved = self._map(lambda _, part: part.to(device))
+        if self.coupled is None:
+            return moved
+        return replace(moved, coupled=replace(self.coupled, ensemble=self.coupled.ensemble.to(device)))
 
     def forget_sites(self) -> JointEnsemble:
         """Keep only the modules' names: small, but nothing can be removed afterwards."""
-        return self._map(lambda _, part: part.forget_sites())
+        less = self._map(lambda _, part: part.forget_sites())
+        if self.coupled is None:
+            return less
+        return replace(less, coupled=replace(self.coupled, ensemble=self.coupled.ensemble.forget_sites()))
 
     def to_module(self, name: str, inducing: Any = "auto") -> JointModule:
         """What the ensemble knows of the shared functions as one joint module, to be recycled again.
@@ -256,6 +292,11 @@ class JointEnsemble(JointPredictive):
         Returns:
             The module.
         """
+        if self.coupled is not None:
+            raise RecycleGPError(
+                "to_module: what correlated outputs have told each other would count twice where they are merged "
+                "again; use independent().to_module(name)"
+            )
         return JointModule(self.link, tuple(part.to_module(name, inducing) for part in self.parts))
 
     def to_gpytorch(self) -> list[Any]:
@@ -268,14 +309,37 @@ class JointEnsemble(JointPredictive):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to a safetensors file, all or nothing."""
-        container.write(path, files.document("joint ensemble", self.link, [p._document() for p in self.parts]))
+        documents = [part._document() for part in self.parts]
+        if self.coupled is None:
+            container.write(path, files.document("joint ensemble", self.link, documents))
+            return
+        whole = files.document("joint ensemble", self.link, [*documents, self.coupled.ensemble._document()])
+        units = {"scale": list(self.coupled.scale), "shift": list(self.coupled.shift)}
+        container.write(path, whole._replace(header=whole.header | {"coupled": units}))
 
     @staticmethod
     def _from_fields(fields: Fields) -> JointEnsemble:
-        link, parts = files.parts(fields, "ensemble")
-        return JointEnsemble(link, tuple(Ensemble._from_fields(part) for part in parts))
+        coupled = fields.header.get("coupled")
+        link, parts = files.parts(fields, "ensemble", more=0 if coupled is None else 1)
+        made = [Ensemble._from_fields(part) for part in parts]
+        if coupled is None:
+            return JointEnsemble(link, tuple(made))
+        return JointEnsemble(link, tuple(made[:-1]), coupled_from_json(coupled, link, made))
 
     # --- behind them ---
+
+    def _coupled_with(self, update: str, relearn: bool, forget: float) -> JointEnsemble:
+        """The same with the rows of an update, which its parts have, among the coupled outputs."""
+        assert self.coupled is not None
+        if relearn or forget != 1:
+            raise RecycleGPError("relearn and forget: not for correlated outputs; use independent(), or merge anew")
+        new = [
+            self.coupled.over_member(m, name)
+            for name, part in zip(self.link.names, self.parts, strict=True)
+            for m in part._members
+            if m.name == update
+        ]
+        return replace(self, coupled=self.coupled.add(new))
 
     def _map(self, change: Callable[[str, Ensemble], Ensemble]) -> JointEnsemble:
         return replace(self, parts=tuple(change(*pair) for pair in zip(self.link.names, self.parts, strict=True)))

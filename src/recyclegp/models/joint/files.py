@@ -34,9 +34,9 @@ def _same(a: torch.Tensor, b: torch.Tensor | None) -> bool:
     return b is not None and torch.equal(a, b)
 
 
-def parts(fields: Fields, kind: str) -> tuple[Link, list[Fields]]:
-    """What a file says: its link, and each part as if it were a file of its own."""
-    headers = listed(fields.header["parts"], "parts", most=MOST_FUNCTIONS)
+def parts(fields: Fields, kind: str, more: int = 0) -> tuple[Link, list[Fields]]:
+    """What a file says: its link, and each part as if it were a file of its own; there may be more than functions."""
+    headers = listed(fields.header["parts"], "parts", most=MOST_FUNCTIONS + more)
     link = link_from_json(fields.header["link"])
     found = []
     for i, header in enumerate(headers):
@@ -46,7 +46,7 @@ def parts(fields: Fields, kind: str) -> tuple[Link, list[Fields]]:
         prefix = f"{i}/"
         own |= {name[len(prefix) :]: t for name, t in fields.tensors.items() if name.startswith(prefix)}
         found.append(Fields(Document(header, own)))
-    if len(found) != len(link.names):
+    if len(found) != len(link.names) + more:
         raise RecycleGPError(f"{len(found)} parts for {len(link.names)} functions")
     return link, found
 

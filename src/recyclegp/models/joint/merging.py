@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from os import PathLike
 from pathlib import Path
@@ -14,8 +15,9 @@ from ..ensemble import Ensemble
 from ..module import Module
 from ..modules import Modules
 from ..reading import PATTERN, made_from
+from .coupled import MergeCoupled, asked, couple
 from .ensemble import JointEnsemble
-from .links import Link
+from .links import Link, Outputs
 from .module import JointModule
 
 JOINT_MODULE = "joint module"  # the kind of file
@@ -97,6 +99,19 @@ def merge_jointly(modules: Sequence[JointModule], weights: Any, merge_one: Merge
         own = [m.part(function) for m in modules if function in m.link.names]
         parts.append(merge_one(own, {m.name: known[m.name] for m in own} if known else None))
     return JointEnsemble(link, tuple(parts))
+
+
+def with_outputs_coupled(apart: JointEnsemble, outputs: Any, learn: bool, merge: MergeCoupled) -> JointEnsemble:
+    """Outputs that go together, where that was asked for or clearly explains them better."""
+    link = apart.link
+    if not isinstance(link, Outputs):
+        if outputs != "auto":
+            raise RecycleGPError(f"outputs: these modules have {link.kind}; leave it out")
+        return apart
+    wanted = asked(outputs, len(link.names))
+    if wanted is None or len(link.names) == 1 or (wanted.only_if_better and not (learn and apart._keeps_sites)):
+        return apart
+    return replace(apart, coupled=couple(link, apart.parts, wanted, learn, merge))
 
 
 def united(modules: Sequence[JointModule]) -> Link:
