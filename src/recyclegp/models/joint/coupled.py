@@ -35,7 +35,7 @@ from .links import Link, Outputs
 
 BETWEEN = " · "  # a module's name and an output's, in the name of what it says about it
 HIGHEST_RANK = 3  # of B that is tried
-WORTH = 2.0  # nats by which outputs must be explained better together than apart, and by one more column of W
+WORTH = 2.0  # nats by which outputs must be explained better by one more column of W
 LEAST_OWN = 0.05  # of an output's variance that is its own, where a search begins
 ROUNDING = 1e-12  # of a given B, that is each output's own
 
@@ -211,7 +211,7 @@ def couple(link: Outputs, parts: Sequence[Ensemble], wanted: Asked, learn: bool,
             break
         best = found
     assert best is not None
-    return None if wanted.only_if_better and best.evidence < apart + WORTH else best
+    return None if wanted.only_if_better and best.evidence < apart else best
 
 
 def _given(
