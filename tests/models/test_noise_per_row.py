@@ -152,6 +152,19 @@ def test_learned_from_some_of_the_rows(monkeypatch):
         assert np.sqrt(np.mean((mean - truth(X[60:])) ** 2)) < 0.5
 
 
+@pytest.mark.parametrize("options", [{"publish": 12}, {"method": "collapsed", "inducing": 12}])
+def test_points_go_where_rows_say_something(options):
+    """Of one interval, four fifths of which are all but unobserved, also where rows repeat."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.uniform(0, 10, (150, 1)), 2, axis=0)
+    noise = np.where(X[:, 0] < 8, 100.0, 0.01)
+    y = np.sin(3 * X[:, 0]) + np.sqrt(noise) * rng.standard_normal(300)
+    kernel = gpytorch_kernel(ref.Kernel("rbf", (0.4,), 1.0))
+    module = rgp.fit(X, y, noise=noise, kernel=kernel, learn=False, name="a", **options)
+    assert (module.inducing[:, 0] > 8).sum() >= 4  # two or three if they were spread evenly
+    assert not set(module.inducing[:, 0]) & set(X[:, 0])
+
+
 def test_units_of_y_change_nothing():
     X, y, noise = rows(35, seed=9)
     one = rgp.fit(X, y, noise=noise, publish=9, name="a").transform(output_scale=250.0, output_shift=-3.0)
