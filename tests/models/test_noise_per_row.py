@@ -222,7 +222,7 @@ def test_an_update_is_the_gp_of_all_rows(inducing):
     old, new = slice(0, 13), slice(13, None)
     module = rgp.fit(X[old], y[old], noise=noise[old], publish=X[old], name="a", **FIXED)
     first = rgp.merge([module], inducing=X if inducing == "points" else "all", learn=False, owners=None, trust=None)
-    # beside an exact form the new rows are summarised at points among them, which are many
+    # beside an exact form the new rows are summarised at points between them, which say nearly all
     tolerance = 1e-8 if inducing == "points" else 1e-2
     both = first.update(X[new], y[new], noise=noise[new])
     expected = ref.exact_gp(KERNEL, X, y, 0.0, noise, AT)
