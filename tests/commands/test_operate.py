@@ -18,6 +18,19 @@ def test_update_is_the_librarys(owners, tmp_path, out):
     np.testing.assert_allclose(means(out), direct.predict(X)[0], rtol=1e-9, atol=1e-9)
 
 
+def test_update_with_measurement_errors(owners, tmp_path, out):
+    """One per row, as variances or as standard deviations; their column is no input."""
+    error = np.linspace(0.05, 0.8, len(NEW))
+    direct = rgp.load(owners / "city.safetensors").update(X, NEW["y"], noise=error**2)
+    for option, column in (("--noise-column", error**2), ("--noise-sd-column", error)):
+        data = written(NEW.assign(error=column), tmp_path / "new.csv")
+        ok("update", owners / "city.safetensors", data, "-t", "y", option, "error", "-o", out)
+        np.testing.assert_allclose(means(out), direct.predict(X)[0], rtol=1e-9, atol=1e-9)
+    both = ("--noise", "0.1", "--noise-column", "error")
+    refused = one_line(call("update", owners / "city.safetensors", data, "-t", "y", *both, "-o", out))
+    assert "--noise and --noise-column: both say what the noise is; give one of them" in refused
+
+
 def test_update_with_classes(owners, tmp_path, out):
     table = X.assign(y=np.where(NEW["y"] > 0, "high", "low"))
     data = written(table, tmp_path / "new.csv")

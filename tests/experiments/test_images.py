@@ -38,7 +38,9 @@ def zero():
 def test_an_eight_has_two_holes(zero):
     image, owners = zero
     copies = [m.transform(input_shift=eight.UP).rename(m.name + "'") for m in owners.modules]
-    merged = rgp.merge([*owners.modules, *copies])
+    merged = rgp.merge([*owners.modules, *copies], owners=eight.ONE_PICTURE)
+    assert merged.names == [m.name for m in (*owners.modules, *copies)]
+    assert not any(m.verdict and m.verdict.weight is not None for m in merged._members)  # honest copies are trusted
     assert eight.holes(planes.chart(merged, eight.BOX)[2] > 0.5) == 2
     # the zero's hole and its ring, by the pixels; the eight has each of them twice
     X, y = data.pixels(image)

@@ -188,7 +188,7 @@ def test_nearly_equal_modules_merge(a):
         (lambda m: fit(X[:6], Y[:6], seed=-1), "seed=-1"),
         (lambda m: fit(X[:6], Y[:6], seed="a"), "seed='a'"),
         (lambda m: fit(X[:6], Y[:6], noise="a"), "noise='a'"),
-        (lambda m: fit(X[:6], Y[:6], noise=np.array([0.1, 0.2])), "noise="),
+        (lambda m: fit(X[:6], Y[:6], noise=np.array([0.1, 0.2])), r"noise has shape \(2,\) but X has 6 rows"),
         (lambda m: m.sample(X, 2, seed=-1), "seed=-1"),
         (lambda m: m.sample(X, 1.5), "n=1.5"),
         (lambda m: rgp.fit_many([X]), "pairs"),

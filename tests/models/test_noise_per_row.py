@@ -152,6 +152,19 @@ def test_learned_from_some_of_the_rows(monkeypatch):
         assert np.sqrt(np.mean((mean - truth(X[60:])) ** 2)) < 0.5
 
 
+@pytest.mark.parametrize("options", [{"publish": 12}, {"method": "collapsed", "inducing": 12}])
+def test_points_go_where_rows_say_something(options):
+    """Of one interval, four fifths of which are all but unobserved, also where rows repeat."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.uniform(0, 10, (150, 1)), 2, axis=0)
+    noise = np.where(X[:, 0] < 8, 100.0, 0.01)
+    y = np.sin(3 * X[:, 0]) + np.sqrt(noise) * rng.standard_normal(300)
+    kernel = gpytorch_kernel(ref.Kernel("rbf", (0.4,), 1.0))
+    module = rgp.fit(X, y, noise=noise, kernel=kernel, learn=False, name="a", **options)
+    assert (module.inducing[:, 0] > 8).sum() >= 4  # two or three if they were spread evenly
+    assert not set(module.inducing[:, 0]) & set(X[:, 0])
+
+
 def test_units_of_y_change_nothing():
     X, y, noise = rows(35, seed=9)
     one = rgp.fit(X, y, noise=noise, publish=9, name="a").transform(output_scale=250.0, output_shift=-3.0)
@@ -209,7 +222,7 @@ def test_an_update_is_the_gp_of_all_rows(inducing):
     old, new = slice(0, 13), slice(13, None)
     module = rgp.fit(X[old], y[old], noise=noise[old], publish=X[old], name="a", **FIXED)
     first = rgp.merge([module], inducing=X if inducing == "points" else "all", learn=False, owners=None, trust=None)
-    # beside an exact form the new rows are summarised at points among them, which are many
+    # beside an exact form the new rows are summarised at points between them, which say nearly all
     tolerance = 1e-8 if inducing == "points" else 1e-2
     both = first.update(X[new], y[new], noise=noise[new])
     expected = ref.exact_gp(KERNEL, X, y, 0.0, noise, AT)

@@ -19,6 +19,8 @@ from .options import (
     Dates,
     DropMissing,
     Inputs,
+    NoiseOfRows,
+    NoiseSdOfRows,
     Output,
     Positive,
     Quiet,
@@ -75,6 +77,8 @@ def fit(
     noise: Annotated[
         float | None, typer.Option(metavar="VARIANCE", help="Noise variance, if it is known.", show_default="learned")
     ] = None,
+    noise_column: NoiseOfRows = None,
+    noise_sd_column: NoiseSdOfRows = None,
     name: Annotated[
         str | None, typer.Option(help="The module's, unique within an ensemble.", show_default="the output's")
     ] = None,
@@ -129,9 +133,10 @@ def fit(
 ) -> None:
     """Fit one model to a table, and write what may be shared of it: no data rows.
 
-    Every column but the target is an input, unless --inputs names them. The
-    names of all of these go into the file, so that merging can check them.
-    Inputs that hold text are categories, whose levels go into the file by name.
+    Every column but the target, and one that holds noises, is an input, unless
+    --inputs names them. The names of inputs and target go into the file, so
+    that merging can check them. Inputs that hold text are categories, whose
+    levels go into the file by name.
 
     A table that is too large for one model is fitted in partitions, which may
     also be a folder of Parquet files: with -o FILE.safetensors their ensemble
@@ -141,23 +146,24 @@ def fit(
     """
     screen = Screen(quiet, as_json)
     parts = Partitioning(partition_by, partitions, dask, jobs, modules, skip_failed)
-    parts.check(data, {"--name": name, "--owner": owner, "--time": time, "--round": digits})
+    alone = {"--name": name, "--owner": owner, "--time": time, "--round": digits}
+    parts.check(data, {**alone, "--noise-column": noise_column, "--noise-sd-column": noise_sd_column})
     if parts.wanted:
         destination(output, modules, data)
     else:
         check_model_output(output, [data])
     check_owner(owner)
     at = None if time is None else time_of(time, "time")
-    from .rows import Rows
+    from .rows import NoiseColumn, Rows
 
+    measured = NoiseColumn.given(noise, noise_column, noise_sd_column)
     table = opened(data)
     from .. import likelihoods  # not before the table is known to be one: torch takes seconds
 
     classes = likelihoods.named(likelihood).classifies
-    without = [target] if partition_by is None else [target, partition_by]
     rows = Rows(
         table,
-        table.inputs(inputs, *without),
+        table.inputs(inputs, target, partition_by, noise_column, noise_sd_column),
         target,
         classes,
         positive,
@@ -166,13 +172,14 @@ def fit(
         categories=set(categories or ()),
         may_hold_more=True,
         dates=in_days(dates),
+        noise=measured,
     )
     if parts.wanted:
         how = {"likelihood": likelihood, "kernel": kernel, "method": method, "inducing": inducing, "noise": noise}
         how |= {"publish": "auto" if publish is None else publish, "rows_per_point": rows_per_point}
         fit_parts(screen, rows, parts, output, threads, {**how, "seed": seed, "unit": unit})
         return
-    X, y = rows.whole(screen)
+    X, y, noises = rows.whole(screen)
     with screen.working("Fitting", threads):
         from ..models import fit as library
 
@@ -185,7 +192,7 @@ def fit(
             inducing=inducing,
             publish="auto" if publish is None else publish,
             rows_per_point=rows_per_point,
-            noise=noise,
+            noise=noise if noises is None else noises,
             name=output.stem if name is None else name,
             seed=seed,
             target=target,

@@ -103,14 +103,17 @@ def check_labels(model: Module | Ensemble, rows: Rows) -> None:
         raise RecycleGPError(f"{rows.table.path} contradicts the model: {why}")
 
 
-def inputs_of(model: Module | Ensemble, table: Table, given: str | None, target: str | None = None) -> list[str]:
-    """The columns the model was fitted on. For a model that does not know their names, those given, in order."""
+def inputs_of(model: Module | Ensemble, table: Table, given: str | None, *others: str | None) -> list[str]:
+    """The columns the model was fitted on. For a model that does not know their names, those given, in order.
+
+    The others are no inputs: the target, and what it was measured with.
+    """
     if model.columns is not None:
         known = ", ".join(model.columns)
-        if given is not None and set(table.inputs(given, target)) != set(model.columns):
+        if given is not None and set(table.inputs(given, *others)) != set(model.columns):
             raise RecycleGPError(f"--inputs {given}: the model was fitted on {known}; leave the option out")
         return list(model.columns)
-    chosen = table.inputs(given, target)
+    chosen = table.inputs(given, *others)
     if len(chosen) != model.dimension:
         raise RecycleGPError(
             f"{table.path}: {len(chosen)} columns, and the model, which does not know their names, has "

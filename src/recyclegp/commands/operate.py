@@ -19,6 +19,8 @@ from .options import (
     FileNames,
     ModelInputs,
     Modules,
+    NoiseOfRows,
+    NoiseSdOfRows,
     NoSeed,
     OnlyTrusted,
     Output,
@@ -52,6 +54,8 @@ def update(
         float | None,
         typer.Option(metavar="VARIANCE", help="Noise variance of the new rows.", show_default="the ensemble's"),
     ] = None,
+    noise_column: NoiseOfRows = None,
+    noise_sd_column: NoiseSdOfRows = None,
     name: Annotated[str | None, typer.Option(help="What to call the new rows.", show_default="update-1, …")] = None,
     owner: Annotated[
         str | None,
@@ -77,24 +81,26 @@ def update(
     screen = Screen(quiet, as_json)
     check_model_output(output)
     check_owner(owner)
-    from .rows import Rows
+    from .rows import NoiseColumn, Rows
     from .tables import open_table
 
+    measured = NoiseColumn.given(noise, noise_column, noise_sd_column)
     table = open_table(data)
     with screen.working("Loading"):
         from .. import likelihoods
 
         old = models.load_ensemble(ensemble, "update")
         known = old.likelihoods if likelihood is None else [likelihoods.named(likelihood)]
-    columns = models.inputs_of(old, table, inputs, target)
+    columns = models.inputs_of(old, table, inputs, target, noise_column, noise_sd_column)
     classes = len(known) == 1 and known[0].classifies  # of several, the library asks which one is meant
     held, days = models.categories_of(old, columns), in_days(dates)
-    rows = Rows(table, columns, target, classes, positive, drop_missing, categories=held, dates=days)
-    X, y = rows.whole(screen)
+    rows = Rows(table, columns, target, classes, positive, drop_missing, categories=held, dates=days, noise=measured)
+    X, y, noises = rows.whole(screen)
     models.check_labels(old, rows)
+    known_noise = noise if noises is None else noises
     with screen.working("Updating", threads):
         new = old.update(
-            X, y, likelihood=likelihood, noise=noise, name=name, owner=owner, relearn=relearn, forget=forget
+            X, y, likelihood=likelihood, noise=known_noise, name=name, owner=owner, relearn=relearn, forget=forget
         )
         new.save(output)
     facts.report(screen, output, rows_left_out=rows.incomplete)

@@ -46,6 +46,15 @@ Positive = Annotated[
     str | None,
     typer.Option(metavar="LABEL", help="The class that counts as 1, every other as 0, where classes are not 0 and 1."),
 ]
+NoiseOfRows = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Column with the noise variance of each row: squares of known measurement errors."
+    ),
+]
+NoiseSdOfRows = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="The same as standard deviations: the errors themselves.")
+]
 Likelihood = Annotated[str | None, typer.Option(metavar="NAME", help="Which one, where the model has several.")]
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="File of a module or an ensemble.")]

@@ -34,13 +34,41 @@ class HoldsCategoriesError(Exception):
         self.column = column
 
 
+class NoiseColumn(NamedTuple):
+    """A column with the measurement error of each row."""
+
+    name: str
+    option: str  # that named it
+    squared: bool  # are they variances?
+
+    @staticmethod
+    def given(noise: float | None, variances: str | None, deviations: str | None) -> NoiseColumn | None:
+        """From the options, of which at most one may be given."""
+        options = {"--noise": noise, "--noise-column": variances, "--noise-sd-column": deviations}
+        used = [option for option, value in options.items() if value is not None]
+        if len(used) > 1:
+            raise RecycleGPError(f"{' and '.join(used)}: both say what the noise is; give one of them")
+        if variances is not None:
+            return NoiseColumn(variances, "--noise-column", squared=True)
+        return None if deviations is None else NoiseColumn(deviations, "--noise-sd-column", squared=False)
+
+
 class Part(NamedTuple):
     """Some rows, all of them complete."""
 
     X: pd.DataFrame  # by the names of the inputs: float64, and text where they hold categories
     y: np.ndarray | None
+    noise: np.ndarray | None  # variances, where a column has them
     kept: pd.DataFrame  # columns carried along, as they were
     positions: np.ndarray  # of these rows in the table
+
+
+class Whole(NamedTuple):
+    """All complete rows of a table."""
+
+    X: pd.DataFrame
+    y: np.ndarray
+    noise: np.ndarray | None
 
 
 @dataclass
@@ -57,6 +85,7 @@ class Rows:
     categories: set[str] = field(default_factory=set)  # inputs that hold categories, as far as is known
     may_hold_more: bool = False  # are other inputs categories, too, if they hold text?
     dates: bool = False  # are dates read as days since 1970-01-01?
+    noise: NoiseColumn | None = None
     read: int = 0
     incomplete: int = 0
     _gaps: Counter[str] = field(default_factory=Counter)
@@ -70,6 +99,11 @@ class Rows:
         if absent:
             raise RecycleGPError(f"--categories {min(absent)}: it is none of the inputs, {', '.join(self.inputs)}")
         used = [*self.inputs] if self.target is None else [*self.inputs, self.target]
+        if self.noise is not None:
+            if self.noise.name in used:
+                said = "the target" if self.noise.name == self.target else "among the inputs"
+                raise RecycleGPError(f"{self.noise.option} {self.noise.name}: it is {said}; name another column")
+            used.append(self.noise.name)
         self.table.require([*used, *self.keep])
         if not self.inputs or len(set(self.inputs)) < len(self.inputs):
             said = f"names a column twice ({', '.join(self.inputs)})" if self.inputs else "would be no column at all"
@@ -88,6 +122,8 @@ class Rows:
         numbers = [c for c in self.inputs if c not in self.categories]
         if self.target is not None and self.positive is None:
             numbers.append(self.target)
+        if self.noise is not None:
+            numbers.append(self.noise.name)
         with screen.bar(f"Reading {self.table.path.name}", self.table.size) as advance:
             for frame in self.table.frames(numbers, advance):
                 part = self._part(frame)
@@ -117,35 +153,39 @@ class Rows:
                 for counted in (self._gaps, self._labels, self._levels):
                     counted.clear()
 
-    def whole(self, screen: Screen) -> tuple[pd.DataFrame, np.ndarray]:
-        """X and y of all rows."""
+    def whole(self, screen: Screen) -> Whole:
+        """All rows."""
         return self.settled(lambda: self._whole(screen))
 
-    def _whole(self, screen: Screen) -> tuple[pd.DataFrame, np.ndarray]:
+    def _whole(self, screen: Screen) -> Whole:
         parts = list(self.parts(screen))
         y = np.concatenate([p.y for p in parts if p.y is not None])
+        noise = None if self.noise is None else np.concatenate([p.noise for p in parts if p.noise is not None])
         if self.categories:
-            return pd.concat([p.X for p in parts], ignore_index=True), y
+            return Whole(pd.concat([p.X for p in parts], ignore_index=True), y, noise)
         X = np.concatenate([p.X.to_numpy() for p in parts])
-        return pd.DataFrame(X, columns=list(self.inputs), copy=False), y
+        return Whole(pd.DataFrame(X, columns=list(self.inputs), copy=False), y, noise)
 
     def _part(self, frame: pd.DataFrame) -> Part:
         levels = {c: self._texts(frame[c]) for c in self.inputs if c in self.categories}
         columns = {c: self._numbers(frame[c]) for c in self.inputs if c not in levels}
         if self.target is not None:
             columns[self.target] = self._target(frame[self.target])
+        if self.noise is not None:
+            columns[self.noise.name] = self._variances(frame[self.noise.name], self.noise)
         gaps = {c: ~np.isfinite(values) for c, values in columns.items()}
         gaps |= {c: texts.isna().to_numpy() for c, texts in levels.items()}
         self._gaps.update({c: int(there.sum()) for c, there in gaps.items() if there.any()})
         complete = ~np.logical_or.reduce(list(gaps.values()))
         self.incomplete += int((~complete).sum())
         y = None if self.target is None else columns[self.target][complete]
+        noise = None if self.noise is None else columns[self.noise.name][complete]
         kept, positions = frame.loc[complete, list(self.keep)], self.read + np.flatnonzero(complete)
         if levels:
             both = columns | {c: texts.to_numpy(dtype=object) for c, texts in levels.items()}
-            return Part(pd.DataFrame({c: both[c][complete] for c in self.inputs}), y, kept, positions)
+            return Part(pd.DataFrame({c: both[c][complete] for c in self.inputs}), y, noise, kept, positions)
         X = np.stack([columns[c][complete] for c in self.inputs], axis=1)
-        return Part(pd.DataFrame(X, columns=list(self.inputs), copy=False), y, kept, positions)
+        return Part(pd.DataFrame(X, columns=list(self.inputs), copy=False), y, noise, kept, positions)
 
     def _check(self) -> None:
         path = self.table.path
@@ -207,6 +247,8 @@ class Rows:
             remedy = "correct it; two classes are for --likelihood bernoulli"
             if comma is not None:
                 remedy = "numbers need a decimal point, not a comma: save the table so"
+            elif self.noise is not None and column.name == self.noise.name:
+                remedy = "correct it; measurement errors are numbers"
             elif column.name != self.target and self.may_hold_more:
                 remedy = f"correct it, take the column for categories with --categories {column.name}, or leave it out"
             elif column.name != self.target:
@@ -216,6 +258,17 @@ class Rows:
                 f"{self.table.path}: column {column.name!r} holds text ({said!r} in row {row}); {remedy}"
             )
         return values
+
+    def _variances(self, column: pd.Series, noise: NoiseColumn) -> np.ndarray:
+        values = self._numbers(column)
+        bad = np.flatnonzero(values <= 0)
+        if len(bad):
+            what = "variance" if noise.squared else "standard deviation"
+            raise RecycleGPError(
+                f"{self.table.path}: column {noise.name!r} holds {values[bad[0]]:g} in row {self.read + bad[0] + 1}; a "
+                f"{what} of {noise.option} must be positive: correct it, or leave the row out"
+            )
+        return values if noise.squared else values**2
 
     def _target(self, column: pd.Series) -> np.ndarray:
         if not self.classes:

@@ -39,8 +39,11 @@ class Owners(NamedTuple):
         X, y, f, _ = self.held
         return measured(self.case, name, build, X, y, f=f, likelihood=self.likelihood, **known)
 
-    def merged(self, inducing: Any = "auto", name: str | None = None) -> Measured[Ensemble]:
-        return rivals.merged(self.case, inducing, self.modules, self.held, fitting=self.fitting, name=name)
+    def merged(
+        self, inducing: Any = "auto", name: str | None = None, owners: str | None = "auto"
+    ) -> Measured[Ensemble]:
+        known: dict[str, Any] = {"fitting": self.fitting, "name": name, "owners": owners}
+        return rivals.merged(self.case, inducing, self.modules, self.held, **known)
 
 
 def repeated(once: Callable[[Settings, Report], Outcome], settings: Settings, report: Report) -> Outcome:

@@ -105,14 +105,21 @@ def oracle(held: Held, case: str, noise: float) -> Row:
 
 
 def merged(
-    case: str, inducing: Any, modules: Sequence[Module], held: Held, *, fitting: float, name: str | None = None
+    case: str,
+    inducing: Any,
+    modules: Sequence[Module],
+    held: Held,
+    *,
+    fitting: float,
+    name: str | None = None,
+    owners: str | None = "auto",
 ) -> Measured[Ensemble]:
     """The merge itself; its time includes the local fits, and what leaves an owner is a module."""
     if name is None:
         name = f"merged, M={inducing}" if isinstance(inducing, int) else f"merged, {inducing}"
     X, y, f, likelihood = held
     known: dict[str, Any] = {"f": f, "likelihood": likelihood, "bytes": published_bytes(modules)}
-    return measured(case, name, lambda: merge(modules, inducing=inducing), X, y, before=fitting, **known)
+    return measured(case, name, lambda: merge(modules, inducing=inducing, owners=owners), X, y, before=fitting, **known)
 
 
 def gaussian_rivals(

@@ -75,7 +75,8 @@ def batch_of(requests: Sequence[FitRequest], data: Samples, space: SearchSpace, 
     C = group.functions if same_rows(requests, group) else 1
     leaders = requests[::C]
     placing = [np.random.default_rng([*r.entropy, 1]) for r in leaders]
-    found = candidates(leaders, data.X[::C], placing, Kernel(kernel.structure, kernel.theta[::C]))
+    own = Kernel(kernel.structure, kernel.theta[::C])
+    found = candidates(leaders, data.X[::C], placing, own, _noises(requests, data, C))
     return Batch(requests, data, space, placing, found, group)
 
 
@@ -88,10 +89,22 @@ class Learned(NamedTuple):
     values: Tensor  # (B,)  of the objective
 
 
+def _noises(requests: Sequence[FitRequest], data: Samples, C: int) -> Tensor | None:
+    """(B/C, n)  of each row, where rows have noises of their own; of C functions, that of what all of them say."""
+    if all(r.w is None for r in requests):
+        return None
+    precision = data.w.square() / data.y.new_tensor([r.noise for r in requests])[:, None]
+    return precision.reshape(-1, C, precision.shape[1]).mean(1).reciprocal()
+
+
 def candidates(
-    requests: Sequence[FitRequest], X: Tensor, placing: Sequence[np.random.Generator], kernel: Kernel
+    requests: Sequence[FitRequest],
+    X: Tensor,
+    placing: Sequence[np.random.Generator],
+    kernel: Kernel,
+    noise: Tensor | None,
 ) -> Candidates | None:
-    """Candidates for all the points a request will need, drawn once."""
+    """Candidates for all the points a request will need, drawn once; rows may have noises of their own."""
     template = requests[0]
     published = template.publish
     if isinstance(published, Share):
@@ -101,7 +114,7 @@ def candidates(
         return None
     # If publish equals inducing, the inducing points are published.
     wanted = counts[0] if isinstance(template.inducing, int) and template.inducing else counts[-1]
-    return placement.candidates(X, [r.y.numel() for r in requests], wanted, kernel, placing)
+    return placement.candidates(X, [r.y.numel() for r in requests], wanted, kernel, placing, noise)
 
 
 def inducing(batch: Batch, kernel: Kernel) -> Points:

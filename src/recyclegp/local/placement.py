@@ -94,16 +94,24 @@ class Candidates(NamedTuple):
 
     points: Tensor  # (B, P, D)
     present: Tensor  # (B, P) bool
+    noise: Tensor | None = None  # (B, P)  of the row that each lies beside, where rows have noises of their own
 
 
 def candidates(
-    X: Tensor, sizes: Sequence[int], wanted: int, kernel: Kernel, rngs: Sequence[np.random.Generator]
+    X: Tensor,
+    sizes: Sequence[int],
+    wanted: int,
+    kernel: Kernel,
+    rngs: Sequence[np.random.Generator],
+    noise: Tensor | None = None,
 ) -> Candidates:
     """Candidates for `wanted` points of each of B models: they cover the region of its rows, and none of them is a row.
 
-    Of X (B, n, D) each has its first so many rows. Each candidate lies part of the way from a row to its near
-    neighbours: in every column to another one of them, and by another part of the way. On the line between two rows a
-    point would give both of them away to whoever can guess them, and where columns are whole numbers to everybody.
+    Of X (B, n, D) each has its first so many rows, with noises (B, n) where these differ.
+
+    Each candidate lies part of the way from a row to its near neighbours: in every column to another one of them, and
+    by another part of the way. On the line between two rows a point would give both of them away to whoever can guess
+    them, and where columns are whole numbers to everybody.
     Where all rows coincide there is no region, and points scatter about the one place within the lengthscales of its
     kernel, one of B side by side. A level is that of the row.
     """
@@ -111,7 +119,7 @@ def candidates(
     free = continuous_columns(kernel.structure, D)
     if not free:
         return _combinations(X, sizes, count, rngs)
-    pools = _pools(X, sizes, rngs, free[0])
+    pools = _pools(X, sizes, rngs, free[0], noise)
     place = _places(pools, free)
     most = [min(n - 1, max(2, len(free) + 1)) for n in place.counts]  # neighbours it may lean towards
     drawn = [_drawn(rng, n, k, count, D) for rng, n, k in zip(rngs, pools.sizes, most, strict=True)]
@@ -128,7 +136,7 @@ def candidates(
         unit = torch.where(torch.isfinite(unit), unit, torch.where(size > 0, size, torch.ones_like(size)))
         found[i] = pools.rows[i, 0] + 0.1 * unit * scatter
     found[..., fixed] = start[..., fixed]
-    return _new(found, X, sizes, free[0])
+    return _new(found, X, sizes, free[0], None if pools.noise is None else pools.noise[lane, picks])
 
 
 def _combinations(X: Tensor, sizes: Sequence[int], most: int, rngs: Sequence[np.random.Generator]) -> Candidates:
@@ -175,21 +183,30 @@ class _Pools(NamedTuple):
 
     rows: Tensor  # (B, n, D)
     sizes: list[int]
+    noise: Tensor | None  # (B, n)
 
 
-def _pools(X: Tensor, sizes: Sequence[int], rngs: Sequence[np.random.Generator], key: int) -> _Pools:
+def _pools(
+    X: Tensor, sizes: Sequence[int], rngs: Sequence[np.random.Generator], key: int, noise: Tensor | None
+) -> _Pools:
     seen = [min(n, ROWS_SEEN) for n in sizes]
     order = np.zeros((len(sizes), max(seen)), dtype=np.int64)
     for i, (n, rng) in enumerate(zip(sizes, rngs, strict=True)):
         order[i, : seen[i]] = rng.permutation(n)[:ROWS_SEEN]
-    rows = X[torch.arange(len(X), device=X.device)[:, None], _tensor(order, X.device)]
+    some = torch.arange(len(X), device=X.device)[:, None], _tensor(order, X.device)
+    rows, noise = X[some], None if noise is None else noise[some]
     repeating = _repeating(rows, seen, key)
     if not repeating:
-        return _Pools(rows, seen)
-    parts = list(rows)
-    for i in range(len(parts)):
-        parts[i] = _distinct(rows[i, : seen[i]], key) if i in repeating else rows[i, : seen[i]]
-    return _Pools(torch.nn.utils.rnn.pad_sequence(parts, batch_first=True), [len(part) for part in parts])
+        return _Pools(rows, seen, noise)
+    kept = [torch.arange(n, device=X.device) for n in seen]
+    for i in repeating:
+        kept[i] = _distinct(rows[i, : seen[i]], key)
+
+    def chosen(t: Tensor) -> Tensor:
+        parts = [part[of_them] for part, of_them in zip(t, kept, strict=True)]
+        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+
+    return _Pools(chosen(rows), [len(k) for k in kept], None if noise is None else chosen(noise))
 
 
 def _repeating(rows: Tensor, sizes: Sequence[int], key: int) -> set[int]:
@@ -233,7 +250,7 @@ def _spread(rows: Tensor, present: Tensor) -> Tensor:
     return torch.where(sd > 0, sd.clamp_min(1e-300), torch.ones_like(sd))
 
 
-def _new(points: Tensor, X: Tensor, sizes: Sequence[int], key: int) -> Candidates:
+def _new(points: Tensor, X: Tensor, sizes: Sequence[int], key: int, noise: Tensor | None) -> Candidates:
     """Of points (B, P, D) those that are no row of X (B, n, D), without repetitions."""
     present = torch.ones_like(points[..., 0], dtype=torch.bool)
     # few share even one coordinate with a row or with each other
@@ -243,21 +260,23 @@ def _new(points: Tensor, X: Tensor, sizes: Sequence[int], key: int) -> Candidate
     meets = (ordered.gather(1, nearest) == points[..., key]).any(-1).nonzero()[:, 0].tolist()
     for i in twice | set(meets):
         left = _distinct(points[i], key)
-        left = left[~_is_row(left, X[i, : sizes[i]], key)]
+        left = left[~_is_row(points[i, left], X[i, : sizes[i]], key)]
         if not len(left):
             raise RecycleGPError("X: its rows are as close together as floats can be; subtract an offset from X first")
-        points[i, : len(left)] = left
+        points[i, : len(left)] = points[i, left]
+        if noise is not None:
+            noise[i, : len(left)] = noise[i, left]
         present[i, len(left) :] = False
-    return Candidates(points, present)
+    return Candidates(points, present, noise)
 
 
 def _distinct(X: Tensor, key: int) -> Tensor:
-    """Rows without repetitions, in their first order (torch.unique would sort them)."""
+    """Which rows are the first of their kind, in their order (torch.unique would sort them)."""
     rows = X.detach().cpu().numpy()
     if len(np.unique(rows[:, key])) == len(rows):  # one column is enough to tell them apart
-        return X
+        return torch.arange(len(X), device=X.device)
     _, first = np.unique(rows, axis=0, return_index=True)
-    return X[torch.as_tensor(np.sort(first), device=X.device)]
+    return torch.as_tensor(np.sort(first), device=X.device)
 
 
 def _is_row(points: Tensor, X: Tensor, key: int) -> Tensor:
@@ -278,9 +297,9 @@ def place(
 ) -> Points:
     """At most `count` points from each model's candidates, for its kernel, one of B side by side.
 
-    Where the variance left is `enough` (B,) on average, no more points are added.
+    Where the variance left is `enough` (B,) on average, no more points are added. Where rows are noisy, it counts less.
     """
-    points, present = found
+    points, present, noise = found
     sizes = present.sum(-1).tolist()
     first = _tensor([int(rng.integers(n)) for rng, n in zip(rngs, sizes, strict=True)], points.device)
     each = min(points.shape[1], TARGETS) * points.shape[1]
@@ -288,7 +307,8 @@ def place(
 
     def selected(some: Tensor) -> Tensor:
         limit = None if enough is None else enough[some]
-        return select_by_variance(points[some], present[some], count, kernel.lanes(some), first[some], limit)
+        own = None if noise is None else noise[some]
+        return select_by_variance(points[some], present[some], count, kernel.lanes(some), first[some], limit, own)
 
     chosen = torch.cat(team.map(selected, torch.arange(len(points), device=points.device).split(lanes)))
     real = chosen >= 0
@@ -326,10 +346,18 @@ def moved(points: Points, kernel: Kernel, X: Tensor, w: Tensor) -> Points:
 
 @torch.no_grad()
 def select_by_variance(
-    points: Tensor, present: Tensor, count: int, kernel: Kernel, first: Tensor, enough: Tensor | None = None
+    points: Tensor,
+    present: Tensor,
+    count: int,
+    kernel: Kernel,
+    first: Tensor,
+    enough: Tensor | None = None,
+    noise: Tensor | None = None,
 ) -> Tensor:
     """Greedy reduction of the variance left over all points (B, P, D), after a first one given at random.
 
+    With noises (B, P) the variance at a point counts by the share of it that a row there would explain, k/(k + noise),
+    beside that of a row with the least of the noises.
     The random first point is what makes modules over one region publish at different places. Returns
     indices (B, ≤ count), −1 behind the last of a lane for which no more point is worth having.
     """
@@ -338,9 +366,12 @@ def select_by_variance(
     targets = min(P, TARGETS)
     prior = kernel.diagonal(points)
     residual = prior * present
+    weight = present.to(prior)
+    if noise is not None:
+        weight = weight * (prior + noise.amin(-1, keepdim=True)) / (prior + noise)
     # F: covariance of targets and candidates. Point j would save S_j / r_jj with S_j = Σ_t F_tj² of what is left
     # of F = F₀ − Σ_i a_i b_iᵀ, which is never formed: S and Fᵀa follow from F₀, a_i and b_i.
-    F = kernel.matrix(points[:, :targets], points) * present[:, :targets, None]
+    F = kernel.matrix(points[:, :targets], points) * weight[:, :targets, None].sqrt()
     S = F.square().sum(-2)
     a, b = points.new_zeros(B, targets, min(count, P)), points.new_zeros(B, P, min(count, P))
     chosen = torch.full((B, b.shape[2]), -1, device=points.device)
@@ -353,7 +384,7 @@ def select_by_variance(
             pivot = torch.where(saving[lanes, first] > 0, first, pivot)
         live = saving[lanes, pivot] > 0
         if enough is not None:
-            live &= residual.sum(-1) > enough * present.sum(-1)
+            live &= (weight * residual).sum(-1) > enough * weight.sum(-1)
         if not bool(live.any()):
             break
         chosen[:, step] = torch.where(live, pivot, -1)
