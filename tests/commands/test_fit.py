@@ -178,7 +178,7 @@ def test_text_is_found_in_any_chunk(tmp_path, monkeypatch):
 WRONG = {
     "a missing target": ("x,y\n1,2\n", ["-t", "z"], "no column 'z'; there are x, y"),
     "a missing input": ("x,y\n1,2\n", ["-t", "y", "-i", "x,w"], "no column 'w'; there are x, y"),
-    "text in an input": ("x,y\n1,2\ntwo,3\n", ["-t", "y"], "column 'x' holds text ('two' in row 2)"),
+    "text in an input": ("x,y\n1,2\ntwo,3\n", ["-t", "y"], "column 'x' holds text among numbers ('two')"),
     "a date": ("x,y\n2020-01-01,2\n", ["-t", "y"], "column 'x' holds dates ('2020-01-01' in row 1)"),
     "the target as input": ("x,y\n1,2\n", ["-t", "y", "-i", "x,y"], "it is among the inputs"),
     "an input twice": ("x,y\n1,2\n", ["-t", "y", "-i", "x,x"], "names a column twice (x, x)"),
