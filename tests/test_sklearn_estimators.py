@@ -443,3 +443,37 @@ def test_rows_per_point_reaches_every_partition(kind):
     X, y = data()
     made = kind(rows_per_point=8, n_partitions=2, learn=False).fit(X, y > np.median(y))
     assert [len(m.inducing) <= 24 // 8 for m in made.modules_] == [True, True]
+
+
+# --- categories -------------------------------------------------------------------------------
+
+
+def patients(seed, devices, rows=80):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"age": rng.uniform(20, 80, rows), "device": rng.choice(devices, rows)})
+    return X, np.sin(X["age"] / 12) + 0.7 * (X["device"] == "b") + 0.1 * rng.standard_normal(rows)
+
+
+@pytest.mark.parametrize("n_partitions", [1, 3])
+def test_categories(n_partitions):
+    X, y = patients(1, ["a", "b"])
+    found = RecyclableGPRegressor(n_partitions=n_partitions).fit(X, y)
+    assert list(found.feature_names_in_) == ["age", "device"]
+    assert found.score(X, y) > 0.9
+    _, sd = found.predict(X, return_std=True)
+    _, covariance = found.predict(X, return_cov=True)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), sd, rtol=1e-6)
+    assert found.sample_y(X, 3).shape == (80, 3)
+    more = found.partial_fit(*patients(2, ["b", "c"]))
+    assert sorted(more.ensemble_.categories.names(1)) == ["a", "b", "c"]
+    assert more.merge(RecyclableGPRegressor().fit(*patients(3, ["d"]))).ensemble_.categories.names(1)[-1] == "d"
+    with pytest.raises(ValueError, match="feature names should match"):
+        found.predict(X.rename(columns={"age": "years"}))
+
+
+def test_categories_of_a_classifier():
+    X, y = patients(4, ["a", "b"], 120)
+    labels = np.where(y > 0.3, "high", "low")
+    found = RecyclableGPClassifier().fit(X, labels)
+    assert found.score(X, labels) > 0.85
+    assert found.predict_proba(X).shape == (120, 2)

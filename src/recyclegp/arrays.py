@@ -267,7 +267,7 @@ def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
             tensor = torch.tensor(array.astype(np.float64, order="C"), dtype=torch.float64, device=device)
         except (ValueError, TypeError, OverflowError):
             raise RecycleGPError(
-                f"{argument} cannot be read as numbers; pass numbers. Dates are numbers as days since some day"
+                f"{argument} cannot be read as numbers; pass numbers, dates as days since one of them"
             ) from None
     largest = float(tensor.detach().abs().max()) if tensor.numel() else 0.0
     if not (largest == 0 or 1 / LARGEST <= largest <= LARGEST):  # also where it is NaN

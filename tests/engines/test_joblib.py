@@ -56,6 +56,23 @@ def test_learned(inducing):
         assert one["surprise"] == pytest.approx(other["surprise"], rel=1e-2)
 
 
+def patients(seed, devices):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"age": rng.uniform(20, 80, 40), "device": rng.choice(devices, 40)})
+    return X, np.sin(X["age"] / 12) + 0.7 * (X["device"] == "b") + 0.1 * rng.standard_normal(40)
+
+
+@pytest.mark.parametrize("inducing", ["all", 12])
+def test_categories_of_which_partitions_have_different_levels(inducing):
+    parts = [patients(i, devices) for i, devices in enumerate((["a", "b"], ["c", "b"], ["d"]))]
+    ours = run(parts, merge={"inducing": inducing, "learn": False}, per_task=1)
+    theirs = rgp.merge(rgp.fit_many(parts, publish=6), inducing=inducing, learn=False)
+    assert sorted(ours.categories.names(1)) == ["a", "b", "c", "d"]
+    X, _ = patients(9, ["a", "b", "c", "d"])
+    for one, other in zip(ours.predict(X), theirs.predict(X), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
 def test_automatic_points_of_sites_of_many_sizes():
     """Rounding may decide where the last points of a module are, and so how many it has."""
     ours = run(pairs(), publish="auto")

@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import recyclegp as rgp
+from hostile_files import rebuilt, taken_apart
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
@@ -104,6 +105,48 @@ def test_golden_files_of_schema_2(name, tmp_path):
     assert tensors_of(tmp_path / "again") == tensors_of(folder / f"{name}.safetensors")
     now, then = header_of(tmp_path / "again"), header_of(folder / f"{name}.safetensors")
     assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
+
+
+@pytest.mark.parametrize("name", ["module", "exact", "points"])
+def test_golden_files_with_categories(name, tmp_path):
+    path = GOLDEN / "categories" / f"{name}.safetensors"
+    known = json.loads((GOLDEN / "categories" / "expected.json").read_text())[name]
+    model = rgp.load(path)
+    assert {model.columns[c]: list(names) for c, names in model.categories.levels} == {
+        key: known[key] for key in ("sex", "device")
+    }
+    X = pd.DataFrame({"age": [0.3, -1.0, 1.4], "sex": ["f", "m", "f"], "device": ["a", "b", "c"]})
+    np.testing.assert_allclose(model.predict(X), known["predictions"], rtol=1e-9)
+    assert model.evidence == pytest.approx(known["evidence"], rel=1e-9)
+    model.save(tmp_path / "again")
+    assert tensors_of(tmp_path / "again") == tensors_of(path)
+    now, then = header_of(tmp_path / "again"), header_of(path)
+    assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
+
+
+@pytest.mark.parametrize(
+    ("categories", "said"),
+    [
+        ("sex", "categories is not a list"),
+        ([{"column": 1}], "malformed"),
+        ([{"column": 3, "levels": ["f", "m"]}], "categories in column 3 of 3"),
+        ([{"column": True, "levels": ["f", "m"]}], "a column of categories is True"),
+        ([{"column": 1, "levels": []}], "column 1 has 0 levels"),
+        ([{"column": 1, "levels": ["f", "f"]}], "a level is given twice"),
+        ([{"column": 1, "levels": ["f", 1]}], "a level is not text"),
+        ([{"column": 1, "levels": ["f", "\x1b[2J"]}], "printable"),
+        ([{"column": 1, "levels": ["f"]}], "a point has no level in column 1"),
+        ([{"column": 0, "levels": ["f", "m"]}], "a point has no level in column 0"),
+        ([{"column": 1, "levels": ["f", "m"]}] * 2, "given twice"),
+        ([{"column": 1, "levels": [f"l{i}" for i in range(10_001)]}], "levels is not a list of at most 10,000"),
+    ],
+)
+def test_categories_from_strangers(categories, said, tmp_path):
+    content = (GOLDEN / "categories" / "module.safetensors").read_bytes()
+    outer, header, body = taken_apart(content)
+    (tmp_path / "m.safetensors").write_bytes(rebuilt(outer, header | {"categories": categories}, body))
+    with pytest.raises(rgp.RecycleGPError, match=said):
+        rgp.load(tmp_path / "m.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class Rows:
     incomplete: int = 0
     _gaps: Counter[str] = field(default_factory=Counter)
     _labels: set[str] = field(default_factory=set)
-    _levels: dict[str, set[str]] = field(default_factory=dict)
+    _levels: dict[str, Counter[str]] = field(default_factory=dict)  # and how often each has been seen
     _named: frozenset[str] = frozenset()  # categories that somebody has named as such
 
     def __post_init__(self) -> None:
@@ -204,8 +204,16 @@ class Rows:
                 f"--positive {self.positive}: column {self.target!r} holds no such class, but {self._classes()}"
             )
 
-        for column, levels in self._levels.items():
-            if self.may_hold_more and column not in self._named and len(levels) > max(FEW_LEVELS, self.read / 2):
+        for column, levels in self._levels.items() if self.may_hold_more else ():
+            if column in self._named:
+                continue
+            texts = [level for level in levels if not _is_number(level)]
+            if 2 * sum(levels[level] for level in texts) <= levels.total():
+                raise RecycleGPError(
+                    f"{path}: column {column!r} holds text among numbers ({', '.join(texts)[:40]!r}); correct it, or "
+                    f"take the column for categories with --categories {column}"
+                )
+            if len(levels) > max(FEW_LEVELS, self.read / 2):
                 raise RecycleGPError(
                     f"{path}: column {column!r} holds {len(levels):,} different texts in {self.read:,} rows, as an id "
                     f"would; leave it out with --inputs, or take it for categories with --categories {column}"
@@ -217,8 +225,8 @@ class Rows:
         """Levels by name, as they are written; NA where there is none."""
         texts = as_text(column)
         texts = texts.where(~texts.isin(MISSING), pd.NA)
-        known = self._levels.setdefault(str(column.name), set())
-        known.update(texts.dropna().unique())
+        known = self._levels.setdefault(str(column.name), Counter())
+        known.update(texts.dropna().value_counts().to_dict())
         if len(known) > MOST_LEVELS:
             raise RecycleGPError(
                 f"{self.table.path}: column {column.name!r} has more than {MOST_LEVELS:,} levels; leave it out with "
@@ -241,7 +249,7 @@ class Rows:
                     "column out with --inputs"
                 )
             comma = re.fullmatch(COMMA, str(column.iloc[text]))
-            if self.may_hold_more and column.name in self.inputs and comma is None and _mostly_text(column, values):
+            if self.may_hold_more and column.name in self.inputs and comma is None:
                 raise HoldsCategoriesError(str(column.name))
             said = str(column.iloc[text])[:40]
             remedy = "correct it; two classes are for --likelihood bernoulli"
@@ -249,8 +257,6 @@ class Rows:
                 remedy = "numbers need a decimal point, not a comma: save the table so"
             elif self.noise is not None and column.name == self.noise.name:
                 remedy = "correct it; measurement errors are numbers"
-            elif column.name != self.target and self.may_hold_more:
-                remedy = f"correct it, take the column for categories with --categories {column.name}, or leave it out"
             elif column.name != self.target:
                 remedy = "the model has numbers there"
             row = self.read + text + 1
@@ -313,10 +319,12 @@ def _holds_truths(column: pd.Series) -> bool:
     return bool(pd.api.types.is_bool_dtype(column.dtype))
 
 
-def _mostly_text(column: pd.Series, values: np.ndarray) -> bool:
-    """Is it a column of text, or one of numbers with some text in it by mistake?"""
-    there = column.notna().to_numpy()
-    return bool(2 * (np.isnan(values) & there).sum() > there.sum())
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _days(column: pd.Series) -> np.ndarray | None:

@@ -44,9 +44,9 @@ class FittedChunk(NamedTuple):
     rows: tuple[int, ...]  # of pseudo-observations of each site
     dimension: int
     columns: ColumnNames
-    categories: Categories
     failures: dict[str, str]  # name → why
     found: bool  # had been fitted before
+    categories: Categories = NO_CATEGORIES
 
     @property
     def frame(self) -> Frame:

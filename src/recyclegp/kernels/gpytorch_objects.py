@@ -74,7 +74,7 @@ class CategoryKernel(gpytorch.kernels.Kernel):
 
     @distance.setter
     def distance(self, value: Any) -> None:
-        value = torch.as_tensor(value).to(self.raw_distance)
+        value = torch.as_tensor(value, dtype=torch.float64).to(self.raw_distance)
         self.initialize(raw_distance=self.raw_distance_constraint.inverse_transform(value))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
