@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .base import Expected, Interval, Scale
 from .gaussian import Gaussian, log_normal, normal_quantile
-from .joint import JointLikelihood
+from .joint import AmplitudePrior, JointLikelihood
 
 FUNCTIONS = ("f", "log noise")  # in this order
 LARGEST_LOG = 100.0  # of a ratio of variances: beyond it exponentials overflow, and nothing is learned from a row
@@ -24,6 +24,8 @@ class Heteroscedastic(JointLikelihood):
     """y ~ N(f, e^g) (chained Gaussian processes, Saul et al. 2016). Both functions see y as it is."""
 
     name: ClassVar[str] = "heteroscedastic"
+    # A few rows cannot tell that noise varies, and would publish that it does not; a merge of many could.
+    amplitudes: ClassVar[tuple[AmplitudePrior | None, ...]] = (None, AmplitudePrior(math.log(2.0), 0.5))
 
     def check(self, y: Tensor) -> Tensor:
         return y

@@ -7,7 +7,7 @@ alone, through E_q[log p(y | f_1 … f_C)]. Functions are the axis before the la
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -16,8 +16,17 @@ from ..errors import RecycleGPError
 from .base import Expected, Likelihood, Moments
 
 
+class AmplitudePrior(NamedTuple):
+    """Of the logarithm of a function's variance, in units of its scale."""
+
+    centre: float
+    sd: float
+
+
 class JointLikelihood(Likelihood):
     """Abstract. Its scalar questions are refused: one function of several says nothing about y alone."""
+
+    amplitudes: ClassVar[tuple[AmplitudePrior | None, ...]] = ()  # of its functions, where more is known than usual
 
     @abstractmethod
     def expected_jointly(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:

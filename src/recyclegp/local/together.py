@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..core.optimiser import Objective
 from ..kernels import entries
+from ..likelihoods import JointLikelihood
 from .placement import Points
 from .samples import Scales
 from .search_space import SearchSpace
@@ -115,9 +116,25 @@ class GroupSpace:
 
     def _log_prior(self, free: Tensor, lanes: Tensor) -> Tensor:
         """What is shared counts once: it is taken away again from all functions but one."""
-        each = self.space.log_prior(free, lanes).reshape(-1, self.group.functions)
+        each = self.space.log_prior(free, lanes).reshape(-1, self.group.functions) + self._of_amplitudes(free)
         if self.group.functions == 1 or not bool(self.shared.any()):
             return each.sum(-1)
         alone = torch.where(self.shared, free, self.space.centre[self.space.free])
         again = self.space.log_prior(alone, lanes).reshape(each.shape)
         return each.sum(-1) - again[:, 1:].sum(-1)
+
+    def _of_amplitudes(self, free: Tensor) -> Tensor:
+        """(B, C)  what a joint likelihood expects of its functions' sizes."""
+        each = free.unflatten(0, (-1, self.group.functions))
+        value = torch.zeros_like(each[..., 0])
+        likelihood = self.space.likelihood
+        if not isinstance(likelihood, JointLikelihood) or not likelihood.amplitudes:
+            return value
+        carries = torch.tensor([p.carries for p in entries(self.space.structure)], device=free.device)
+        rest = torch.zeros(len(self.space.free) - len(carries), dtype=torch.bool, device=free.device)
+        size = torch.cat([carries, rest])[self.space.free]
+        for c, prior in enumerate(likelihood.amplitudes):
+            if prior is not None:
+                own = -0.5 * ((each[:, c, size] - prior.centre) / prior.sd).square().sum(-1)
+                value = value.index_add(1, torch.tensor([c], device=free.device), own[:, None])
+        return value
