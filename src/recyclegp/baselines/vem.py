@@ -39,6 +39,7 @@ from ..core.least_squares import CentredRows
 from ..core.owner_posterior import Answers
 from ..core.packing import PackedSites, project
 from ..core.posterior import Posterior, basis
+from ..core.sites import box
 from ..errors import NotPositiveDefiniteError, RecycleGPError
 from ..kernels import Kernel, learned
 from ..likelihoods import Likelihood
@@ -337,6 +338,10 @@ class Climbed(Predictive):
     @property
     def _points(self) -> Tensor:
         return self.place.Z
+
+    @property
+    def _boxes(self) -> list[Tensor]:
+        return [box(self.place.Z)]
 
     @property
     def _prior_kernel(self) -> Kernel:
