@@ -36,7 +36,7 @@ def test_intervals_and_quantiles_are_of_y(city, whose):
     assert high == pytest.approx(stats.norm.ppf(0.9, mean, np.sqrt(variance)), rel=1e-9)
     found = city.predict_quantiles(X, [0.1, 0.5, 0.9], owner=whose)
     assert found.shape == (9, 3)
-    assert found.T == pytest.approx(np.stack([low, mean, high]), rel=1e-9)
+    assert pytest.approx(np.stack([low, mean, high]), rel=1e-9) == found.T
     assert city.predict_quantiles(X, 0.9, owner=whose) == pytest.approx(high, rel=1e-12)
 
 
@@ -102,9 +102,9 @@ def test_tensors_come_back_as_tensors(wards):
 
 @pytest.mark.parametrize("bad", [0, 1, -0.1, 95, "0.9", None, True, float("nan")])
 def test_levels_that_are_none(wards, bad):
-    with pytest.raises(rgp.RecycleGPError, match="level=.*pass a"):
+    with pytest.raises(rgp.RecycleGPError, match=r"level=.*pass a"):
         wards[0].predict_interval(X, bad)
-    with pytest.raises(rgp.RecycleGPError, match="q=.*pass a"):
+    with pytest.raises(rgp.RecycleGPError, match=r"q=.*pass a"):
         wards[0].predict_quantiles(X, [0.5, bad])
     with pytest.raises(rgp.RecycleGPError, match="q is empty"):
         wards[0].predict_quantiles(X, [])
@@ -114,8 +114,8 @@ def test_levels_that_are_none(wards, bad):
 
 
 def test_outside_every_module():
-    low, high = (rgp.fit(np.linspace(a, a + 1, 9), np.linspace(0, 1, 9) ** 2, publish=np.array([a, a + 1.0]), name=str(a))
-                 for a in (0.0, 5.0))  # fmt: skip
+    u = np.linspace(0, 1, 9)
+    low, high = (rgp.fit(a + u, u**2, publish=np.array([a, a + 1]), name=str(a)) for a in (0.0, 5.0))
     x = np.array([-0.3, -0.2, 0.5, 1.2, 1.3, 3.0, 4.8, 5.5, 6.2, 6.3])
     assert low.outside(x).tolist() == [True, False, False, False, *[True] * 6]
     both = rgp.merge([low, high], learn=False)

@@ -173,7 +173,7 @@ def answered(
     return Row(case, name, *shown(found), seconds, predicting, bytes, points, note)
 
 
-def shown(found: Score) -> tuple[Any, ...]:
+def shown(found: Score) -> tuple[float, float, float, float, float, str]:
     """What a row has of a score."""
     return (found.nlpd, found.rmse, found.mae, found.coverage, found.error, found.on)
 

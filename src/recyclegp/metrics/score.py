@@ -64,7 +64,8 @@ class Evaluated(NamedTuple):
 
     def only(self, rows: np.ndarray) -> Evaluated:
         """Some of the rows."""
-        return Evaluated(*(v[rows] if isinstance(v, np.ndarray) else v for v in self))
+        some: list[Any] = [v[rows] if isinstance(v, np.ndarray) else v for v in self]
+        return Evaluated(*some)
 
 
 def evaluate(
@@ -100,10 +101,10 @@ def evaluate(
 
 def joined(parts: Sequence[Evaluated]) -> Evaluated:
     """All rows of several parts."""
-    together = (
+    together: list[Any] = [
         np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
         for values in zip(*parts, strict=True)
-    )
+    ]
     return Evaluated(*together)
 
 
