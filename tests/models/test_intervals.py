@@ -1,5 +1,6 @@
 """Intervals, quantiles and joint moments of modules and ensembles, and rows where nobody has seen data."""
 
+import gpytorch
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +16,12 @@ X = owner(7, 0, 6, 9)[INPUTS]
 
 def fitted(name, table, **options):
     return rgp.fit(table[INPUTS], options.pop("y", table["y"]), publish=6, name=name, **options)
+
+
+def rbf(*lengthscales):
+    kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=len(lengthscales))).double()
+    kernel.base_kernel.lengthscale = torch.tensor(lengthscales, dtype=torch.float64)
+    return kernel
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +121,8 @@ def test_levels_that_are_none(wards, bad):
 
 
 def test_outside_every_module():
-    u = np.linspace(0, 1, 9)
-    low, high = (rgp.fit(a + u, u**2, publish=np.array([a, a + 1]), name=str(a)) for a in (0.0, 5.0))
+    u, options = np.linspace(0, 1, 9), {"kernel": rbf(0.8), "learn": False, "noise": 0.1}
+    low, high = (rgp.fit(a + u, u**2, publish=np.array([a, a + 1]), name=str(a), **options) for a in (0.0, 5.0))
     x = np.array([-0.3, -0.2, 0.5, 1.2, 1.3, 3.0, 4.8, 5.5, 6.2, 6.3])
     assert low.outside(x).tolist() == [True, False, False, False, *[True] * 6]
     both = rgp.merge([low, high], learn=False)
@@ -126,12 +133,38 @@ def test_outside_every_module():
     assert both.forget_sites().outside(np.array([-1.6, -1.4, 3.0, 7.4, 7.6])).tolist() == [True, *[False] * 3, True]
     # somebody who does not count has no region
     assert both.reweight({"5.0": 0}).outside(x).tolist() == low.outside(x).tolist()
+    # a quarter of the lengthscale, where that is longer than the box
+    long = {**options, "kernel": rbf(4.0)}
+    assert rgp.fit(u, u**2, publish=np.array([0.0, 1.0]), **long).outside([-1.1, -0.9, 1.9, 2.1]).tolist() == [
+        True, False, False, True,
+    ]  # fmt: skip
 
 
 def test_outside_along_any_input(city):
     inside = owner(11, 0, 6, 400)[INPUTS]
     assert city.outside(inside).mean() < 0.02
-    for moved in (inside.assign(day=inside["day"] + 9), inside.assign(depth=4.0)):
+    for moved in (inside.assign(day=inside["day"] + 9), inside.assign(depth=40.0)):
         assert city.outside(moved).all()
     swapped = pd.DataFrame(inside)[["depth", "day"]]
     assert np.array_equal(city.outside(swapped), city.outside(inside))
+
+
+def test_an_input_that_does_not_matter_raises_no_alarm():
+    """A module has few different values of it among its points."""
+    rng = np.random.default_rng(1)
+    for _ in range(4):
+        X, new = rng.uniform(-1, 1, (100, 3)), rng.uniform(-1, 1, (1000, 3))
+        m = rgp.fit(X, np.sin(3 * X[:, 0]) + 0.2 * rng.normal(size=100))
+        assert m.outside(new).mean() < 0.02
+        assert m.outside(new + np.array([9, 0, 0])).all()
+
+
+def test_lengthscales_of_composed_kernels():
+    both = rbf(0.5, 3.0) + rbf(2.0, 1.0)
+    m = rgp.fit(np.arange(20.0).reshape(10, 2), np.arange(10.0), kernel=both, learn=False, noise=0.1)
+    assert m.kernel_spec.lengthscales(2).tolist() == pytest.approx([0.5, 1.0])
+    one = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(active_dims=(1,)))
+    m = rgp.fit(np.arange(20.0).reshape(10, 2), np.arange(10.0), kernel=one, learn=False, noise=0.1)
+    assert m.kernel_spec.lengthscales(2).tolist() == pytest.approx([0.0, one.base_kernel.lengthscale.item()])
+    linear = rgp.fit(np.arange(10.0), np.arange(10.0), kernel="linear", learn=False)
+    assert linear.kernel_spec.lengthscales(1).tolist() == [0.0]

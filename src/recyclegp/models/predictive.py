@@ -25,7 +25,7 @@ from ..kernels import Kernel
 from ..kernels.gpytorch_objects import to_gpytorch
 from ..likelihoods import Likelihood
 
-MARGIN = 0.25  # of a module's box, on either side, where it still counts as having seen data
+MARGIN = 0.25  # of a module's box, or of a lengthscale: how far beside its points it still counts as having seen data
 
 
 def outside_autograd(compute: Callable[[Any], Any]) -> Any:
@@ -260,9 +260,9 @@ class Predictive(ABC):
     def outside(self, X: Any) -> np.ndarray:
         """Which rows of X lie outside every module's region, where nobody has seen data.
 
-        A module's region is a box: from where to where it has points along each input, wider by a quarter of that on
-        either side, as points lie inside the rows they are made from. An ensemble that keeps only names has one box
-        around all of them.
+        A module's region is a box: from where to where it has points along each input, wider on either side by a
+        quarter of that, or of the kernel's lengthscale where that is longer, as points lie inside the rows they are
+        made from. An ensemble that keeps only names has one box around all of them.
 
         Args:
             X: (n, D) inputs.
@@ -272,8 +272,9 @@ class Predictive(ABC):
         """
         points = self._inputs(X).detach().cpu()
         rest = torch.arange(len(points))
+        lengthscales = self._prior_kernel.lengthscales(self.dimension)
         for low, high in self._boxes:
-            margin = MARGIN * (high - low)
+            margin = MARGIN * torch.maximum(high - low, lengthscales)
             here = points[rest]
             rest = rest[~((here >= low - margin) & (here <= high + margin)).all(-1)]
         found = np.zeros(len(points), dtype=bool)
