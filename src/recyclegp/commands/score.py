@@ -198,8 +198,8 @@ def _say(facts: Facts, by: str | None, split: list[Facts]) -> None:
     words = {"rows": f"{facts['rows']:,}"}
     words |= {name: _number(facts[key]) for name, key in (OF_CLASSES if classes else OF_NUMBERS).items()}
     if not classes:
-        said = [f"{_number(facts[key])} of the {level} bands" for level, key in COVERAGES.items()]
-        words["coverage"] = ", ".join(said)
+        said = [f"{_number(facts[key])} of {level}" for level, key in COVERAGES.items()]
+        words["coverage"] = f"{', '.join(said)} bands"
     for row in facts.get("calibrated", []):
         size = f"{row['mean_classes']:.4g} classes" if classes else f"{row['mean_width']:.4g} wide"
         words[f"calibrated {100 * row['level']:g}%"] = f"{_number(row['coverage'])}, {size} in the mean"

@@ -7,8 +7,7 @@ Papadopoulos et al. 2002; Lei et al. 2018). Nothing is assumed of kernel, noise 
 from where the calibration rows came from.
 
 MAPIE has the same and much more, for estimators of scikit-learn. It is not used: this package does not depend on
-scikit-learn, MAPIE's normalised score wants a second estimator for the size of residuals, where the standard deviation
-is known here, and what is left is a sorted list and one rank.
+scikit-learn, and what would be used of it is a sorted list and one rank.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from ..errors import RecycleGPError
 from ..storage.atomic import write_atomically
 from . import style
+from .lines import as_text
 
 FORMATS = ("png", "svg", "pdf")
 SIZE, DPI = (5.2, 4.6), 130
@@ -68,7 +69,7 @@ def pit(shares: Any, rows: int, ax: Any = None) -> Any:
     ax.axhline(1 / B, color=style.ORANGE, lw=1.2, label="as it should be", zorder=3)
     top = 1.35 * max(heights.max(), 1 / B + half)
     style.tidy(ax, xlabel="P(Y ≤ y), as predicted", ylabel="share of rows", xlim=(0, 1), ylim=(0, top))
-    ax.legend(frameon=False, fontsize=9, loc="upper center", ncols=3)
+    ax.legend(frameon=False, fontsize=8, loc="upper center", ncols=3, handlelength=1.2, columnspacing=1.0)
     return ax
 
 
@@ -84,7 +85,7 @@ def save(path: str | PathLike[str], draw: Callable[[Axes], Any], title: str) -> 
     figure = _figure()
     ax = figure.subplots()
     draw(ax)
-    style.tidy(ax, title)
+    style.tidy(ax, as_text(title))
     stream = BytesIO()
     figure.savefig(stream, format=Path(path).suffix.lower().lstrip("."))
     write_atomically(Path(path), stream.getvalue())
