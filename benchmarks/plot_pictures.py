@@ -1,4 +1,4 @@
-"""The pictures of docs/plots.md and docs/commands.md, and the page it links to, from models fitted here to data made here.
+"""The pictures of docs/plots.md, with the page it links to, and of scores in docs/commands.md, from data made here.
 
 python benchmarks/plot_pictures.py [--docs docs]
 """
