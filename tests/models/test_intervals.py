@@ -168,3 +168,12 @@ def test_lengthscales_of_composed_kernels():
     assert m.kernel_spec.lengthscales(2).tolist() == pytest.approx([0.0, one.base_kernel.lengthscale.item()])
     linear = rgp.fit(np.arange(10.0), np.arange(10.0), kernel="linear", learn=False)
     assert linear.kernel_spec.lengthscales(1).tolist() == [0.0]
+
+
+def test_levels_that_nobody_has_seen():
+    table = owner(3, 0, 6, 60).assign(ward=np.array(["a", "b", "c"])[np.arange(60) % 3])
+    m = rgp.fit(table[["day", "ward"]], table["y"], publish=6)
+    new = pd.DataFrame({"day": [3.0, 3.0, 3.0, 30.0, 3.0], "ward": ["a", "b", "c", "a", "d"]})
+    assert m.outside(new).tolist() == [False, False, False, True, True]
+    only = rgp.fit(table[["ward"]], table["y"], publish=3)
+    assert only.outside(new[["ward"]]).tolist() == [False, False, False, False, True]

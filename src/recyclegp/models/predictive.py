@@ -262,7 +262,8 @@ class Predictive(ABC):
 
         A module's region is a box: from where to where it has points along each input, wider on either side by a
         quarter of that, or of the kernel's lengthscale where that is longer, as points lie inside the rows they are
-        made from. An ensemble that keeps only names has one box around all of them.
+        made from. An ensemble that keeps only names has one box around all of them. Inputs that hold categories have no
+        box: a row is outside if nobody has seen its level.
 
         Args:
             X: (n, D) inputs.
@@ -270,16 +271,20 @@ class Predictive(ABC):
         Returns:
             n booleans.
         """
-        points = self._inputs(X).detach().cpu()
-        rest = torch.arange(len(points))
+        points = arrays.matched(X, self.dimension, self.columns, self.categories, device="cpu").X.detach()
+        found = torch.zeros(len(points), dtype=torch.bool)
+        for c in self.categories.columns:  # levels that the model does not know have codes behind those that it does
+            found |= points[:, c] >= len(self.categories.names(c))
+        numbers = [c for c in range(self.dimension) if c not in self.categories.columns]
         lengthscales = self._prior_kernel.lengthscales(self.dimension)
+        rest = (~found).nonzero()[:, 0] if numbers else torch.arange(0)
         for low, high in self._boxes:
             margin = MARGIN * torch.maximum(high - low, lengthscales)
             here = points[rest]
-            rest = rest[~((here >= low - margin) & (here <= high + margin)).all(-1)]
-        found = np.zeros(len(points), dtype=bool)
-        found[rest.numpy()] = True
-        return found
+            within = (here >= low - margin) & (here <= high + margin)
+            rest = rest[~within[:, numbers].all(-1)]
+        found[rest] = True
+        return found.numpy()
 
     def _inputs(self, X: Any) -> Tensor:
         device = None if self._device.type == "cpu" else self._device  # then it follows X
