@@ -159,5 +159,44 @@ def test_classes_have_no_distribution_function():
         likelihoods.Bernoulli().distribution(*tensors([1.0], [0.0], [1.0]))
 
 
+def test_more_than_two_classes(rng):
+    X = rng.uniform(0, 3, (120, 1))
+    y = np.array(["a", "b", "c"])[np.clip(np.floor(X[:, 0] + 0.3 * rng.normal(size=120)), 0, 2).astype(int)]
+    m = rgp.fit(X, y, likelihood="categorical-dirichlet", publish=8)
+    s, p = metrics.score(m, X, y), m.predict_proba(X)
+    true = np.searchsorted(["a", "b", "c"], y)
+    assert s.nlpd == pytest.approx(metrics.log_loss(p, true)) == pytest.approx(-m.log_density(X, y).mean())
+    assert s.brier == pytest.approx(((p - np.eye(3)[true]) ** 2).sum(1).mean())
+    assert (s.auroc, s.ece, s.error) == (metrics.auroc(p, true), metrics.ece(p, true), np.mean(p.argmax(1) != true))
+    assert s.auroc > 0.9
+    assert s.mae == pytest.approx(1 - p[np.arange(120), true].mean())
+    assert math.isnan(s.coverage)
+
+
+def test_noise_that_varies(rng):
+    X = rng.uniform(0, 3, (150, 1))
+    y = np.sin(2 * X[:, 0]) + (0.05 + 0.3 * X[:, 0]) * rng.normal(size=150)
+    m = rgp.fit(X, y, likelihood="heteroscedastic", inducing=12, publish=8)
+    s = metrics.score(m, X, y)
+    assert s.nlpd == pytest.approx(-m.log_density(X, y).mean())
+    low, high = m.predict_interval(X, 0.5)
+    assert s.coverage_50 == pytest.approx(np.mean((low <= y) & (y <= high)), abs=1e-9)
+    mean, variance = (t.numpy() for t in m._moments(X, None, of_y=True))
+    f = rng.normal(mean[:, 0], np.sqrt(variance[:, 0]), (6000, 150))
+    draws = rng.normal(f, np.exp(0.5 * rng.normal(mean[:, 1], np.sqrt(variance[:, 1]), f.shape)))
+    expected = abs(draws - y).mean() - 0.5 * abs(draws[::2] - draws[1::2]).mean()
+    assert s.crps == pytest.approx(expected, rel=0.02)
+
+
+def test_several_outputs_are_scored_one_by_one(rng):
+    X = rng.uniform(0, 3, (60, 1))
+    y = np.stack([np.sin(X[:, 0]), np.cos(X[:, 0])], 1) + 0.1 * rng.normal(size=(60, 2))
+    m = rgp.fit(X, y, publish=8)
+    with pytest.raises(rgp.RecycleGPError, match=r"2 outputs; score each by itself, as model\.part\("):
+        metrics.score(m, X, y)
+    one = metrics.score(m.part(m.functions[0]), X, y[:, 0])
+    assert one.rmse < 0.2
+
+
 def tensors(*values):
     return [torch.as_tensor(np.asarray(v, dtype=float)) for v in values]

@@ -14,8 +14,12 @@ import numpy as np
 import torch
 
 from .. import arrays, likelihoods
+from ..devices import CPU
+from ..errors import RecycleGPError
 from ..likelihoods import Likelihood
 from ..models.ensemble import Ensemble
+from ..models.joint.links import VARYING, Classes, Outputs
+from ..models.joint.predictive import JointPredictive
 from ..models.naming import NEW
 from . import classes, numbers
 
@@ -72,6 +76,8 @@ def evaluate(
     model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None = None, owner: str | None = None
 ) -> Evaluated:
     """What a model says of each test row; arguments as for `score`."""
+    if isinstance(model, JointPredictive):
+        return _evaluate_jointly(model, X, y, owner)
     chosen = likelihoods.choose(model.likelihoods, likelihood)
     with torch.no_grad():
         # y is somebody's: without an owner, a new one's
@@ -97,6 +103,28 @@ def evaluate(
             up_to,
             crps,
         )
+
+
+@torch.no_grad()
+def _evaluate_jointly(model: JointPredictive, X: Any, y: Any, owner: str | None) -> Evaluated:
+    """Of any number of classes, or of numbers whose noise varies."""
+    mean, variance = (t.cpu() for t in model._moments(X, owner, of_y=True))
+    y = model.link.check(y, len(mean), CPU)
+    if isinstance(model.link, Outputs):
+        raise RecycleGPError(
+            f"this model has {len(model.functions)} outputs; score each by itself, as model.part({model.functions[0]!r})"
+        )
+    log_density = model.link.log_density(y, mean, variance, model.likelihoods).numpy()
+    proba = below = crps = None
+    if isinstance(model.link, Classes):
+        proba = model.link.probabilities(mean, variance).numpy()
+        predicted = proba[np.arange(len(y)), y.numpy()]
+        truth = np.ones(len(y))  # the probability of what happened
+    else:
+        below = VARYING.distribution_of(y, mean, variance).numpy()
+        crps = VARYING.crps_of(y, mean, variance).numpy()
+        predicted, truth = mean[:, 0].numpy(), y.numpy()
+    return Evaluated(y.numpy(), log_density, predicted, truth, "y", proba, below, below, crps)
 
 
 def joined(parts: Sequence[Evaluated]) -> Evaluated:

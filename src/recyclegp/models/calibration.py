@@ -150,7 +150,7 @@ def calibrate(
         The model with its calibration, whose `save` writes a small file: a few numbers, no rows.
     """
     if not isinstance(model, Predictive):
-        raise TypeError(f"calibrate takes a module or an ensemble, not {type(model).__name__}")
+        raise TypeError(f"calibrate takes a Module or an Ensemble, of one function, not {type(model).__name__}")
     chosen = likelihoods.choose(model.likelihoods, likelihood)
     points = model._inputs(X)
     true = chosen.check(arrays.targets(y, len(points), device=points.device))
