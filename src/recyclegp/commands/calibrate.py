@@ -85,7 +85,7 @@ def calibrate(
     columns = models.inputs_of(gp, table, inputs, target)
     held, days = models.categories_of(gp, columns), in_days(dates)
     rows = Rows(table, columns, target, chosen.classifies, positive, drop_missing, categories=held, dates=days)
-    X, y = rows.whole(screen)
+    X, y, _ = rows.whole(screen)
     models.check_labels(gp, rows)
     with screen.working("Calibrating", threads):
         made = library.calibrate(gp, X, y, levels=wanted, likelihood=chosen.name, owner=owner)

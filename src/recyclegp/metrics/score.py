@@ -112,7 +112,8 @@ def _evaluate_jointly(model: JointPredictive, X: Any, y: Any, owner: str | None)
     y = model.link.check(y, len(mean), CPU)
     if isinstance(model.link, Outputs):
         raise RecycleGPError(
-            f"this model has {len(model.functions)} outputs; score each by itself, as model.part({model.functions[0]!r})"
+            f"this model has {len(model.functions)} outputs; score each by itself, as "
+            f"model.part({model.functions[0]!r})"
         )
     log_density = model.link.log_density(y, mean, variance, model.likelihoods).numpy()
     proba = below = crps = None
