@@ -1,4 +1,4 @@
-"""The pictures of docs/plots.md, and the page it links to, from models fitted here to data made here.
+"""The pictures of docs/plots.md, with the page it links to, and of scores in docs/commands.md, from data made here.
 
 python benchmarks/plot_pictures.py [--docs docs]
 """
@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from PIL import Image
 
 import recyclegp as rgp
+from recyclegp import metrics
 from recyclegp.plot.scene import COLOURS
 
 OWNERS = ("north", "east", "south")
@@ -46,6 +48,25 @@ def observe(likelihood: str, f: np.ndarray, rng: np.random.Generator) -> np.ndar
     if likelihood == "bernoulli":
         return (rng.uniform(size=len(f)) < 1 / (1 + np.exp(-3 * f))).astype(float)
     return rng.poisson(np.exp(f + 0.8)).astype(float)
+
+
+def scores(file: Path) -> None:
+    """Is a model as sure as it should be? Numbers of one that is right and of one that is too sure, and classes."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(0, 6, (600, 1))
+    figure = Figure(figsize=(12, 4), dpi=130, layout="constrained")
+    panels = figure.subplots(1, 3)
+    right = rgp.merge(modules("gaussian", ["input 1"], 300, 20))
+    sure = rgp.merge([rgp.fit(X[:60], observe("gaussian", truth(X[:60]), rng), noise=0.02, name="sure")], learn=False)
+    for panel, title, model in zip(panels, ("right", "too sure"), (right, sure), strict=False):
+        rows = metrics.evaluate(model, X, observe("gaussian", truth(X), rng))
+        rgp.plot.pit(metrics.pit_histogram(rows.below, rows.up_to), len(X), panel)
+        panel.set_title(title, loc="left", fontsize=10, fontweight="bold")
+    classes = rgp.merge(modules("bernoulli", ["input 1"], 300, 20))
+    rows = metrics.evaluate(classes, X, observe("bernoulli", truth(X), rng))
+    rgp.plot.reliability(metrics.reliability(rows.proba, rows.y), panels[2])
+    panels[2].set_title("classes", loc="left", fontsize=10, fontweight="bold")
+    figure.savefig(file)
 
 
 def shrink(source: Path, target: Path) -> None:
@@ -81,6 +102,8 @@ def main() -> None:
             file = Path(folder) / f"{name}.png"
             rgp.plot.save(models, file)
             shrink(file, figures / f"plot-{name}.png")
+        scores(Path(folder) / "scores.png")
+        shrink(Path(folder) / "scores.png", figures / "scores.png")
     rgp.plot.save(pictures["bands"], figures / "plot-page.html")
 
 

@@ -8,11 +8,12 @@ from .errors import RecycleGPError, RecycleGPWarning
 from .version import __version__
 
 if TYPE_CHECKING:
-    from . import engines, plot
+    from . import engines, metrics, plot
     from .interop.gpflow import from_gpflow
     from .interop.gpjax import from_gpjax
     from .interop.gpytorch import from_gpytorch
     from .interop.scikit_learn import from_sklearn
+    from .models.calibration import Calibrated, calibrate
     from .models.ensemble import Ensemble
     from .models.fit import FitManyError, fit, fit_many
     from .models.joint.ensemble import JointEnsemble
@@ -22,15 +23,19 @@ if TYPE_CHECKING:
     from .models.module import Module
     from .models.modules import Modules
     from .models.screening import Screening, screen
+    from .storage.calibration import Calibration
 
 # Where each public name lives: nothing heavy (torch takes seconds) is imported until one is used.
 _HOMES = {
+    "Calibrated": ".models.calibration",
+    "Calibration": ".storage.calibration",
     "Ensemble": ".models.ensemble",
     "FitManyError": ".models.fit",
     "JointEnsemble": ".models.joint.ensemble",
     "JointModule": ".models.joint.module",
     "Module": ".models.module",
     "Modules": ".models.modules",
+    "calibrate": ".models.calibration",
     "fit": ".models.fit",
     "fit_many": ".models.fit",
     "from_gpflow": ".interop.gpflow",
@@ -43,9 +48,11 @@ _HOMES = {
     "screen": ".models.screening",
     "Screening": ".models.screening",
 }
-_ROOMS = ("engines", "plot")  # public submodules, imported when first used
+_ROOMS = ("engines", "metrics", "plot")  # public submodules, imported when first used
 
 __all__ = [
+    "Calibrated",
+    "Calibration",
     "Ensemble",
     "FitManyError",
     "JointEnsemble",
@@ -56,6 +63,7 @@ __all__ = [
     "RecycleGPWarning",
     "Screening",
     "__version__",
+    "calibrate",
     "engines",
     "fit",
     "fit_many",
@@ -66,6 +74,7 @@ __all__ = [
     "load",
     "load_many",
     "merge",
+    "metrics",
     "plot",
     "screen",
 ]

@@ -248,6 +248,14 @@ def variances(value: Any, rows: int, argument: str = "noise", *, device: Any = N
     return tensor
 
 
+def share(value: Any, argument: str) -> float:
+    """A number between 0 and 1, neither of them."""
+    found = number(value, argument)
+    if not 0 < found < 1:
+        raise RecycleGPError(f"{argument}={value!r}; pass a number between 0 and 1, as 0.95")
+    return found
+
+
 def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
     if value is None:
         raise RecycleGPError(f"{argument} is None; pass an array, tensor or DataFrame of numbers")

@@ -14,7 +14,20 @@ import typer
 from typer.core import TyperGroup
 
 from . import __version__
-from .commands import demo, experiment, fit, inspect, merge, operate, plot, predict, screening, signatures
+from .commands import (
+    calibrate,
+    demo,
+    experiment,
+    fit,
+    inspect,
+    merge,
+    operate,
+    plot,
+    predict,
+    score,
+    screening,
+    signatures,
+)
 from .errors import RecycleGPError, RecycleGPWarning, printable
 
 UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
@@ -23,6 +36,7 @@ UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
 # those that are arguments of the library
 OPTIONS = (
     "likelihood|kernel|method|inducing|publish|rows_per_point|noise|keep|weights|owner|time|now|forget|half_life|trust"
+    "|levels"
 )
 
 
@@ -118,7 +132,8 @@ def main(
 
 
 PANELS = {
-    "From data to predictions": (fit.fit, merge.merge, predict.predict, predict.score, plot.plot),
+    "From data to predictions": (fit.fit, merge.merge, predict.predict, plot.plot),
+    "How good it is": (score.score, calibrate.calibrate),
     "What is in a file": (inspect.inspect, screening.screen, inspect.compare),
     "Who vouches for it": (signatures.keygen, signatures.sign, signatures.verify),
     "Change an ensemble": (operate.update, operate.add, operate.remove, operate.reweight),

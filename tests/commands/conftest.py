@@ -3,7 +3,7 @@
 import pytest
 
 import recyclegp as rgp
-from cases_cli import NORTH, SOUTH, differing, module
+from cases_cli import INPUTS, NORTH, SOUTH, TRAIN, differing, module, target
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +22,19 @@ def wards(tmp_path_factory):
     """A folder with modules of owners who differ by constants, in parts/, and their ensemble."""
     folder = tmp_path_factory.mktemp("wards")
     rgp.merge(differing(folder / "parts")).save(folder / "city.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def each_kind(tmp_path_factory):
+    """A module of each likelihood, and a mixed ensemble."""
+    folder = tmp_path_factory.mktemp("predict")
+    made = {}
+    for likelihood in ("gaussian", "student-t", "bernoulli", "bernoulli-probit", "poisson"):
+        y = target(TRAIN, likelihood)
+        made[likelihood] = rgp.fit(TRAIN[INPUTS], y, likelihood=likelihood, publish=6, name=likelihood)
+        made[likelihood].save(folder / f"{likelihood}.safetensors")
+    rgp.merge([made["gaussian"], made["bernoulli"]], inducing=8, learn=False).save(folder / "mixed.safetensors")
     return folder
 
 

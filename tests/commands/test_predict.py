@@ -1,4 +1,4 @@
-"""recyclegp predict and score: the library's numbers, in chunks, as columns."""
+"""recyclegp predict: the library's numbers, in chunks, as columns."""
 
 import io
 import json
@@ -11,35 +11,8 @@ from scipy import stats
 
 import recyclegp as rgp
 from cases_bad import one_line
-from cases_cli import answer, call, ok, owner, written
-from recyclegp import metrics
+from cases_cli import INPUTS, TEST, TRAIN, answer, call, ok, owner, written
 from recyclegp.commands import tables
-
-TRAIN, TEST = owner(0, 0, 6), owner(1, 0, 6, 50)
-INPUTS = ["day", "depth"]
-
-
-def target(table, likelihood):
-    f = np.sin(table["day"]) + 0.5
-    rng = np.random.default_rng(len(table))
-    if likelihood == "poisson":
-        return rng.poisson(np.exp(f))
-    if likelihood.startswith("bernoulli"):
-        return (rng.uniform(size=len(f)) < 1 / (1 + np.exp(-2 * f))).astype(int)
-    return f + 0.2 * rng.standard_t(4, len(f))
-
-
-@pytest.fixture(scope="session")
-def models(tmp_path_factory):
-    """A module of each likelihood, and a mixed ensemble."""
-    folder = tmp_path_factory.mktemp("predict")
-    made = {}
-    for likelihood in ("gaussian", "student-t", "bernoulli", "bernoulli-probit", "poisson"):
-        y = target(TRAIN, likelihood)
-        made[likelihood] = rgp.fit(TRAIN[INPUTS], y, likelihood=likelihood, publish=6, name=likelihood)
-        made[likelihood].save(folder / f"{likelihood}.safetensors")
-    rgp.merge([made["gaussian"], made["bernoulli"]], inducing=8, learn=False).save(folder / "mixed.safetensors")
-    return folder
 
 
 @pytest.fixture
@@ -56,12 +29,12 @@ def predicted(model, data, *options):
 
 
 @pytest.mark.slow
-def test_measurements(models, data, tmp_path):
-    path = models / "gaussian.safetensors"
+def test_measurements(each_kind, data, tmp_path):
+    path = each_kind / "gaussian.safetensors"
     said = ok("predict", path, data, "-o", tmp_path / "out.csv")
     assert said.stdout.startswith(f"{tmp_path / 'out.csv'}: 50 predictions")
     table = pd.read_csv(tmp_path / "out.csv", dtype={"id": str})
-    kept, made = ["id", "depth", "day"], ["mean", "sd", "lower", "upper", "y_sd", "y_lower", "y_upper"]
+    kept, made = ["id", "depth", "day"], ["mean", "sd", "lower", "upper", "y_sd", "y_lower", "y_upper", "outside"]
     assert list(table) == kept + made
     m = rgp.load(path)
     (mean, variance), (_, of_y) = m.predict(TEST), m.predict_y(TEST)
@@ -76,27 +49,27 @@ def test_measurements(models, data, tmp_path):
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "bernoulli-probit"])
-def test_classes(models, data, likelihood):
-    path = models / f"{likelihood}.safetensors"
+def test_classes(each_kind, data, likelihood):
+    path = each_kind / f"{likelihood}.safetensors"
     table = predicted(path, data, "--keep", "none")
     extra = ["probability", "probability_lower", "probability_upper"]
-    assert list(table) == ["mean", "sd", "lower", "upper", *extra]
+    assert list(table) == ["mean", "sd", "lower", "upper", *extra, "outside"]
     assert table["probability"].to_numpy() == pytest.approx(rgp.load(path).predict_proba(TEST)[:, 1], rel=1e-12)
     link = stats.norm.cdf if likelihood == "bernoulli-probit" else lambda f: 1 / (1 + np.exp(-f))
     assert table["probability_lower"].to_numpy() == pytest.approx(link(table["lower"]), rel=1e-6)
     assert table["probability_upper"].to_numpy() == pytest.approx(link(table["upper"]), rel=1e-6)
 
 
-def test_counts(models, data):
-    table = predicted(models / "poisson.safetensors", data, "--keep", "id")
-    assert list(table) == ["id", "mean", "sd", "lower", "upper", "rate", "rate_lower", "rate_upper"]
+def test_counts(each_kind, data):
+    table = predicted(each_kind / "poisson.safetensors", data, "--keep", "id")
+    assert list(table) == ["id", "mean", "sd", "lower", "upper", "rate", "rate_lower", "rate_upper", "outside"]
     assert table["rate"].to_numpy() == pytest.approx(np.exp(table["mean"] + table["sd"] ** 2 / 2), rel=1e-9)
     assert table["rate_lower"].to_numpy() == pytest.approx(np.exp(table["lower"]), rel=1e-9)
     assert table["rate_upper"].to_numpy() == pytest.approx(np.exp(table["upper"]), rel=1e-9)
 
 
-def test_student_bands_hold_95_percent(models, data):
-    path = models / "student-t.safetensors"
+def test_student_bands_hold_95_percent(each_kind, data):
+    path = each_kind / "student-t.safetensors"
     table = predicted(path, data)
     (scale2, df), few = rgp.load(path).likelihoods[0].parameters, table.iloc[::10]
     for _, row in few.iterrows():
@@ -142,19 +115,19 @@ def test_probabilities_of_an_owner(data, out):
         assert table["probability_upper"].to_numpy() == pytest.approx(upper, rel=1e-6)
 
 
-def test_owners_who_are_not_there(wards, models, data, tmp_path):
+def test_owners_who_are_not_there(wards, each_kind, data, tmp_path):
     test = written(TEST, tmp_path / "test.csv")
     for command, options in (("predict", []), ("score", ["-t", "y"])):
         said = one_line(call(command, wards / "city.safetensors", test, *options, "--owner", "ward-9"))
         assert "--owner 'ward-9': nobody here is called so; there are ward-1, ward-2, ward-3, ward-4, and 'new'" in said
-        said = one_line(call(command, models / "gaussian.safetensors", test, *options, "--owner", "new"))
+        said = one_line(call(command, each_kind / "gaussian.safetensors", test, *options, "--owner", "new"))
         assert "--owner 'new': the module is of 'gaussian' alone; leave owner out" in said
 
 
-def test_several_likelihoods(models, data):
-    path = models / "mixed.safetensors"
+def test_several_likelihoods(each_kind, data):
+    path = each_kind / "mixed.safetensors"
     alone = ok("predict", path, data, "-o", data.with_name("out.csv"))
-    assert list(pd.read_csv(data.with_name("out.csv")))[3:] == ["mean", "sd", "lower", "upper"]
+    assert list(pd.read_csv(data.with_name("out.csv")))[3:] == ["mean", "sd", "lower", "upper", "outside"]
     assert "--likelihood of observations (gaussian, bernoulli)" in alone.stderr
     assert "probability" in predicted(path, data, "--likelihood", "bernoulli")
     assert "y_upper" in predicted(path, data, "--likelihood", "gaussian")
@@ -162,8 +135,8 @@ def test_several_likelihoods(models, data):
     assert "this model has gaussian, bernoulli" in said
 
 
-def test_chunks_make_no_difference(models, data, tmp_path, monkeypatch):
-    model = models / "gaussian.safetensors"
+def test_chunks_make_no_difference(each_kind, data, tmp_path, monkeypatch):
+    model = each_kind / "gaussian.safetensors"
     ok("predict", model, data, "-o", tmp_path / "a.csv")
     monkeypatch.setattr(tables, "ROWS_AT_ONCE", 7)
     ok("predict", model, data, "-o", tmp_path / "b.csv")
@@ -173,29 +146,29 @@ def test_chunks_make_no_difference(models, data, tmp_path, monkeypatch):
     assert len(json.loads(ok("predict", model, data, "--json").stdout)) == 50
 
 
-def test_parquet_in(models, data, tmp_path):
+def test_parquet_in(each_kind, data, tmp_path):
     pd.read_csv(data, dtype={"id": str}).to_parquet(tmp_path / "new.parquet")
-    model = models / "gaussian.safetensors"
+    model = each_kind / "gaussian.safetensors"
     assert predicted(model, tmp_path / "new.parquet").equals(predicted(model, data))
 
 
-def test_for_machines(models, data, tmp_path):
-    model = models / "gaussian.safetensors"
+def test_for_machines(each_kind, data, tmp_path):
+    model = each_kind / "gaussian.safetensors"
     rows = json.loads(ok("predict", model, data, "--keep", "id", "--json").stdout)
     assert [r["id"] for r in rows] == [f"{i:03d}" for i in range(50)]
     assert [r["mean"] for r in rows] == pytest.approx(rgp.load(model).predict(TEST)[0], rel=1e-12)
     facts = answer("predict", model, data, "-o", tmp_path / "out.csv")
     assert (facts["rows"], facts["rows_left_out"]) == (50, 0)
-    assert facts["columns"][-1] == "y_upper"
+    assert facts["columns"][-2:] == ["y_upper", "outside"]
     assert ok("predict", model, data, "-o", tmp_path / "out.csv", "-q").output == ""
 
 
-def test_rows_with_missing_values(models, data, tmp_path, monkeypatch):
+def test_rows_with_missing_values(each_kind, data, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "ROWS_AT_ONCE", 10)
     table = pd.read_csv(data, dtype={"id": str})
     table.loc[[12, 40], "day"] = np.nan
     written(table, data)
-    model, out = models / "gaussian.safetensors", tmp_path / "out.csv"
+    model, out = each_kind / "gaussian.safetensors", tmp_path / "out.csv"
     assert "2 of 50 rows have missing" in one_line(call("predict", model, data, "-o", out))
     assert sorted(os.listdir(tmp_path)) == ["new.csv"]
     ok("predict", model, data, "-o", out, "--drop-missing")
@@ -223,14 +196,14 @@ def test_models_without_column_names(data, tmp_path):
         (["--likelihood", "normal"], "--likelihood 'normal' is not known"),
     ],
 )
-def test_what_is_wrong_is_one_line(models, data, tmp_path, monkeypatch, options, message):
+def test_what_is_wrong_is_one_line(each_kind, data, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
-    assert message in one_line(call("predict", models / "gaussian.safetensors", "new.csv", *options))
+    assert message in one_line(call("predict", each_kind / "gaussian.safetensors", "new.csv", *options))
     assert os.listdir() == ["new.csv"]
 
 
-def test_tables_and_models_that_do_not_fit(models, data, tmp_path):
-    model = models / "gaussian.safetensors"
+def test_tables_and_models_that_do_not_fit(each_kind, data, tmp_path):
+    model = each_kind / "gaussian.safetensors"
     other = written(TEST[["day"]], tmp_path / "other.csv")
     assert "no column 'depth'; there are day" in one_line(call("predict", model, other))
     clash = written(TEST.rename(columns={"y": "mean"}), tmp_path / "clash.csv")
@@ -241,60 +214,34 @@ def test_tables_and_models_that_do_not_fit(models, data, tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
-def test_a_full_disk(models, data):
-    said = one_line(call("predict", models / "gaussian.safetensors", data, "-o", "/dev/full"))
+def test_a_full_disk(each_kind, data):
+    said = one_line(call("predict", each_kind / "gaussian.safetensors", data, "-o", "/dev/full"))
     assert said == "recyclegp: /dev/full: No space left on device"
     assert not os.path.isfile("/dev/full")
 
 
-def test_a_failure_on_the_way_leaves_the_old_file(models, data, tmp_path, monkeypatch):
+def test_a_failure_on_the_way_leaves_the_old_file(each_kind, data, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "ROWS_AT_ONCE", 10)
     out = tmp_path / "out.csv"
     out.write_text("what was there before")
     text = data.read_text().splitlines()
     data.write_text("\n".join([*text[:30], "x,y,z", *text[30:]]))
-    said = one_line(call("predict", models / "gaussian.safetensors", data, "-o", out))
+    said = one_line(call("predict", each_kind / "gaussian.safetensors", data, "-o", out))
     assert "column 'day' holds text ('z' in row 30)" in said
     assert out.read_text() == "what was there before"
     assert sorted(os.listdir(tmp_path)) == ["new.csv", "out.csv"]
 
 
-# --- score ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("likelihood", ["gaussian", "student-t", "bernoulli", "poisson"])
-def test_scores_are_the_metrics_of_the_whole_table(models, tmp_path, monkeypatch, likelihood):
-    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 13)
-    path, y = models / f"{likelihood}.safetensors", target(TEST, likelihood)
-    found = answer("score", path, written(TEST.assign(y=y), tmp_path / "test.csv"), "-t", "y")
-    expected = metrics.score(rgp.load(path), TEST[INPUTS], y)
-    assert found["rows"] == 50
-    assert [found[k] for k in ("nlpd", "rmse", "mae")] == pytest.approx([expected.nlpd, expected.rmse, expected.mae])
-    if likelihood == "bernoulli":
-        assert found["error_rate"] == pytest.approx(expected.error)
-        assert "coverage" not in found
-    else:
-        assert found["coverage"] == pytest.approx(expected.coverage)
-        assert "error_rate" not in found
-
-
-def test_scores_in_words(models, tmp_path):
-    path = written(TEST.assign(y=target(TEST, "gaussian")), tmp_path / "test.csv")
-    words = ok("score", models / "gaussian.safetensors", path, "-t", "y").stdout
-    assert [line.split()[0] for line in words.splitlines()] == ["rows", "NLPD", "RMSE", "MAE", "coverage"]
-
-
-def test_scores_of_text_classes(models, tmp_path):
-    y = target(TEST, "bernoulli")
-    path = models / "bernoulli.safetensors"
-    plain = answer("score", path, written(TEST.assign(y=y), tmp_path / "a.csv"), "-t", "y")
-    text = written(TEST.assign(y=np.where(y > 0, "ill", "well")), tmp_path / "b.csv")
-    assert answer("score", path, text, "-t", "y", "--positive", "ill")["nlpd"] == plain["nlpd"]
-    assert "holds the classes ill, well" in one_line(call("score", path, text, "-t", "y"))
-
-
-def test_scores_of_a_mixed_ensemble_need_a_likelihood(models, tmp_path):
-    path = written(TEST.assign(y=target(TEST, "gaussian")), tmp_path / "test.csv")
-    said = one_line(call("score", models / "mixed.safetensors", path, "-t", "y"))
-    assert "pass --likelihood one of gaussian, bernoulli" in said
-    answer("score", models / "mixed.safetensors", path, "-t", "y", "--likelihood", "gaussian")
+def test_rows_that_nobody_has_seen(owners, tmp_path):
+    """One owner has days 0 to 4 and the other 3 to 7; both have depths from -1 to 1."""
+    inside = pd.DataFrame({"day": [0.5, 3.5, 6.5], "depth": [0.0, 0.5, -0.5]})
+    away = pd.DataFrame({"day": [-9.0, 3.5, 20.0], "depth": [0.0, 50.0, 0.0]})
+    data = written(pd.concat([inside, away]), tmp_path / "some.csv")
+    path = owners / "city.safetensors"
+    said = ok("predict", path, data, "-o", tmp_path / "out.csv")
+    assert pd.read_csv(tmp_path / "out.csv")["outside"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert "3 of 6 rows lie outside every module's region" in said.stderr
+    assert answer("predict", path, data, "-o", tmp_path / "out.csv")["rows_outside"] == 3
+    assert "outside" not in ok("predict", path, written(inside, data), "-o", tmp_path / "out.csv").stderr
+    north = owners / "parts" / "north.safetensors"
+    assert predicted(north, written(inside, data))["outside"].tolist() == [0, 0, 1]

@@ -8,7 +8,7 @@ import torch
 from scipy import integrate, stats
 
 import recyclegp as rgp
-from recyclegp.likelihoods import Bernoulli, BernoulliProbit, Gaussian, Poisson, StudentT, normal_quantile
+from recyclegp.likelihoods import Bernoulli, BernoulliProbit, Gaussian, StudentT, normal_quantile
 
 M = torch.tensor([0.3, -2.0, 5.0, 1.0], dtype=torch.float64)
 V = torch.tensor([0.04, 1.7, 1e-9, 30.0], dtype=torch.float64)
@@ -38,7 +38,7 @@ def test_student(df):
             assert integrate.quad(share, -9, 9, limit=200)[0] == pytest.approx(p, abs=2e-4)
 
 
-def test_classes_and_counts_have_none():
-    for likelihood in (Bernoulli(), BernoulliProbit(), Poisson()):
+def test_classes_have_none():
+    for likelihood in (Bernoulli(), BernoulliProbit()):
         with pytest.raises(rgp.RecycleGPError, match="an interval for y is not defined"):
             likelihood.interval(M, V, 0.95)

@@ -66,3 +66,18 @@ def module(table, name, **options):
 def means(path):
     """What the model in a file predicts at X."""
     return rgp.load(path).predict(X)[0]
+
+
+TRAIN, TEST = owner(0, 0, 6), owner(1, 0, 6, 50)
+INPUTS = ["day", "depth"]
+
+
+def target(table, likelihood):
+    """y of some kind, for a table of these inputs."""
+    f = np.sin(table["day"]) + 0.5
+    rng = np.random.default_rng(len(table))
+    if likelihood == "poisson":
+        return rng.poisson(np.exp(f))
+    if likelihood.startswith("bernoulli"):
+        return (rng.uniform(size=len(f)) < 1 / (1 + np.exp(-2 * f))).astype(int)
+    return f + 0.2 * rng.standard_t(4, len(f))

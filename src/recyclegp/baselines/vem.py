@@ -34,11 +34,13 @@ import torch
 from torch import Tensor
 
 from .. import arrays
+from ..categories import Categories
 from ..core import least_squares, linalg
 from ..core.least_squares import CentredRows
 from ..core.owner_posterior import Answers
 from ..core.packing import PackedSites, project
 from ..core.posterior import Posterior, basis
+from ..core.sites import box
 from ..errors import NotPositiveDefiniteError, RecycleGPError
 from ..kernels import Kernel, learned
 from ..likelihoods import Likelihood
@@ -316,6 +318,7 @@ class Climbed(Predictive):
     mean: float
     likelihoods: tuple[Likelihood, ...]
     columns: arrays.Columns
+    categories: Categories
     place: Place  # after "diverged" the last recorded one that had a bound
     trace: tuple[Step, ...]
     stopped: str  # "target", "seconds", "steps", "converged" (L-BFGS) or "diverged": met a bound that is not finite
@@ -337,6 +340,10 @@ class Climbed(Predictive):
     @property
     def _points(self) -> Tensor:
         return self.place.Z
+
+    @property
+    def _boxes(self) -> list[Tensor]:
+        return [box(self.place.Z)]
 
     @property
     def _prior_kernel(self) -> Kernel:
@@ -426,5 +433,12 @@ def vem(
     except _Stop as stop:
         stopped = str(stop)
     return Climbed(
-        climb.kept.kernel, begin.mean, begin.likelihoods, begin.columns, climb.kept, tuple(climb.trace), stopped
+        climb.kept.kernel,
+        begin.mean,
+        begin.likelihoods,
+        begin.columns,
+        begin.categories,
+        climb.kept,
+        tuple(climb.trace),
+        stopped,
     )

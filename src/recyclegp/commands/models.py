@@ -12,6 +12,7 @@ from .paths import SUFFIX
 from .screen import Advance
 
 if TYPE_CHECKING:
+    from ..models.calibration import Calibrated
     from ..models.ensemble import Ensemble
     from ..models.module import Module
     from ..models.modules import Modules
@@ -32,6 +33,28 @@ def load_ensemble(path: str, command: str) -> Ensemble:
     if not isinstance(model, Ensemble):
         raise RecycleGPError(f"{path}: it holds a module, and {command} needs an ensemble; make one with merge")
     return model
+
+
+def calibrated(
+    path: str, model: Module | Ensemble, file: Path, likelihood: str | None, owner: str | None
+) -> Calibrated:
+    """The model with the calibration from a file, which must have been made for it, and for what is asked."""
+    from ..models.calibration import Calibrated
+    from ..storage.calibration import Calibration
+    from ..storage.signing import content_id
+
+    found = Calibration.load(file)
+    mine = content_id(Path(path))
+    if found.content_id not in (None, mine):
+        raise RecycleGPError(
+            f"{file}: made for another model (content id {str(found.content_id)[:8]}) than {path} ({mine[:8]}); "
+            "calibrate this one"
+        )
+    if likelihood not in (None, found.likelihood):
+        raise RecycleGPError(f"--likelihood {likelihood}: {file} was calibrated for {found.likelihood}")
+    if owner not in (None, found.owner):
+        raise RecycleGPError(f"--owner {owner}: {file} was calibrated for {found.owner or 'somebody new'}")
+    return Calibrated(model, found)
 
 
 def modules(

@@ -100,6 +100,10 @@ Owner = Annotated[
         show_default="f is the shared one, y a new owner's",
     ),
 ]
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option("--calibration", metavar="FILE.json", help="What calibrate wrote for this model."),
+]
 Relearn = Annotated[
     bool, typer.Option("--relearn", help="Choose kernel, points, mean and noise anew, instead of keeping them.")
 ]

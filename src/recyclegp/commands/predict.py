@@ -1,8 +1,7 @@
-"""predict and score: what a model says of the rows of a table, some at a time, so that memory stays bounded."""
+"""predict: what a model says of the rows of a table, some at a time, so that memory stays bounded."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from ..threads import using_threads
 from . import models
 from .options import (
     AsJson,
+    CalibrationFile,
     Data,
     Dates,
     DropMissing,
@@ -24,14 +24,12 @@ from .options import (
     ModelInputs,
     NoSeed,
     Owner,
-    Positive,
     Quiet,
-    Target,
     Threads,
     in_days,
 )
 from .paths import check_other
-from .screen import Screen, say
+from .screen import Screen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +50,7 @@ def predict(
     likelihood: Likelihood = None,
     owner: Owner = None,
     dates: Dates = None,
+    calibration: CalibrationFile = None,
     drop_missing: DropMissing = False,
     threads: Threads = 1,
     seed: NoSeed = 0,
@@ -65,13 +64,16 @@ def predict(
     y_upper), for classes the probability of class 1 and for counts the rate,
     each with its 95% band (…_lower, …_upper). Where owners differ, the first
     four are of the shared function and the others of somebody new, unless
-    --owner says whose.
+    --owner says whose. With --calibration, y_lower and y_upper hold 95% of new
+    observations whatever is wrong with the model; classes get the set of those
+    that it may be. The last column, outside, is 1 where a row lies outside
+    every module's region: nobody has seen data there.
 
     Example: recyclegp predict city.safetensors new.csv -o predictions.csv
     """
     screen = Screen(quiet, as_json)
     if output != STDOUT:
-        _check_output(output, [model, data])
+        _check_output(output, [model, data, *([] if calibration is None else [str(calibration)])])
     from .rows import Rows
     from .tables import listed, open_table
 
@@ -81,9 +83,13 @@ def predict(
         from . import predictions
 
         gp = models.load(model)
+    tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
+    if tuned is not None:
+        likelihood, owner = tuned.calibration.likelihood, tuned.calibration.owner
+        tuned.calibration.quantile(predictions.LEVEL)  # a level that it does not have is said before any row is read
     chosen = predictions.likelihood_of(gp, likelihood)
     asked = predictions.asked(gp, owner)
-    made = predictions.columns(chosen)
+    made = predictions.columns(chosen, tuned)
     columns = models.inputs_of(gp, table, inputs)
     held = models.categories_of(gp, columns)
     days = in_days(dates)
@@ -95,10 +101,17 @@ def predict(
         known = ", ".join(p.name for p in gp.likelihoods)
         screen.note(f"Only f is predicted: the --likelihood of observations ({known}) or their noise is not known")
     with using_threads(threads), _destination(output) as stream:
-        frames = (predictions.frame(asked, part, chosen) for part in rows.parts(screen))
+        away = predictions.Away()
+        frames = (away.counted(predictions.frame(asked, part, chosen, tuned)) for part in rows.parts(screen))
         count = (_json_rows if as_json and output == STDOUT else _csv_rows)(stream, frames)
+    if away.rows:
+        screen.note(
+            f"{away.rows:,} of {count:,} rows lie outside every module's region, where nobody has seen data: "
+            "outside is 1 there"
+        )
     if output != STDOUT:
-        facts = {"file": str(output), "rows": count, "rows_left_out": rows.incomplete, "columns": [*kept, *made]}
+        facts = {"file": str(output), "rows": count, "rows_left_out": rows.incomplete, "rows_outside": away.rows}
+        facts["columns"] = [*kept, *made]
         screen.result(
             facts, lambda: typer.echo(f"{output}: {count:,} predictions, columns {', '.join([*kept, *made])}")
         )
@@ -138,64 +151,3 @@ def _json_rows(stream: BinaryIO, frames: Iterable[pd.DataFrame]) -> int:
         count += len(frame)
     stream.write(b"]\n")
     return count
-
-
-def score(
-    model: Model,
-    data: Data,
-    target: Target,
-    inputs: ModelInputs = None,
-    likelihood: Likelihood = None,
-    owner: Owner = None,
-    dates: Dates = None,
-    positive: Positive = None,
-    drop_missing: DropMissing = False,
-    threads: Threads = 1,
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Score a model on a table whose target is known.
-
-    NLPD is the mean of -log p(y): lower is better. RMSE and MAE are of y, for
-    classes of its probability; coverage is the share of rows within their 95%
-    bands. Where owners differ the rows are taken to be somebody new's, unless
-    --owner says whose.
-
-    Example: recyclegp score city.safetensors test.csv --target y
-    """
-    screen = Screen(quiet, as_json)
-    from .rows import Rows
-    from .tables import open_table
-
-    table = open_table(data)
-    with screen.working("Loading"):
-        from .. import likelihoods, metrics
-        from . import predictions
-
-        gp = models.load(model)
-    chosen = likelihoods.choose(gp.likelihoods, likelihood)
-    asked = predictions.asked(gp, owner).of_y
-    columns = models.inputs_of(gp, table, inputs, target)
-    held, days = models.categories_of(gp, columns), in_days(dates)
-    rows = Rows(table, columns, target, chosen.classifies, positive, drop_missing, categories=held, dates=days)
-    scores, weights = [], []
-    with using_threads(threads):
-        for part in rows.parts(screen):
-            scores.append(metrics.score(asked, part.X, part.y, likelihood=chosen.name))
-            weights.append(len(part.X))
-    total = metrics.pooled(scores, weights)
-    words = {
-        "rows": f"{sum(weights):,}",
-        "NLPD": f"{total.nlpd:.4f}",
-        "RMSE": f"{total.rmse:.4f}",
-        "MAE": f"{total.mae:.4f}",
-    }
-    facts: dict[str, str | float] = {"model": model, "data": data, "likelihood": chosen.name}
-    facts |= {"rows": sum(weights), "rows_left_out": rows.incomplete}
-    facts |= {"nlpd": total.nlpd, "rmse": total.rmse, "mae": total.mae, "of": total.on}
-    if math.isnan(total.coverage):
-        facts["error_rate"], words["error rate"] = total.error, f"{total.error:.4f}"
-    else:
-        facts["coverage"], words["coverage"] = total.coverage, f"{total.coverage:.4f} of the 95% bands"
-    screen.result(facts, lambda: say(words))

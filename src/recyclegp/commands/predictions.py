@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -11,13 +13,17 @@ from torch import Tensor
 from .. import arrays, likelihoods
 from ..arrays import CodedInputs
 from ..likelihoods import Interval, Likelihood, normal_quantile
+from ..models.calibration import Calibrated
 from ..models.ensemble import Ensemble
+from ..models.module import Module
 from ..models.naming import NEW
 from ..models.predictive import AsSeenBy, Predictive
 from .rows import Part
 
 LEVEL = 0.95  # the probability that every band holds
 OF_F = ("mean", "sd", "lower", "upper")
+BAND_OF_Y = ("y_lower", "y_upper")
+OUTSIDE = "outside"
 
 
 class Asked(NamedTuple):
@@ -45,19 +51,33 @@ def likelihood_of(gp: Predictive, name: str | None) -> Likelihood | None:
     return only if len(gp.likelihoods) == 1 and only.known else None
 
 
-def columns(chosen: Likelihood | None) -> tuple[str, ...]:
-    return OF_F if chosen is None else (*OF_F, *_columns_of_y(chosen))
+def columns(chosen: Likelihood | None, tuned: Calibrated | None = None) -> tuple[str, ...]:
+    if chosen is None:
+        return (*OF_F, OUTSIDE)
+    more = () if tuned is None or chosen.has_units else ("classes",) if chosen.classifies else BAND_OF_Y
+    return (*OF_F, *_columns_of_y(chosen), *more, OUTSIDE)
 
 
 def _columns_of_y(chosen: Likelihood) -> tuple[str, str, str]:
     if chosen.has_units:
-        return "y_sd", "y_lower", "y_upper"
+        return "y_sd", *BAND_OF_Y
     expected = "probability" if chosen.classifies else "rate"
     return expected, f"{expected}_lower", f"{expected}_upper"
 
 
+@dataclass
+class Away:
+    """How many rows were outside every module's region."""
+
+    rows: int = 0
+
+    def counted(self, frame: pd.DataFrame) -> pd.DataFrame:
+        self.rows += int(frame[OUTSIDE].sum())
+        return frame
+
+
 @torch.no_grad()
-def frame(asked: Asked, part: Part, chosen: Likelihood | None) -> pd.DataFrame:
+def frame(asked: Asked, part: Part, chosen: Likelihood | None, tuned: Calibrated | None = None) -> pd.DataFrame:
     """The columns that are kept, and the predictions beside them."""
     mean, variance = _moments(asked.of_f, part)
     values = [mean, variance.sqrt(), *_band(mean, variance)]
@@ -65,8 +85,22 @@ def frame(asked: Asked, part: Part, chosen: Likelihood | None) -> pd.DataFrame:
         values += _of_y(
             chosen, *((mean, variance) if asked.of_y.owner == asked.of_f.owner else _moments(asked.of_y, part))
         )
-    made = {name: value.numpy() for name, value in zip(columns(chosen), values, strict=True)}
+    made: dict[str, Any] = {
+        name: value.numpy() for name, value in zip(columns(chosen)[: len(values)], values, strict=True)
+    }
+    if chosen is not None and tuned is not None:
+        made |= _calibrated(tuned, part, chosen)
+    made[OUTSIDE] = asked.of_f.gp.outside(part.X).astype(int)
     return pd.DataFrame({**{c: part.kept[c].array for c in part.kept}, **made})
+
+
+def _calibrated(tuned: Calibrated, part: Part, chosen: Likelihood) -> dict[str, Any]:
+    if chosen.classifies:
+        among = np.asarray(tuned.predict_set(part.X, LEVEL))
+        labels = tuned.model.target.labels if isinstance(tuned.model, (Module, Ensemble)) else None
+        names = [str(c) if labels is None else labels[c] or str(c) for c in range(among.shape[1])]
+        return {"classes": ["|".join(n for n, there in zip(names, row, strict=True) if there) for row in among]}
+    return dict(zip(BAND_OF_Y, tuned.predict_interval(part.X, LEVEL), strict=True))
 
 
 def _moments(asked: AsSeenBy, part: Part) -> tuple[Tensor, Tensor]:

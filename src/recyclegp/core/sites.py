@@ -97,3 +97,8 @@ def in_units(site: Site, scale: float, shift: float, densities: float) -> Site:
 def moved(site: Site, shift: Tensor) -> Site:
     """The same statement about f(x − shift)."""
     return site._replace(Z=site.Z + shift)
+
+
+def box(Z: Tensor) -> Tensor:
+    """(2, D): the corners of the box around points."""
+    return torch.stack([Z.amin(0), Z.amax(0)])

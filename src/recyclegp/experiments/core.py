@@ -22,7 +22,7 @@ import torch
 from ..baselines.rival import Rival, module_bytes
 from ..errors import RecycleGPError
 from ..likelihoods import Likelihood
-from ..metrics import Model, score
+from ..metrics import Model, Score, score
 from ..models.module import Module
 
 if TYPE_CHECKING:
@@ -170,7 +170,12 @@ def answered(
         bytes = sent(model, len(y))
     if points is None and hasattr(model, "inducing"):
         points = len(model.inducing)
-    return Row(case, name, *found, seconds, predicting, bytes, points, note)
+    return Row(case, name, *shown(found), seconds, predicting, bytes, points, note)
+
+
+def shown(found: Score) -> tuple[float, float, float, float, float, str]:
+    """What a row has of a score."""
+    return (found.nlpd, found.rmse, found.mae, found.coverage, found.error, found.on)
 
 
 def sent(model: Any, questions: int) -> float:

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..metrics import Model, pooled, score
+from ..metrics import Model, evaluate, joined, summary
 from ..models.ensemble import Ensemble
 from ..models.fit import fit_many
 from ..models.merge import merge
 from ..models.module import Module
 from ..models.predictive import AsSeenBy
-from .core import Answered, Held, Row, published_bytes, timed
+from .core import Answered, Held, Row, published_bytes, shown, timed
 from .data import Array, Parts
 
 Seen = Callable[[int], Model]  # what owner k is answered by
@@ -104,16 +104,15 @@ def answered_each(
     note: str = "",
 ) -> Row:
     """One row of a table: all owners' questions, each answered by what that owner sees."""
-    scores, rows, spent = [], [], 0.0
+    found, spent = [], 0.0
     for k, (X, y, f, likelihood) in enumerate(owned.asked):
         if len(y):
             model = seen(k)
             with torch.no_grad():
                 moments, predicting = timed(partial(model.predict, X))
-            scores.append(score(Answered(model.likelihoods, moments), X, y, f=f, likelihood=likelihood))
-            rows.append(len(y))
+            found.append(evaluate(Answered(model.likelihoods, moments), X, y, f=f, likelihood=likelihood))
             spent += predicting
-    return Row(owned.case, name, *pooled(scores, rows), seconds, spent, bytes, points, note)
+    return Row(owned.case, name, *shown(summary(joined(found))), seconds, spent, bytes, points, note)
 
 
 # --- what was found ---------------------------------------------------------------------------

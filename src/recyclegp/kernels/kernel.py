@@ -53,6 +53,18 @@ class Kernel:
         """What the entries of θ are, in their order."""
         return parameters(self.structure)
 
+    def lengthscales(self, dimension: int) -> Tensor:
+        """(D,): the shortest along each input, of one kernel; zero where no part of it has any."""
+        found = torch.full((dimension,), math.inf, dtype=torch.float64)
+        at = 0
+        for p in self.parameters:
+            if p.name == "lengthscale" and p.unit is Unit.LENGTH:
+                columns = list(range(dimension)) if p.columns is None else list(p.columns)
+                own = self.theta.detach().cpu()[at : at + p.size].exp().expand(len(columns))
+                found[columns] = torch.minimum(found[columns], own)
+            at += p.size
+        return torch.where(found.isinf(), 0.0, found)
+
     def with_theta(self, theta: Tensor) -> Kernel:
         """The same structure with other numbers."""
         return Kernel(self.structure, theta)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RecycleGPError
+from . import quantiles
 
 Value = float | Tensor | None
 POINTS = 2**14  # data points differentiated at once
@@ -61,6 +62,7 @@ class Likelihood(ABC):
     log_concave: ClassVar[bool] = True  # in f
     has_units: ClassVar[bool] = False  # is f in the units of y, which may then be changed?
     classifies: ClassVar[bool] = False  # is y a class?
+    counts: ClassVar[bool] = False  # is y a number of things, 0, 1, 2, …?
 
     # --- parameters ---
 
@@ -156,9 +158,22 @@ class Likelihood(ABC):
         """Distribution function of a new y."""
         raise RecycleGPError(f"coverage is not defined for likelihood {self.name!r}; use the error rate")
 
+    def quantile(self, p: float, mean: Tensor, variance: Tensor) -> Tensor:
+        """The smallest y with P(Y ≤ y) ≥ p."""
+        if self.classifies:
+            raise RecycleGPError(f"quantiles of y are not defined for likelihood {self.name!r}; use probabilities")
+        find = quantiles.of_counts if self.counts else quantiles.of_numbers
+        return find(self, p, mean, variance)
+
     def interval(self, mean: Tensor, variance: Tensor, level: float) -> Interval:
-        """The central interval that holds a new y with this probability."""
-        raise RecycleGPError(f"an interval for y is not defined for likelihood {self.name!r}; use that of f")
+        """The central interval that holds a new y with this probability; of counts, at least with this one."""
+        if self.classifies:
+            raise RecycleGPError(f"an interval for y is not defined for likelihood {self.name!r}; use that of f")
+        return Interval(*(self.quantile(0.5 * (1 + side * level), mean, variance) for side in (-1, 1)))
+
+    def crps(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """∫ (P(Y ≤ t) − [y ≤ t])² dt: in the units of y, and |y − Y| where the model is certain."""
+        raise RecycleGPError(f"CRPS is not defined for likelihood {self.name!r}; use log-loss or Brier's score")
 
     def resolution(self, y: Tensor, f: Tensor) -> Tensor:
         """Width of the narrowest feature of log p(y|f) about f: integrals over f are this fine."""

@@ -54,9 +54,16 @@ class Gaussian(Likelihood):
         up_to = torch.special.ndtr((y - mean) / (variance + self._noise(mean)).sqrt())
         return Tail(up_to, up_to)
 
+    def quantile(self, p: float, mean: Tensor, variance: Tensor) -> Tensor:
+        return mean + normal_quantile(p) * (variance + self._noise(mean)).sqrt()
+
     def interval(self, mean: Tensor, variance: Tensor, level: float) -> Interval:
         half = normal_quantile(0.5 * (1 + level)) * (variance + self._noise(mean)).sqrt()
         return Interval(mean - half, mean + half)
+
+    def crps(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        sd = (variance + self._noise(mean)).sqrt()
+        return mean_distance(y - mean, sd) - sd / math.sqrt(math.pi)  # E|Y − y| − ½E|Y − Y'|
 
     def resolution(self, y: Tensor, f: Tensor) -> Tensor:
         return self._noise(f).sqrt().expand_as(y)
@@ -75,6 +82,12 @@ def gaussian_noise(likelihood: Likelihood) -> Tensor:
 def log_normal(difference: Tensor, variance: Tensor) -> Tensor:
     """log N(d; 0, variance)."""
     return -0.5 * (math.log(2 * math.pi) + variance.log() + difference.square() / variance)
+
+
+def mean_distance(d: Tensor, sd: Tensor) -> Tensor:
+    """E|Y − d| of Y ~ N(0, sd²): d(2Φ(z) − 1) + 2·sd·φ(z) with z = d/sd."""
+    z = d / sd
+    return d * torch.special.erf(z / math.sqrt(2)) + sd * math.sqrt(2 / math.pi) * (-0.5 * z.square()).exp()
 
 
 def normal_quantile(p: float) -> float:

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from .base import Expected, Interval, Scale
-from .gaussian import Gaussian, log_normal, normal_quantile
+from .gaussian import Gaussian, log_normal, mean_distance, normal_quantile
 from .joint import AmplitudePrior, JointLikelihood
 
 FUNCTIONS = ("f", "log noise")  # in this order
 LARGEST_LOG = 100.0  # of a ratio of variances: beyond it exponentials overflow, and nothing is learned from a row
 REACH, NODES = 8.0, 81  # standard deviations of g that are summed over, and terms of the sum
+ROWS = 512  # whose scores are computed at once
 HALVINGS = 50  # of the range in which the end of an interval is looked for
 
 
@@ -63,6 +64,16 @@ class Heteroscedastic(JointLikelihood):
         log_weight, noise = _nodes(mean[:, 1], variance[:, 1])
         standard = (y - mean[:, 0])[:, None] / (variance[:, :1] + noise).sqrt()
         return (log_weight.exp() * torch.special.ndtr(standard)).sum(-1)
+
+    def crps_of(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """E|Y − y| − ½E|Y − Y'|, of moments (n, 2): Y is a mixture of Gaussians."""
+        found = []
+        for y_, m, v in zip(*(t.split(ROWS) for t in (y, mean, variance)), strict=True):
+            log_weight, noise = _nodes(m[:, 1], v[:, 1])
+            w, spread = log_weight.exp(), v[:, :1] + noise
+            apart = ((spread[:, :, None] + spread[:, None, :]) / (2 * math.pi)).sqrt() @ w @ w
+            found.append((mean_distance((y_ - m[:, 0])[:, None], spread.sqrt()) * w).sum(-1) - apart)
+        return torch.cat(found) if found else y
 
     def interval_of(self, mean: Tensor, variance: Tensor, level: float) -> Interval:
         """Symmetric about the mean: the half-width at which the distribution has what is wanted, by halving."""

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from ..errors import RecycleGPError
-from . import quadrature
+from . import lognormal_counts, quadrature
 from .base import Likelihood, Moments, Scale, Tail, weighted_mean
 
 HALVINGS = 60  # of the interval in which a mode is looked for
-SPACING = 0.02  # standard deviations, of the sum for a distribution function
-POINTS = 4096  # integrated at once
 
 
 @dataclass(frozen=True)
@@ -22,6 +20,7 @@ class Poisson(Likelihood):
     """y ~ Poisson(exp f)."""
 
     name: ClassVar[str] = "poisson"
+    counts: ClassVar[bool] = True
 
     def check(self, y: Tensor) -> Tensor:
         if bool((y < 0).any()) or bool((y != y.round()).any()):
@@ -50,23 +49,14 @@ class Poisson(Likelihood):
         return Moments(rate, rate + rate.square() * variance.expm1())
 
     def distribution(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tail:
-        parts = [
-            Tail(_up_to(y_ - 1, m_, v_), _up_to(y_, m_, v_))
-            for y_, m_, v_ in zip(*(t[:, None].split(POINTS) for t in (y, mean, variance)), strict=True)
-        ]
-        return Tail(*(torch.cat(part) for part in zip(*parts, strict=True)))
+        up_to = lognormal_counts.up_to
+        return Tail(up_to(y - 1, mean, variance), up_to(y, mean, variance))
+
+    def crps(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return lognormal_counts.crps(y, mean, variance)
 
     def resolution(self, y: Tensor, f: Tensor) -> Tensor:
         return 0.5 * torch.maximum(y, f.exp()).clamp_min(1.0).rsqrt()  # exp(−exp f) grows beyond ±iπ/2
-
-
-def _up_to(k: Tensor, m: Tensor, v: Tensor) -> Tensor:
-    """P(Y ≤ k) = E[Q(k+1, eᶠ)], with Q the regularised upper incomplete gamma function."""
-    z = torch.arange(-8.0, 8.0 + SPACING, SPACING, dtype=m.dtype, device=m.device)
-    weight = torch.softmax(-0.5 * z.square(), 0)
-    rate = (m + v.sqrt() * z).exp()
-    found = torch.special.gammaincc((k + 1).clamp_min(0.5).expand_as(rate), rate)
-    return torch.where(k[:, 0] < 0, 0.0, (found * weight).sum(-1))
 
 
 @torch.no_grad()

@@ -12,16 +12,18 @@ from torch import Tensor
 
 from . import quadrature
 from .base import Interval, Likelihood, Moments, Scale, Tail, Value, weighted_mean
-from .gaussian import log_normal, unless_constant
+from .gaussian import log_normal, mean_distance, unless_constant
 
 DEFAULT_DF = 4.0  # degrees of freedom where nobody has said or learned them
 NODES = 2001  # of the sum for the distribution function
 POINTS = 4096  # whose distribution is integrated at once
 VALUES = 2**22  # of an integrand, held at once
 NEARLY_GAUSSIAN = 200.0  # degrees of freedom from which the mixture below is a narrow peak
-GRID = 128  # variances at which a quantile is solved for
+GRID = 128  # variances at which a quantile is solved for, or a score computed
 HALVINGS = 45  # of its bracket
 WIDEST = 1e6  # of that bracket, in scales; Cauchy's 97.5% is at 13
+TAIL = 160  # distances at which a tail is integrated,
+FARTHEST = 25.0  # up to sinh of it, in scales
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,42 @@ class StudentT(Likelihood):
         """Its half-width is a smooth function of the variance alone, so that a table of it serves all points."""
         noise, df = self._parameters(mean)
         log_v = variance.clamp_min(1e-12 * float(noise)).log()
-        grid = torch.linspace(float(log_v.min()), float(log_v.max()) + 1e-9, GRID, dtype=mean.dtype, device=mean.device)
+        grid = _spanning(log_v)
         low, high = torch.zeros_like(grid), WIDEST * (grid.exp() + noise).sqrt()
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             found = _distribution(middle[:, None], grid.new_zeros(1), grid.exp()[:, None], noise, 0.5 * float(df))
             enough = found >= 0.5 * (1 + level)
             low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-        x, known, wide = (t.cpu().numpy() for t in (log_v, grid, high))
-        half = torch.as_tensor(np.interp(x, known, wide), device=mean.device)
+        half = _interpolated(log_v, grid, high)
         return Interval(mean - half, mean + half)
+
+    def crps(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """2∫₀^∞ (1 − F(x))² dx + ∫₀^d (2F(x) − 1) dx for a symmetric F about the mean, d = |y − mean|."""
+        noise, df = self._parameters(mean)
+        parts = [
+            _mean_distances(d_, v_, noise, 0.5 * float(df))
+            for d_, v_ in zip(*(t[:, None].split(POINTS) for t in ((y - mean).abs(), variance)), strict=True)
+        ]
+        return torch.cat(parts) + self._at_the_mean(variance) if parts else mean
+
+    def _at_the_mean(self, variance: Tensor) -> Tensor:
+        """CRPS of y = mean: as the half-width of intervals, a smooth function of the variance alone."""
+        noise, df = self._parameters(variance)
+        log_v = variance.clamp_min(1e-12 * float(noise)).log()
+        grid = log_v if len(log_v) <= GRID else _spanning(log_v)
+        sd = (grid.exp() + noise).sqrt()
+        u, du = (torch.as_tensor(t, dtype=sd.dtype, device=sd.device) for t in np.polynomial.legendre.leggauss(TAIL))
+        u, du = 0.5 * FARTHEST * (u + 1), 0.5 * FARTHEST * du  # x = sd·sinh u
+        x, dx = sd[:, None] * u.sinh(), sd[:, None] * u.cosh() * du
+        beyond = torch.stack(
+            [
+                _distribution(-far[:, None], far.new_zeros(1), v, noise, 0.5 * float(df))
+                for far, v in zip(x, grid.exp(), strict=True)
+            ]
+        )
+        found = 2 * (beyond.square() * dx).sum(-1)
+        return found if grid is log_v else _interpolated(log_v, grid, found)
 
     def resolution(self, y: Tensor, f: Tensor) -> Tensor:
         noise, df = self._parameters(f)
@@ -164,10 +192,36 @@ def _mode(y: Tensor, m: Tensor, v: Tensor, noise: Tensor, h: float) -> Tensor:
     return 0.5 * (low + high)
 
 
+def _spanning(values: Tensor) -> Tensor:
+    """A few evenly spaced numbers from the least of them to the largest."""
+    return torch.linspace(
+        float(values.min()), float(values.max()) + 1e-9, GRID, dtype=values.dtype, device=values.device
+    )
+
+
+def _interpolated(at: Tensor, known: Tensor, values: Tensor) -> Tensor:
+    """What is known at a few places, at others between them."""
+    x, places, numbers = (t.cpu().numpy() for t in (at, known, values))
+    return torch.as_tensor(np.interp(x, places, numbers), device=at.device)
+
+
 def _distribution(y: Tensor, m: Tensor, v: Tensor, noise: Tensor, half: float) -> Tensor:
-    """P(Y ≤ y) = ∫ Φ((y−m)/√(v + s²/w)) p(w) dw, over t = log w."""
-    low = -80 / (half + 1)  # beyond it p(t) ∝ exp(νt/2) is nothing
-    t = torch.linspace(min(low, -12 / math.sqrt(half)), 12 / math.sqrt(half), NODES, dtype=m.dtype, device=m.device)
-    # p(t) ∝ exp(ν/2·(t − eᵗ)); the rule is normalised, so that constants cancel
-    weight = torch.softmax(half * (t - t.expm1()), 0)
+    """P(Y ≤ y) = ∫ Φ((y−m)/√(v + s²/w)) p(w) dw."""
+    t, weight = _log_precisions(m, half)
     return (torch.special.ndtr((y - m) / (v + noise * (-t).exp()).sqrt()) * weight).sum(-1)
+
+
+def _mean_distances(d: Tensor, v: Tensor, noise: Tensor, half: float) -> Tensor:
+    """∫₀^d (2P(Y ≤ m + x) − 1) dx = E|Y − m − d| − E|Y − m|, under each Gaussian of the mixture."""
+    t, weight = _log_precisions(d, half)
+    sd = (v + noise * (-t).exp()).sqrt()
+    return ((mean_distance(d, sd) - sd * math.sqrt(2 / math.pi)) * weight).sum(-1)
+
+
+def _log_precisions(like: Tensor, half: float) -> tuple[Tensor, Tensor]:
+    """t = log w of the mixture and their weights: p(t) ∝ exp(ν/2·(t − eᵗ)), normalised so that constants cancel."""
+    low = -80 / (half + 1)  # beyond it p(t) ∝ exp(νt/2) is nothing
+    t = torch.linspace(
+        min(low, -12 / math.sqrt(half)), 12 / math.sqrt(half), NODES, dtype=like.dtype, device=like.device
+    )
+    return t, torch.softmax(half * (t - t.expm1()), 0)

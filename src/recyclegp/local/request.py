@@ -32,7 +32,7 @@ class Method(Enum):
 
 EXACT_ROWS = 3000  # "auto" is exact up to here
 INDUCING = {Method.EXACT: 0, Method.COLLAPSED: 512, Method.DUAL: 200}  # points, unless the caller says otherwise
-FEWEST_INDUCING = 16  # automatic points, however few rows there are
+FEW_INDUCING = (16, 32, 64, 128)  # automatic points, where rows are few
 KEPT = 0.95  # of what the rows say about f, that automatic points keep if they can
 MOST_PUBLISHED = 512  # automatic points
 FEW_ROWS_EACH = 2  # rows behind each automatic point, at least
@@ -106,7 +106,7 @@ class FitRequest(NamedTuple):
     @property
     def kind(self) -> tuple[object, ...]:
         """What lanes of one batch must have in common; their sizes within a quarter of each other."""
-        points = len(self.inducing) if isinstance(self.inducing, Tensor) else 0
+        points = len(self.inducing) if isinstance(self.inducing, Tensor) else self.inducing
         n = self.y.numel()
         size = 0 if n < 8 else int(math.log(n) / math.log(1.25))
         known = self.noise is not None
@@ -251,7 +251,7 @@ class Door:
             raise RecycleGPError(
                 "inducing: the exact method has no inducing points; use publish, or method='collapsed'"
             )
-        points: int | Tensor = min(INDUCING[method], max(FEWEST_INDUCING, 2 * n))  # more would say nothing new
+        points: int | Tensor = _enough_inducing(INDUCING[method], n)
         if options.inducing is not None:
             given = arrays.count_or_points(options.inducing, "inducing", D, columns, device, categories)
             points = _useful(given, n)
@@ -372,6 +372,11 @@ def _check_rows_per_point(wanted: Any, rows: int) -> None:
             f"rows_per_point={wanted}: {rows} rows are too few for a single point; publish them together with other "
             "rows, or pass a smaller number"
         )
+
+
+def _enough_inducing(usual: int, rows: int) -> int:
+    """More than twice the rows say nothing new; one of a few numbers, so that similar data sets have as many."""
+    return next((few for few in FEW_INDUCING if 2 * rows <= few < usual), usual)
 
 
 def _useful(points: int | Tensor, rows: int) -> int | Tensor:

@@ -99,13 +99,15 @@ def active(members: Iterable[Member]) -> list[Member]:
     return [m for m in members if m.weight > 0]
 
 
+def boxes(members: Iterable[Member]) -> list[torch.Tensor]:
+    """(2, D) each: where members have points, of those that count and have kept theirs."""
+    return [sites.box(m.site.Z) for m in active(members) if m.site is not None]
+
+
 def extent(members: Iterable[Member]) -> torch.Tensor | None:
-    """(2, D): the corners of the box in which members have points, of those that count and have kept theirs."""
-    kept = [m.site.Z for m in active(members) if m.site is not None]
-    if not kept:
-        return None
-    ends = torch.stack([torch.stack([Z.amin(0), Z.amax(0)]) for Z in kept])
-    return torch.stack([ends[:, 0].amin(0), ends[:, 1].amax(0)])
+    """(2, D): the corners of the one box around all of them."""
+    found = boxes(members)
+    return sites.box(torch.cat(found)) if found else None
 
 
 def kept_points(members: Sequence[Member], gone: set[str], points: int) -> list[int]:

@@ -19,6 +19,7 @@ from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import Answers
 from ..core.posterior import Basis, Posterior
+from ..core.sites import box
 from ..devices import CPU, on, retried
 from ..errors import RecycleGPError
 from ..export import gpytorch_model
@@ -29,7 +30,7 @@ from ..merging.build import Form
 from ..merging.exact_form import ExactForm
 from ..merging.forgetting import check_share, faded
 from ..merging.growing import grow_exact, grow_points, published
-from ..merging.member import Member, active, extent, kept_points, stored
+from ..merging.member import Member, active, boxes, extent, kept_points, stored
 from ..merging.noise import PooledNoise, Readings, at_noise, with_noise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points import PointsWanted
@@ -242,6 +243,11 @@ class Ensemble(Predictive):
     @property
     def _points(self) -> Tensor:
         return self._form.Z
+
+    @property
+    def _boxes(self) -> list[Tensor]:
+        whole = [] if self._extent is None else [self._extent]
+        return [*boxes(self._members), *whole] or [box(self._form.Z.cpu())]
 
     @property
     def _owners_differ(self) -> bool:

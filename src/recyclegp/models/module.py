@@ -125,6 +125,10 @@ class Module(Predictive):
         return self._site.Z
 
     @property
+    def _boxes(self) -> list[Tensor]:
+        return [sites.box(self._site.Z)]
+
+    @property
     def _prior_kernel(self) -> Kernel:
         return self._kernel
 

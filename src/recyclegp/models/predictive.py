@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, NamedTuple, Self
@@ -24,6 +24,8 @@ from ..errors import RecycleGPError, tell
 from ..kernels import Kernel
 from ..kernels.gpytorch_objects import to_gpytorch
 from ..likelihoods import Likelihood
+
+MARGIN = 0.25  # of a module's box, or of a lengthscale: how far beside its points it still counts as having seen data
 
 
 def outside_autograd(compute: Callable[[Any], Any]) -> Any:
@@ -72,6 +74,11 @@ class Predictive(ABC):
     @abstractmethod
     def _points(self) -> Tensor:
         """Z, as it is kept inside."""
+
+    @property
+    @abstractmethod
+    def _boxes(self) -> list[Tensor]:
+        """(2, D) each: the corners of the boxes in which modules have points, as far as that is known."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled without what can be computed again, and as it is on the CPU: not every machine has the same GPU."""
@@ -137,6 +144,61 @@ class Predictive(ABC):
         mean, variance = chosen.moments(*self._latent(self._inputs(X), self._answers(owner, of_y=True)))
         return arrays.like(X, mean), arrays.like(X, variance)
 
+    def predict_interval(
+        self, X: Any, level: float = 0.95, likelihood: str | None = None, owner: str | None = None
+    ) -> tuple[Any, Any]:
+        """The central interval of a new observation y at each row of X.
+
+        Args:
+            X: (n, D) inputs.
+            level: the probability that it holds y, if the model is right; of counts at least this one.
+            likelihood: which one, by name; may be left out where the model has one.
+            owner: whose observation; a new owner's unless given.
+
+        Returns:
+            Its lower and its upper ends, n numbers each, in the kind of array that X is.
+        """
+        level = arrays.share(level, "level")
+        chosen = self._likelihood(likelihood)
+        low, high = chosen.interval(*self._latent(self._inputs(X), self._answers(owner, of_y=True)), level)
+        return arrays.like(X, low), arrays.like(X, high)
+
+    def predict_quantiles(self, X: Any, q: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
+        """Quantiles of a new observation y at each row of X: the smallest y with P(Y ≤ y) ≥ q.
+
+        Args:
+            X: (n, D) inputs.
+            q: one number between 0 and 1, or several.
+            likelihood: which one, by name; may be left out where the model has one.
+            owner: whose observation; a new owner's unless given.
+
+        Returns:
+            n numbers; for several q (n, len(q)) numbers, a column for each.
+        """
+        several = np.ndim(q) > 0
+        levels = [arrays.share(p, "q") for p in (np.asarray(q, dtype=object).ravel() if several else [q])]
+        if not levels:
+            raise RecycleGPError("q is empty; pass one number between 0 and 1, or several")
+        chosen = self._likelihood(likelihood)
+        latent = self._latent(self._inputs(X), self._answers(owner, of_y=True))
+        found = torch.stack([chosen.quantile(p, *latent) for p in levels], dim=-1)
+        return arrays.like(X, found if several else found[:, 0])
+
+    def predict_joint(self, X: Any, owner: str | None = None) -> tuple[Any, Any]:
+        """Mean and covariance of the latent f at all rows of X together.
+
+        Args:
+            X: (n, D) inputs.
+            owner: whose function, by name, or "new"; the shared one unless given.
+
+        Returns:
+            n means, and an (n, n) matrix of covariances whose diagonal is the variance of `predict`.
+        """
+        points = self._inputs(X)
+        answers = self._answers(owner, of_y=False).to(points.device)
+        mean, covariance = _finite(retried(lambda: answers.joint(points)))
+        return arrays.like(X, mean), arrays.like(X, covariance)
+
     def predict_proba(self, X: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
         """Probabilities of classes 0 and 1 at each row of X.
 
@@ -195,6 +257,35 @@ class Predictive(ABC):
             draws = draws @ linalg.cholesky(covariance).L.mT
         return arrays.like(X, mean + draws)
 
+    def outside(self, X: Any) -> np.ndarray:
+        """Which rows of X lie outside every module's region, where nobody has seen data.
+
+        A module's region is a box: from where to where it has points along each input, wider on either side by a
+        quarter of that, or of the kernel's lengthscale where that is longer, as points lie inside the rows they are
+        made from. An ensemble that keeps only names has one box around all of them. Inputs that hold categories have no
+        box: a row is outside if nobody has seen its level.
+
+        Args:
+            X: (n, D) inputs.
+
+        Returns:
+            n booleans.
+        """
+        points = arrays.matched(X, self.dimension, self.columns, self.categories, device="cpu").X.detach()
+        found = torch.zeros(len(points), dtype=torch.bool)
+        for c in self.categories.columns:  # levels that the model does not know have codes behind those that it does
+            found |= points[:, c] >= len(self.categories.names(c))
+        numbers = [c for c in range(self.dimension) if c not in self.categories.columns]
+        lengthscales = self._prior_kernel.lengthscales(self.dimension)
+        rest = (~found).nonzero()[:, 0] if numbers else torch.arange(0)
+        for low, high in self._boxes:
+            margin = MARGIN * torch.maximum(high - low, lengthscales)
+            here = points[rest]
+            within = (here >= low - margin) & (here <= high + margin)
+            rest = rest[~within[:, numbers].all(-1)]
+        found[rest] = True
+        return found.numpy()
+
     def _inputs(self, X: Any) -> Tensor:
         device = None if self._device.type == "cpu" else self._device  # then it follows X
         points, _, found = arrays.matched(X, self.dimension, self.columns, self.categories, device=device)
@@ -208,16 +299,19 @@ class Predictive(ABC):
 
     def _latent(self, points: Tensor, answers: Answers) -> Predicted:
         """Moments of f there. Never a silent NaN, whatever file a model comes from."""
-        found = retried(lambda: answers.to(points.device).predict(points))
-        if not all(bool(torch.isfinite(part.detach()).all()) for part in found):
-            raise RecycleGPError(
-                "predictions are not finite numbers: the model's kernel or what it says overflows there; rescale X, or "
-                "make the model again from data of ordinary size"
-            )
-        return found
+        return Predicted(*_finite(retried(lambda: answers.to(points.device).predict(points))))
 
     def _likelihood(self, name: str | None) -> Likelihood:
         return likelihoods.choose(self.likelihoods, name)
+
+
+def _finite(found: Sequence[Tensor]) -> Sequence[Tensor]:
+    if not all(bool(torch.isfinite(part.detach()).all()) for part in found):
+        raise RecycleGPError(
+            "predictions are not finite numbers: the model's kernel or what it says overflows there; rescale X, or "
+            "make the model again from data of ordinary size"
+        )
+    return found
 
 
 class AsSeenBy(NamedTuple):

@@ -1,7 +1,8 @@
 """Pictures of modules and ensembles: bands in 1-D, maps in 2-D, one-at-a-time slices beyond.
 
 `ensemble` and `modules` draw on axes you give, or on those of a new figure, and return them; `save` writes
-everything into one file. Pyplot is not used and no setting of matplotlib is changed.
+everything into one file. `reliability` and `pit` show whether probabilities and intervals are right. Pyplot is not
+used and no setting of matplotlib is changed.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from ..storage.atomic import write_atomically
 from . import figure as figures
 from . import page
 from .scene import Scene, scene
+from .scores import pit, reliability
 
-__all__ = ["ensemble", "modules", "save"]
+__all__ = ["ensemble", "modules", "pit", "reliability", "save"]
 
 FORMATS = ("png", "svg", "pdf", "html")
 

@@ -121,22 +121,81 @@ def test_a_fitted_model_scores_as_it_answers(rng):
     assert s.coverage == np.mean(abs(y - mean) <= stats.norm.ppf(0.975) * np.sqrt(variance))
 
 
-def test_error_rate_and_its_ties():
-    p = np.array([0.9, 0.2, 0.5, 0.7])
-    assert metrics.error_rate(p, [1, 1, 1, 0]) == 2.5 / 4
-    assert metrics.error_rate(np.stack([1 - p, p], 1), [1, 1, 1, -1]) == 2.5 / 4
+def test_a_score_is_that_of_its_rows(rng):
+    m = model(rng, 90, "gaussian", (0.7,))
+    y = rng.normal(m.mean, np.sqrt(m.variance + 0.7))
+    rows = metrics.evaluate(m, np.zeros((90, 1)), y)
+    whole = metrics.summary(rows)
+    assert whole == metrics.score(m, np.zeros((90, 1)), y)
+    parts = [rows.only(np.arange(90) % 3 == k) for k in range(3)]
+    assert [len(p.y) for p in parts] == [30, 30, 30]
+    assert whole.crps == pytest.approx(np.mean([metrics.summary(p).crps for p in parts]))
+    again = metrics.summary(metrics.joined(parts))
+    assert again[:5] == pytest.approx(whole[:5], nan_ok=True)
+    assert (
+        again.coverage_50
+        == whole.coverage_50
+        == np.mean(abs(stats.norm.cdf(y, m.mean, np.sqrt(m.variance + 0.7)) - 0.5) < 0.25)
+    )
+    # half the mean distance between draws is what CRPS saves beside the mean absolute error of a draw
+    draws = rng.normal(m.mean, np.sqrt(m.variance + 0.7), (4000, 90))
+    expected = abs(draws - y).mean() - 0.5 * abs(draws[::2] - draws[1::2]).mean()
+    assert whole.crps == pytest.approx(expected, rel=0.02)
 
 
-def test_coverage_counts_the_ends_of_the_interval():
-    assert metrics.coverage([0.0, 0.026, 0.5, 0.98], [0.024, 0.026, 0.5, 1.0]) == 0.5
-    assert metrics.coverage([0.0, 0.96], [0.04, 0.99]) == 1.0  # a discrete y straddling an end lies within
+def test_classes_have_their_own(rng):
+    m = model(rng, 200, "bernoulli-probit")
+    y = rng.integers(2, size=200)
+    p = stats.norm.cdf(m.mean / np.sqrt(1 + m.variance))
+    s = metrics.score(m, np.zeros((200, 1)), y)
+    assert s.brier == pytest.approx(((p - y) ** 2).mean()) == pytest.approx(s.rmse**2)
+    assert s.auroc == pytest.approx(np.mean(p[y == 1][:, None] > p[y == 0]))
+    assert all(math.isnan(v) for v in (s.crps, s.coverage, s.coverage_50, s.coverage_80))
+    assert math.isnan(metrics.score(m, np.zeros((200, 1)), np.zeros(200)).auroc)
 
 
-def test_shapes_that_would_broadcast_are_refused():
-    with pytest.raises(rgp.RecycleGPError, match="shape"):
-        metrics.rmse(np.zeros(3), np.zeros((3, 1)))
+def test_classes_have_no_distribution_function():
     with pytest.raises(rgp.RecycleGPError, match="error rate"):
         likelihoods.Bernoulli().distribution(*tensors([1.0], [0.0], [1.0]))
+
+
+def test_more_than_two_classes(rng):
+    X = rng.uniform(0, 3, (120, 1))
+    y = np.array(["a", "b", "c"])[np.clip(np.floor(X[:, 0] + 0.3 * rng.normal(size=120)), 0, 2).astype(int)]
+    m = rgp.fit(X, y, likelihood="categorical-dirichlet", publish=8)
+    s, p = metrics.score(m, X, y), m.predict_proba(X)
+    true = np.searchsorted(["a", "b", "c"], y)
+    assert s.nlpd == pytest.approx(metrics.log_loss(p, true)) == pytest.approx(-m.log_density(X, y).mean())
+    assert s.brier == pytest.approx(((p - np.eye(3)[true]) ** 2).sum(1).mean())
+    assert (s.auroc, s.ece, s.error) == (metrics.auroc(p, true), metrics.ece(p, true), np.mean(p.argmax(1) != true))
+    assert s.auroc > 0.9
+    assert s.mae == pytest.approx(1 - p[np.arange(120), true].mean())
+    assert math.isnan(s.coverage)
+
+
+def test_noise_that_varies(rng):
+    X = rng.uniform(0, 3, (150, 1))
+    y = np.sin(2 * X[:, 0]) + (0.05 + 0.3 * X[:, 0]) * rng.normal(size=150)
+    m = rgp.fit(X, y, likelihood="heteroscedastic", inducing=12, publish=8)
+    s = metrics.score(m, X, y)
+    assert s.nlpd == pytest.approx(-m.log_density(X, y).mean())
+    low, high = m.predict_interval(X, 0.5)
+    assert s.coverage_50 == pytest.approx(np.mean((low <= y) & (y <= high)), abs=1e-9)
+    mean, variance = (t.numpy() for t in m._moments(X, None, of_y=True))
+    f = rng.normal(mean[:, 0], np.sqrt(variance[:, 0]), (6000, 150))
+    draws = rng.normal(f, np.exp(0.5 * rng.normal(mean[:, 1], np.sqrt(variance[:, 1]), f.shape)))
+    expected = abs(draws - y).mean() - 0.5 * abs(draws[::2] - draws[1::2]).mean()
+    assert s.crps == pytest.approx(expected, rel=0.02)
+
+
+def test_several_outputs_are_scored_one_by_one(rng):
+    X = rng.uniform(0, 3, (60, 1))
+    y = np.stack([np.sin(X[:, 0]), np.cos(X[:, 0])], 1) + 0.1 * rng.normal(size=(60, 2))
+    m = rgp.fit(X, y, publish=8)
+    with pytest.raises(rgp.RecycleGPError, match=r"2 outputs; score each by itself, as model\.part\("):
+        metrics.score(m, X, y)
+    one = metrics.score(m.part(m.functions[0]), X, y[:, 0])
+    assert one.rmse < 0.2
 
 
 def tensors(*values):

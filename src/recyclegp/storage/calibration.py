@@ -1,0 +1,112 @@
+"""A calibration as a value and as a small file of JSON: how far off predictions were, no rows."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+
+from .. import likelihoods
+from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
+from . import strict_json
+from .atomic import write_atomically
+from .fields import count, fields, listed, number, text
+
+FORMAT = 1
+LARGEST = 65_536  # bytes of a file
+MOST_LEVELS = 1000
+SAME = 1e-9  # levels that differ by less are one
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How far observations were from predictions, on rows that were not used for fitting."""
+
+    likelihood: str  # of these observations
+    owner: str | None  # whose predictions they were compared with, as `predict_y` takes it
+    rows: int
+    levels: tuple[float, ...]  # in ascending order
+    quantiles: tuple[float, ...]  # of the scores, one for each level
+    content_id: str | None = None  # SHA-256 of the model's file, where it came from one
+
+    def __post_init__(self) -> None:
+        likelihoods.named(self.likelihood)
+        if not self.levels or len(self.levels) != len(self.quantiles):
+            raise RecycleGPError(f"{len(self.levels)} levels and {len(self.quantiles)} quantiles; give one for each")
+        rising = all(a < b for a, b in zip((0.0, *self.levels), (*self.levels, 1.0), strict=True))
+        if not rising or any(rank(level, self.rows) > self.rows for level in self.levels):
+            raise RecycleGPError(f"levels {self.levels} of {self.rows} rows; they must rise, within what rows can say")
+        if not all(a <= b < math.inf for a, b in zip((0.0, *self.quantiles), self.quantiles, strict=False)):
+            raise RecycleGPError(f"quantiles {self.quantiles}; they must be finite numbers that rise from 0")
+
+    def quantile(self, level: float) -> float:
+        """The score that holds a share `level` of new rows."""
+        for known, found in zip(self.levels, self.quantiles, strict=True):
+            if abs(known - level) < SAME:
+                return found
+        there = ", ".join(f"{known:g}" for known in self.levels)
+        if rank(level, self.rows) > self.rows:
+            raise RecycleGPError(
+                f"level={level:g} needs a calibration with at least {rows_needed(level)} rows, and this one has "
+                f"{self.rows}; ask for one of {there}, or calibrate with more rows"
+            )
+        raise RecycleGPError(f"level={level:g} was not calibrated, but {there}; calibrate with levels= that has it")
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to a small JSON file, all or nothing."""
+        content = {"recyclegp_calibration": FORMAT, **asdict(self)}
+        write_atomically(Path(path), (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Calibration:
+        """Read what `save` wrote, checked."""
+        path = Path(path)
+        try:
+            return _read(path)
+        except RecycleGPError as refused:
+            raise RecycleGPError(f"{path}: {printable(str(refused), LONGEST_MESSAGE)}") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise RecycleGPError(
+                f"{path}: not a calibration as `recyclegp calibrate` writes it; make it again"
+            ) from None
+
+
+def rank(level: float, rows: int) -> int:
+    """Which of so many scores, counted from the smallest, a new one does not exceed with this probability."""
+    return math.ceil((rows + 1) * level - SAME)
+
+
+def rows_needed(level: float) -> int:
+    """The fewest rows with which an interval of this level is finite."""
+    return math.ceil(level / (1 - level) - SAME)
+
+
+def _read(path: Path) -> Calibration:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise RecycleGPError("not a file; name one that `recyclegp calibrate` wrote")
+    with open(path, "rb") as stream:
+        content = stream.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise RecycleGPError("too large for a calibration; name one that `recyclegp calibrate` wrote")
+    found = fields(strict_json.parsed(content.decode()), "it")
+    expected = {"recyclegp_calibration", *Calibration.__dataclass_fields__}
+    if "recyclegp_calibration" in found and found["recyclegp_calibration"] != FORMAT:
+        raise RecycleGPError("a calibration of another format; upgrade recyclegp")
+    if set(found) != expected or type(found["recyclegp_calibration"]) is not int:
+        raise ValueError("other fields")
+    owner, digest = found["owner"], found["content_id"]
+    if digest is not None and (len(bytes.fromhex(text(digest, "content_id"))) != 32 or digest != digest.lower()):
+        raise ValueError("no content id")
+    return Calibration(
+        likelihood=text(found["likelihood"], "likelihood"),
+        owner=None if owner is None else text(owner, "owner"),
+        rows=count(found["rows"], "rows", least=1),
+        levels=tuple(number(v, "a level", 0.0, 1.0) for v in listed(found["levels"], "levels", most=MOST_LEVELS)),
+        quantiles=tuple(
+            number(v, "a quantile", 0.0) for v in listed(found["quantiles"], "quantiles", most=MOST_LEVELS)
+        ),
+        content_id=digest,
+    )
