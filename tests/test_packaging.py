@@ -51,7 +51,7 @@ def modules():
 @pytest.mark.slow
 def test_wheel_holds_every_module_and_its_types(wheel):
     names = set(wheel.namelist())
-    assert modules() | {"recyclegp/py.typed", "recyclegp/plot/page.html"} <= names
+    assert modules() | {"recyclegp/py.typed", "recyclegp/plot/page.html", "recyclegp/plot/drawing.js"} <= names
 
 
 @pytest.mark.slow

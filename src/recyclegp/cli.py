@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from . import __version__
-from .commands import demo, experiment, fit, inspect, merge, operate, plot, predict, screening, signatures
+from .commands import demo, experiment, fit, inspect, merge, operate, plot, predict, screening, serve, signatures
 from .errors import RecycleGPError, RecycleGPWarning, printable
 
 UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
@@ -119,7 +119,7 @@ def main(
 
 PANELS = {
     "From data to predictions": (fit.fit, merge.merge, predict.predict, predict.score, plot.plot),
-    "What is in a file": (inspect.inspect, screening.screen, inspect.compare),
+    "What is in a file": (inspect.inspect, screening.screen, inspect.compare, serve.serve),
     "Who vouches for it": (signatures.keygen, signatures.sign, signatures.verify),
     "Change an ensemble": (operate.update, operate.add, operate.remove, operate.reweight),
     "See it work": (demo.demo, experiment.experiment),
