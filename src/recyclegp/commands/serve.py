@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import webbrowser
 from typing import TYPE_CHECKING, Annotated, Any
@@ -88,14 +89,14 @@ def serve(
     if test is not None:
         rows = _test(screen, test, whole[0].module, target, inputs, likelihood, positive, drop_missing)
     desk = Desk(Snapshot(whole, rows, Settings(differing, believed, learn), naming))
-
-    def ready(address: str) -> None:
-        screen.result({"address": address, "modules": len(whole)}, lambda: typer.echo(address))
+    with server.page(desk, port, threads) as page:
+        facts = {"address": page.address, "modules": len(whole)}
+        screen.result(facts, lambda: typer.echo(page.address))
+        sys.stdout.flush()  # whoever reads it from a pipe can open the page
         screen.note(f"{len(whole)} module{'s' * (len(whole) > 1)} on the page above; Ctrl-C ends it")
         if browser:  # which may not come back before it is closed
-            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-
-    server.serve(desk, port, threads, ready)
+            threading.Thread(target=webbrowser.open, args=(page.address,), daemon=True).start()
+        page.run()
 
 
 def _server() -> Any:

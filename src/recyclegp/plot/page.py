@@ -1,7 +1,7 @@
 """One HTML file to explore: hover to read values, switch models on and off, no network needed.
 
-The numbers are computed here and embedded; page.html and drawing.js draw them with a few functions of their own, because
-a plotting library would add megabytes to every file.
+The numbers are computed here and embedded; page.html and drawing.js draw them with a few functions of their own,
+because a plotting library would add megabytes to every file.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def refusal(scope: Scope, token: str) -> Any:
     """Why a request is not answered, as an answer; None where it is."""
     headers = Headers(scope=scope)
     hosts = headers.getlist("host")
-    if len(hosts) != 1 or hosts[0].rpartition(":")[0] not in NAMES and hosts[0] not in NAMES:
+    if len(hosts) != 1 or (hosts[0].rpartition(":")[0] not in NAMES and hosts[0] not in NAMES):
         return PlainTextResponse("This page is for the browser of this machine.", 421)
     first = scope["path"].split("/")[1] if "/" in scope["path"] else ""
     if not secrets.compare_digest(first.encode(), token.encode()) or not scope["path"].startswith(f"/{token}/"):
@@ -79,4 +79,7 @@ def refusal(scope: Scope, token: str) -> Any:
 
 def _from_this_page(headers: Headers, host: str) -> bool:
     """Browsers send Origin with every POST, and newer ones say themselves what it means."""
-    return headers.getlist("origin") == [f"http://{host}"] and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+    return (
+        headers.getlist("origin") == [f"http://{host}"]
+        and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+    )

@@ -1,8 +1,8 @@
 """Who agrees with whom: a distance between every two owners, and places on a plane that show the distances.
 
-At a point x that two modules a and b know something about, t² = (m_a − m_b)²/(v_a + v_b) compares what they say of f. It
-counts with w = (1 − v_a/k_a)(1 − v_b/k_b), how much of their prior variances k both have lost there. The distance of two
-owners is the root of the mean of t² over the points of their modules: about 1, or less, where they agree.
+At a point x that two modules a and b know something about, t² = (m_a − m_b)²/(v_a + v_b) compares what they say of f.
+It counts with w = (1 − v_a/k_a)(1 − v_b/k_b), how much of their prior variances k both have lost there. The distance of
+two owners is the root of the mean of t² over the points of their modules: about 1, or less, where they agree.
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ def plane(distances: Array) -> tuple[Array, float]:
     values, vectors = np.linalg.eigh(-0.5 * centring @ distances**2 @ centring)
     two = np.argsort(-values)[:2]
     xy = vectors[:, two] * np.sqrt(values[two].clip(0))
-    xy *= np.where(np.abs(xy).max(0) == xy.max(0), 1.0, -1.0)  # the farthest is on the positive side, whatever LAPACK says
+    xy *= np.where(
+        np.abs(xy).max(0) == xy.max(0), 1.0, -1.0
+    )  # the farthest is on the positive side, whatever LAPACK says
     whole = float(np.abs(values).sum())
     return xy, float(values[two].clip(0).sum()) / whole if whole > 0 else 1.0

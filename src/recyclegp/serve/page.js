@@ -85,7 +85,8 @@ function update() {
   const { about, view } = shown;
   const on = about.modules.length - off.size, rows = view ? view.facts.rows : 0;
   $("summary").textContent = asking ? `Merging ${count(on, "module")}…`
-    : view ? `${view.facts.modules} of ${count(about.modules.length, "module")} count · ${count(rows, "row")} of data behind them` : "Nothing is merged.";
+    : view ? [`${view.facts.modules} of ${count(about.modules.length, "module")} count`, `${count(rows, "row")} of data`, ...contradicting(view.rows)].join(" · ")
+    : "Nothing is merged.";
   const target = about.modules.map(m => m.target).find(t => t) || "f";
   $("title").textContent = about.columns.length === 1 ? `${target} by ${about.columns[0]}` : `${target}, of ${about.columns.length} inputs`;
   document.title = `${target} · recyclegp`;
@@ -95,6 +96,11 @@ function update() {
   drawCurves();
   drawMap();
   drawScores();
+}
+
+function contradicting(rows) {
+  const flagged = rows.filter(r => r.standing === "flagged").length;
+  return flagged ? [`${flagged} contradict${flagged === 1 ? "s" : ""} the others`] : [];
 }
 
 // --- curves ---
@@ -152,10 +158,10 @@ function drawMap() {
   const most = Math.max(...owners.places.map(p => p.rows));
   const dots = owners.places.map(p => ({ ...p, r: 5 + 7 * Math.sqrt(p.rows / most) }));
   place(dots, W, H, room);
-  const few = owners.pairs.length <= 120;
+  const lines = owners.pairs.length;  // many lines between those who agree would hide everything
   for (const pair of owners.pairs) {
-    if (pair.distance === null || !few) continue;
     const [a, b] = [dots[pair.a], dots[pair.b]], apart = pair.distance > 2;
+    if (pair.distance === null || lines > (apart ? 200 : 30)) continue;
     const line = node("line", { class: apart ? "apart" : "together", x1: a.px, y1: a.py, x2: b.px, y2: b.py, "stroke-width": apart ? 1.2 : 1.6 }, svg);
     node("title", {}, line, `${a.owner} and ${b.owner}: ${short(pair.distance)} standard deviations apart`);
   }
@@ -253,7 +259,7 @@ function drawScores() {
   const f = view.facts, difference = [];
   if (f.offset_sd) difference.push(`a constant, sd ${short(f.offset_sd)}`);
   if (f.smooth_sd) difference.push(`a smooth function, ${short(f.smooth_sd)} times the shared one`);
-  const lines = [["form", f.form === "exact" ? `exact, ${count(f.points, "point")}` : count(f.points, "point")], ["kernel", f.kernel], ["noise sd", short(f.noise_sd)],
+  const lines = [["form", f.form === "exact" ? `exact, ${count(f.points, "point")}` : count(f.points, "point")], ["kernel", f.kernel], ...(f.noise_sd === null ? [] : [["noise sd", short(f.noise_sd)]]),
     ["owners differ by", difference.join(" and ") || "nothing that shows"]];
   if (!f.converged) lines.push(["search", "has not converged"]);
   for (const [term, text] of lines) {
@@ -317,7 +323,7 @@ function updateModules() {
     else {
       const meter = tag("span", { className: told.agreement < 0.01 ? "meter low" : "meter" }, line.agreement);
       tag("i", {}, meter).style.width = `${Math.max(4, 100 * told.agreement)}%`;
-      line.agreement.append(percent(told.agreement));
+      tag("span", { className: "percent" }, line.agreement, percent(told.agreement));
       line.agreement.title = `squared distance from what the others say: ${short(told.surprise)} per number, about 1 where they agree`;
     }
     const pill = (kind, text) => tag("span", { className: `pill ${kind}` }, line.verdict, text);

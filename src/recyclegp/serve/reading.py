@@ -24,6 +24,9 @@ class Naming(NamedTuple):
     file_names: bool = False  # modules are called by their files
 
 
+BY_NAME = Naming()
+
+
 class Held(NamedTuple):
     """A module, and the file that it came in."""
 
@@ -55,8 +58,8 @@ def modules_in(path: Path, label: str, naming: Naming) -> Iterator[Held]:
     for module in found:
         if len(module.inducing) > MOST_POINTS:
             raise RecycleGPError(
-                f"{label}: module {module.name!r} has {len(module.inducing):,} points, and this page shows modules of up "
-                f"to {MOST_POINTS:,}; publish it at fewer"
+                f"{label}: module {module.name!r} has {len(module.inducing):,} points, and this page shows modules of "
+                f"up to {MOST_POINTS:,}; publish it at fewer"
             )
         yield Held(module, file)
 
@@ -66,8 +69,8 @@ def joined(held: tuple[Held, ...], more: list[Held]) -> tuple[Held, ...]:
     whole = (*held, *more)
     if len(whole) > MOST_MODULES:
         raise RecycleGPError(
-            f"{len(whole):,} modules, and this page shows up to {MOST_MODULES:,}; merge some of them first, and show the "
-            "ensembles with --recycle"
+            f"{len(whole):,} modules, and this page shows up to {MOST_MODULES:,}; merge some of them first, and show "
+            "the ensembles with --recycle"
         )
     known: dict[str, str] = {}
     for module, source in whole:

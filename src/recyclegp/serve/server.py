@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 import torch
 import uvicorn
@@ -20,8 +21,25 @@ HOST = "127.0.0.1"
 MOST_AT_ONCE = 32  # connections
 
 
-def serve(desk: Desk, port: int, threads: int, ready: Callable[[str], None]) -> None:
-    """Until Ctrl-C. `ready` is told the address as soon as it can be opened."""
+class Page(NamedTuple):
+    """A page whose address can be opened already; it answers as soon as it runs."""
+
+    address: str
+    server: uvicorn.Server
+    listener: socket.socket
+
+    def run(self) -> None:
+        """Until Ctrl-C, or `stop` in another thread."""
+        with suppress(KeyboardInterrupt):  # uvicorn ends in order, and then passes on what it was sent
+            self.server.run(sockets=[self.listener])
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+
+
+@contextmanager
+def page(desk: Desk, port: int = 0, threads: int = 1) -> Iterator[Page]:
+    """Of a desk, under a new address; port 0 is any that is free."""
     token = new_token()
     with _listening(port) as listener, ThreadPoolExecutor(1, "desk", torch.set_num_threads, (threads,)) as worker:
         config = uvicorn.Config(
@@ -33,9 +51,7 @@ def serve(desk: Desk, port: int, threads: int, ready: Callable[[str], None]) -> 
             timeout_graceful_shutdown=1,
             ws="none",
         )
-        ready(f"http://{HOST}:{listener.getsockname()[1]}/{token}/")
-        with suppress(KeyboardInterrupt):  # uvicorn ends in order, and then passes on what it was sent
-            uvicorn.Server(config).run(sockets=[listener])
+        yield Page(f"http://{HOST}:{listener.getsockname()[1]}/{token}/", uvicorn.Server(config), listener)
 
 
 @contextmanager
@@ -46,6 +62,8 @@ def _listening(port: int) -> Iterator[socket.socket]:
         try:
             listener.bind((HOST, port))
         except OSError as error:
-            raise RecycleGPError(f"--port {port}: {error.strerror}; choose another, or 0 for any that is free") from None
+            raise RecycleGPError(
+                f"--port {port}: {error.strerror}; choose another, or 0 for any that is free"
+            ) from None
         listener.listen()
         yield listener

@@ -1,7 +1,7 @@
 """What the page is about: modules that were read, and what merging some of them gives.
 
-A snapshot is immutable. What somebody chooses comes with each question, so two windows do not disturb each other. Merging
-is slow, so the last few results are kept.
+A snapshot is immutable. What somebody chooses comes with each question, so two windows do not disturb each other.
+Merging is slow, so the last few results are kept.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from .. import metrics
-from ..errors import RecycleGPError, RecycleGPWarning
+from ..errors import ContradictionWarning, RecycleGPError, RecycleGPWarning
 from ..metrics import Score
 from ..models.ensemble import Ensemble
 from ..models.merge import merge
 from ..models.module import Module
 from .choices import Choice, everybody
-from .reading import SUFFIX, Held, Naming, joined, modules_in
+from .reading import BY_NAME, SUFFIX, Held, Naming, joined, modules_in
 
 MOST_KEPT = 16  # results of merging
 
@@ -42,14 +42,17 @@ class Settings(NamedTuple):
     learn: bool = True
 
 
+USUAL = Settings()
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """Everything the page shows, but for what is chosen on it."""
 
     held: tuple[Held, ...]
     test: Test | None = None
-    settings: Settings = Settings()
-    naming: Naming = Naming()
+    settings: Settings = USUAL
+    naming: Naming = BY_NAME
 
     @property
     def modules(self) -> list[Module]:
@@ -119,6 +122,7 @@ def _merged(snapshot: Snapshot, choice: Choice) -> Merged:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", RecycleGPWarning)
+        warnings.simplefilter("ignore", ContradictionWarning)  # the table of modules says it, with what to do
         ensemble = merge(modules, owners=settings.owners, trust=settings.trust, learn=settings.learn)
         rows = ensemble.report()
     return Merged(ensemble, rows, _score(ensemble, snapshot.test), [str(w.message) for w in said])

@@ -12,8 +12,9 @@ from ..metrics import Score
 from ..models.ensemble import Ensemble
 from ..models.module import Module
 from ..plot import numbers, page, ranges
-from ..plot.numbers import Panel
+from ..plot.numbers import Curve, Panel
 from ..plot.ranges import Range
+from ..plot.scale import Model
 from ..plot.scene import COLOURS, DASHES, Scene, scene
 from ..plot.style import FAINT
 from .choices import Choice
@@ -82,9 +83,7 @@ def owners(desk: Desk, choice: Choice) -> Json:
 def _looks(snapshot: Snapshot) -> dict[str, tuple[str, str]]:
     """Colour and dashes of each owner, the same whoever is switched on."""
     names = dict.fromkeys(m.owner for m in snapshot.modules)
-    return {
-        name: (COLOURS[k % len(COLOURS)], LINES[k // len(COLOURS) % len(LINES)]) for k, name in enumerate(names)
-    }
+    return {name: (COLOURS[k % len(COLOURS)], LINES[k // len(COLOURS) % len(LINES)]) for k, name in enumerate(names)}
 
 
 def _module(snapshot: Snapshot, position: int, looks: dict[str, tuple[str, str]]) -> Json:
@@ -101,7 +100,7 @@ def _module(snapshot: Snapshot, position: int, looks: dict[str, tuple[str, str]]
         "kept": m.kept,
         "noise_sd": None if m.noise is None else _finite(math.sqrt(m.noise)),
         "converged": m.convergence.converged,
-        "target": str(m.target) or None,
+        "target": m.target.name,
         "unit": m.target.unit,
         "columns": _columns(m),
         "has_units": all(p.has_units for p in m.likelihoods),
@@ -118,7 +117,8 @@ def _verdicts(merged: Merged, choice: Choice) -> list[Json]:
     found = []
     for position, row, member in zip(choice.on, merged.rows, merged.ensemble._members, strict=True):
         verdict = member.verdict
-        remedy = None if verdict is None else verdict.remedy
+        turned = verdict is not None and all(p.has_units for p in member.likelihoods)  # units of classes are fixed
+        remedy = verdict.remedy if verdict is not None and turned else None
         found.append(
             {
                 "position": position,
@@ -152,7 +152,6 @@ def _facts(e: Ensemble) -> Json:
         "offset_sd": _finite(e.offset_sd),
         "smooth_sd": _finite(e.smooth_sd),
         "converged": e.convergence.converged,
-        "target": str(e.target) or None,
     }
 
 
@@ -174,7 +173,7 @@ def _curves(snapshot: Snapshot, choice: Choice, merged: Merged, everybody: Merge
     e = merged.ensemble
     some = list(zip(choice.on, snapshot.chosen(choice), strict=True))[:MOST_DRAWN]
     others = [] if everybody is None or everybody is merged else [everybody.ensemble]
-    models = [*(m for _, m in some), e, *others]
+    models: list[Model] = [*(m for _, m in some), e, *others]
     names = [*(m.name for _, m in some), "merged", *(ALL for _ in others)]
     counted = {row["name"] for row in merged.rows if row["weight"] > 0}
     drawn = _with_looks(scene(models, names=names, owners=False, likelihood=_family(models)), snapshot, counted)
@@ -188,7 +187,7 @@ def _curves(snapshot: Snapshot, choice: Choice, merged: Merged, everybody: Merge
     return found | {"columns": drawn.columns, "left_out": len(choice.on) - len(some)}
 
 
-def _family(models: list[Any]) -> str | None:
+def _family(models: list[Model]) -> str | None:
     """Where all are of classes, or all of counts, by whatever link, these are drawn."""
     names = list(dict.fromkeys(p.name for m in models for p in m.likelihoods))
     alike = len(names) > 1 and all(likelihoods.named(name).classifies for name in names)
@@ -204,14 +203,14 @@ def _with_looks(drawn: Scene, snapshot: Snapshot, counted: set[str]) -> Scene:
             s = s._replace(colour=colour, dashes=dashes if s.model.name in counted else NOT_COUNTED)
         elif s.label == ALL:
             s = s._replace(colour=FAINT, dashes="--")
-        subjects.append(s)
+        subjects.append(s._replace(members=[]))  # points of those who are switched off
     return drawn._replace(subjects=subjects)
 
 
 def _height(drawn: Scene, panel: Panel) -> Range:
     """The range of all that counts, and of whatever else does not squeeze it."""
 
-    def of(curves: list[Any]) -> Range:
+    def of(curves: list[Curve]) -> Range:
         return ranges.height([panel._replace(curves=curves)], drawn.scale)
 
     inside = [c for c in panel.curves if c.subject.merged or c.subject.dashes != NOT_COUNTED]
@@ -228,7 +227,7 @@ def _plainer(panel: Panel) -> Panel:
     curves = [
         c if c.subject.merged and c.subject.label != ALL else c._replace(banded=False, noisy=None) for c in panel.curves
     ]
-    return panel._replace(curves=curves, lanes=[marks for marks in panel.lanes if marks.label != ALL])
+    return panel._replace(curves=curves, lanes=[m for m in panel.lanes if not (m.chosen and m.label == ALL)])
 
 
 def _finite(value: float | None) -> float | None:
