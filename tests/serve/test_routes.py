@@ -192,13 +192,12 @@ def test_files_of_many_modules_and_recycled_ensembles(modules, tmp_path):
     assert held.module.name == "a"
 
 
-def test_other_kinds_are_refused_by_name(tmp_path, monkeypatch):
-    class MultiModule:
-        pass
-
-    monkeypatch.setattr(reading, "opened", lambda path: type("Opened", (), {"model": MultiModule()}))
+def test_other_kinds_are_refused_by_name(tmp_path):
+    rows = cases.table(0, 0, 6)
+    both = rows[["level"]].assign(height=-rows["level"])
+    rgp.fit(rows[["hour"]], both, publish=6, learn=False).save(tmp_path / "t")
     with pytest.raises(
-        rgp.RecycleGPError, match=r"two.safetensors: it holds a MultiModule, which this page cannot show"
+        rgp.RecycleGPError, match=r"two.safetensors: it holds a JointModule, and this page shows modules of one"
     ):
         list(reading.modules_in(tmp_path / "t", "two.safetensors", reading.Naming()))
 

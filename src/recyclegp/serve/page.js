@@ -67,6 +67,7 @@ function notice(text, isError) {
 const count = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 const percent = v => v === null ? "–" : v < 0.005 && v > 0 ? "< 1%" : `${Math.round(100 * v)}%`;
 const short = v => v === null || v === undefined ? "–" : String(Number(v.toPrecision(3))).replace("-", "−");
+const listed = names => names.length > 4 ? `${names.length} inputs` : [...names.slice(0, -2), names.slice(-2).join(" and ")].join(", ");
 function inWords(change) {
   const said = [];
   const scale = change.output_scale ?? 1, shift = change.output_shift ?? 0;
@@ -88,7 +89,7 @@ function update() {
     : view ? [`${view.facts.modules} of ${count(about.modules.length, "module")} count`, `${count(rows, "row")} of data`, ...contradicting(view.rows)].join(" · ")
     : "Nothing is merged.";
   const target = about.modules.map(m => m.target).find(t => t) || "f";
-  $("title").textContent = about.columns.length === 1 ? `${target} by ${about.columns[0]}` : `${target}, of ${about.columns.length} inputs`;
+  $("title").textContent = `${target} by ${listed(about.columns)}`;
   document.title = `${target} · recyclegp`;
   $("download").disabled = !view || asking !== null;
   $("reset").hidden = off.size === 0 && units.size === 0;
@@ -176,6 +177,7 @@ function drawMap() {
     });
     node("title", {}, g, [`${d.owner}, ${count(d.rows, "row")}`, ...near.slice(0, 20)].join("\n"));
     node("circle", { cx: d.px, cy: d.py, r: d.r, fill: on ? d.colour : "var(--paper)", stroke: on ? "var(--paper)" : d.colour, "stroke-width": on ? 1.5 : 2 }, g);
+    if (d.again && on) node("circle", { cx: d.px, cy: d.py, r: 0.36 * d.r, fill: "var(--paper)" }, g);
     const text = node("text", { class: "label" }, g, d.owner.length > 22 ? `${d.owner.slice(0, 21)}…` : d.owner);
     label(text, d, taken, W, H);
     const turn = () => { d.modules.forEach(i => on ? off.add(i) : off.delete(i)); refresh(false); };
@@ -245,7 +247,7 @@ function drawScores() {
       if (now[name] === null || now[name] === undefined) continue;
       const line = tag("tr", {}, body), before = all && typeof all[name] === "number" ? all[name] : null;
       tag("th", { scope: "row" }, line, title);
-      const text = v => v === null ? "–" : name === "coverage" || name === "error" ? `${(100 * v).toFixed(1)}%` : numberText(v);
+      const text = v => v === null ? "–" : name === "coverage" || name === "error" ? `${(100 * v).toFixed(1)}%` : v.toPrecision(4).replace("-", "−");
       const cell = tag("td", { className: "now" }, line, text(now[name]));
       cell.dataset.score = name;
       if (sign && before !== null && Math.abs(now[name] - before) > 5e-4 * Math.abs(before)) cell.classList.add(sign * (now[name] - before) > 0 ? "better" : "worse");
@@ -290,7 +292,8 @@ function moduleRow(m, i, body) {
   turn.setAttribute("role", "switch");
   turn.setAttribute("aria-label", `${m.name} counts`);
   const name = tag("div", { className: "name" }, tag("th", { scope: "row" }, row)), dot = tag("span", { className: "dot" }, name);
-  dot.style.background = m.colour;
+  dot.style.backgroundColor = m.colour;
+  dot.classList.toggle("again", m.again);
   const words = tag("span", {}, name, m.name);
   tag("span", { className: "sub" }, words, m.owner === m.name ? m.source : `of ${m.owner} · ${m.source}`);
   const changed = tag("span", { className: "sub changed", hidden: true }, words);

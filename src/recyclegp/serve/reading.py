@@ -52,8 +52,8 @@ def modules_in(path: Path, label: str, naming: Naming) -> Iterator[Held]:
         found = [model.rename(by_file) if naming.file_names else model]
     else:
         raise RecycleGPError(
-            f"{label}: it holds a {type(model).__name__}, which this page cannot show; inspect and plot can, and serve "
-            "takes modules of one output"
+            f"{label}: it holds a {type(model).__name__}, and this page shows modules of one function; save the one "
+            "you want, which load(...).part(name) gives"
         )
     for module in found:
         if len(module.inducing) > MOST_POINTS:

@@ -69,6 +69,7 @@ def owners(desk: Desk, choice: Choice) -> Json:
                 **p._asdict(),
                 "rows": sum(snapshot.held[i].module.rows for i in p.modules),
                 "colour": looks[p.owner][0],
+                "again": looks[p.owner][1] != LINES[0],
             }
             for p in found.places
         ],
@@ -105,6 +106,7 @@ def _module(snapshot: Snapshot, position: int, looks: dict[str, tuple[str, str]]
         "columns": _columns(m),
         "has_units": all(p.has_units for p in m.likelihoods),
         "colour": looks[m.owner][0],
+        "again": looks[m.owner][1] != LINES[0],  # has somebody else the colour?
     }
 
 
@@ -130,7 +132,7 @@ def _verdicts(merged: Merged, choice: Choice) -> list[Json]:
                 "offset_sd": _finite(row["offset_sd"]),
                 "standing": None if verdict is None else verdict.standing.value,
                 "reason": "" if verdict is None else verdict.reason,
-                "remedy": None if remedy is None else {"output_scale": remedy.scale, "output_shift": remedy.shift},
+                "remedy": None if remedy is None else _rounded(output_scale=remedy.scale, output_shift=remedy.shift),
             }
         )
     return found
@@ -228,6 +230,11 @@ def _plainer(panel: Panel) -> Panel:
         c if c.subject.merged and c.subject.label != ALL else c._replace(banded=False, noisy=None) for c in panel.curves
     ]
     return panel._replace(curves=curves, lanes=[m for m in panel.lanes if not (m.chosen and m.label == ALL)])
+
+
+def _rounded(**values: float) -> dict[str, float]:
+    """For a person who may want to change them."""
+    return {name: float(f"{value:.6g}") for name, value in values.items()}
 
 
 def _finite(value: float | None) -> float | None:
