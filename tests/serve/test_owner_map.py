@@ -1,9 +1,11 @@
 """The map of owners: distances and places against NumPy."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import cases_serve as cases
+import recyclegp as rgp
 from recyclegp.serve.owner_map import LITTLE, owner_map, plane, through_others
 
 
@@ -16,8 +18,7 @@ def distance(one, other):
     """Between two modules, as the page explains it; and how much both know."""
     X = np.concatenate([one.inducing, other.inducing])
     (m1, v1), (m2, v2) = one.predict(X), other.predict(X)
-    prior1, prior2 = (float(m.kernel_spec.diagonal(m._points[:1])[0]) for m in (one, other))
-    w = (1 - v1 / prior1) * (1 - v2 / prior2)
+    w = (1 - v1 / prior(one)) * (1 - v2 / prior(other))
     return np.sqrt(np.sum(w * (m1 - m2) ** 2 / (v1 + v2)) / np.sum(w)), np.mean(w)
 
 
@@ -56,8 +57,10 @@ def test_owners_who_know_nothing_in_common_have_no_distance():
     assert pair.shared < LITTLE
 
 
-def test_nobody_to_compare_with(modules):
+def test_nobody_to_compare_with_or_too_many(modules):
     assert owner_map(modules[:1]) is None
+    assert owner_map([modules[0].rename(f"m{k}") for k in range(61)]) is None
+    assert owner_map([modules[k % 2].rename(f"m{k}").owned_by(f"owner {k % 2}") for k in range(201)]) is None
 
 
 def test_columns_in_another_order_are_the_same_columns():
@@ -66,6 +69,28 @@ def test_columns_in_another_order_are_the_same_columns():
     one, other = cases.fitted(rows, "one"), cases.fitted(rows[["depth", "hour", "level"]], "other")
     (pair,) = owner_map([one, other]).pairs
     assert pair.distance < 0.5
+
+
+def test_categories_are_compared_level_by_level():
+    """What two owners say at the same hour in different wards is no contradiction."""
+    some = []
+    for k in range(2):
+        rng = np.random.default_rng(k)
+        X = pd.DataFrame({"hour": rng.uniform(0, 6, 80), "ward": rng.choice(["a", "b"], 80)})
+        y = np.sin(X["hour"]) + 9 * (X["ward"] == "b") + 0.1 * rng.standard_normal(80)
+        some.append(rgp.fit(X[["ward", "hour"]] if k else X, y, name=f"m{k}", publish=16))
+    (pair,) = owner_map(some).pairs
+    tables = [pd.DataFrame(m.categories.named(m.inducing), columns=list(m.columns)) for m in some]
+    X = pd.concat([t[["hour", "ward"]] for t in tables]).astype({"hour": float})
+    (m0, v0), (m1, v1) = (tuple(np.asarray(part) for part in m.predict(X)) for m in some)
+    w = np.prod([1 - v / v_prior for v, v_prior in ((v0, prior(some[0])), (v1, prior(some[1])))], axis=0)
+    expected = np.sqrt(np.sum(w * (m0 - m1) ** 2 / (v0 + v1)) / np.sum(w))
+    assert pair.distance == pytest.approx(expected, rel=1e-6)
+    assert pair.distance < 3
+
+
+def prior(module):
+    return float(module.kernel_spec.diagonal(module._points[:1])[0])
 
 
 def test_plane_reproduces_distances_that_fit_into_one():

@@ -3,6 +3,8 @@
 import os
 import tempfile
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import cases_serve as cases
@@ -200,6 +202,13 @@ def test_other_kinds_are_refused_by_name(tmp_path):
         rgp.RecycleGPError, match=r"two.safetensors: it holds a JointModule, and this page shows modules of one"
     ):
         list(reading.modules_in(tmp_path / "t", "two.safetensors", reading.Naming()))
+
+
+def test_a_module_of_categories_alone_has_no_curve(tmp_path):
+    X = pd.DataFrame({"ward": ["a", "b"] * 20})
+    rgp.fit(X, np.arange(40.0), name="m", publish=2, learn=False).save(tmp_path / "m.safetensors")
+    with pytest.raises(rgp.RecycleGPError, match="all inputs of module 'm' are categories"):
+        list(reading.modules_in(tmp_path / "m.safetensors", "m.safetensors", reading.Naming()))
 
 
 def test_there_are_limits(modules, tmp_path, monkeypatch):

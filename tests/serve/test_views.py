@@ -181,3 +181,29 @@ def test_results_are_computed_once_and_few_are_kept(modules, monkeypatch):
         desk.merged(Choice((0, 1), ((0, Change(2.0 + k)),)))
     assert len(desk._kept) == state.MOST_KEPT
     assert desk.merged(Choice((0, 1))) is not first
+
+
+def wards():
+    """Modules over a number and a category, of which they know different levels."""
+    some = []
+    for k, levels in enumerate((["a", "b"], ["b", "c"])):
+        rng = np.random.default_rng(k)
+        X = pd.DataFrame({"ward": rng.choice(levels, 60), "hour": rng.uniform(0, 6, 60)})
+        y = np.sin(X["hour"]) + (X["ward"] == "b") + 0.1 * rng.standard_normal(60)
+        some.append(rgp.fit(X, y, name=f"m{k}", publish=12))
+    return some
+
+
+def test_categories_are_held(tmp_path):
+    some = wards()
+    desk = cases.desk(some)
+    told = views.about(desk.snapshot)
+    assert told["columns"] == ["hour"]
+    assert (told["modules"][0]["columns"], told["modules"][0]["categories"]) == (["ward", "hour"], [0])
+    view = views.view(desk, everybody(2), 0)
+    assert view["curves"]["fixed"] == "ward = b"
+    c = curve(view, "merged")
+    X = pd.DataFrame({"ward": "b", "hour": places(c)[:, 0]})
+    np.testing.assert_allclose(c["mean"], rgp.merge(some).predict(X)[0], rtol=1e-4, atol=1e-4)
+    moved = views.view(desk, Choice((0, 1), ((0, Change(input_shift=(0.0, 1.0))),)), 0)
+    assert moved["facts"]["rows"] == 120

@@ -13,6 +13,7 @@ from ..errors import RecycleGPError, printable
 from .options import (
     OWNERS,
     AsJson,
+    Dates,
     FileNames,
     Inputs,
     Likelihood,
@@ -23,6 +24,7 @@ from .options import (
     Quiet,
     Recycle,
     Threads,
+    in_days,
     none_or,
 )
 from .paths import expand
@@ -46,6 +48,7 @@ def serve(
     inputs: Inputs = None,
     likelihood: Likelihood = None,
     positive: Positive = None,
+    dates: Dates = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out incomplete rows of TABLE.")] = False,
     owners: Owners = "auto",
     trust: Annotated[
@@ -87,7 +90,8 @@ def serve(
         whole = reading.joined((), held)
     rows = None
     if test is not None:
-        rows = _test(screen, test, whole[0].module, target, inputs, likelihood, positive, drop_missing)
+        how = {"positive": positive, "drop_missing": drop_missing, "dates": in_days(dates)}
+        rows = _test(screen, test, whole[0].module, target, inputs, likelihood, **how)
     desk = Desk(Snapshot(whole, rows, Settings(differing, believed, learn), naming))
     with server.page(desk, port, threads) as page:
         facts = {"address": page.address, "modules": len(whole)}
@@ -117,9 +121,9 @@ def _test(
     target: str | None,
     inputs: str | None,
     likelihood: str | None,
-    positive: str | None,
-    drop_missing: bool,
+    **how: Any,
 ) -> Test:
+    """The rows of a table, read as `Rows` is told how."""
     from .. import likelihoods
     from ..serve.state import Test
     from . import models
@@ -131,9 +135,9 @@ def _test(
     if column is None:
         raise RecycleGPError(f"--test {path}: the modules do not say what y is called; name its column with --target")
     chosen = likelihoods.named(likelihood) if likelihood is not None else likelihoods.choose(first.likelihoods, None)
-    rows = Rows(
-        table, models.inputs_of(first, table, inputs, column), column, chosen.classifies, positive, drop_missing
-    )
+    columns = models.inputs_of(first, table, inputs, column)
+    held = models.categories_of(first, columns)
+    rows = Rows(table, columns, column, chosen.classifies, categories=held, **how)
     X, y = rows.whole(screen)
     models.check_labels(first, rows)
     return Test(X, y, likelihood, printable(table.path.name))

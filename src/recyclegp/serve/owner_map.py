@@ -13,11 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from ..arrays import CodedInputs
 from ..models.module import Module
 from ..plot.scale import Array
-from ..plot.scene import Scene, scene
+from ..plot.scene import MOST_MODELS, Scene, scene
 
 MOST_OWNERS = 60  # on a map
+MOST_MODULES = MOST_MODELS  # of them together, each compared with every other
 MOST_PLACES = 4000  # points at which every module is asked
 LITTLE = 0.05  # of what two owners could know in common, on average over their points: below it nothing can be said
 
@@ -47,7 +49,7 @@ class OwnerMap(NamedTuple):
 def owner_map(modules: Sequence[Module]) -> OwnerMap | None:
     """None where there is nothing to compare, or too much."""
     owners = list(dict.fromkeys(m.owner for m in modules))
-    if not 2 <= len(owners) <= MOST_OWNERS:
+    if not 2 <= len(owners) <= MOST_OWNERS or len(modules) > MOST_MODULES:
         return None
     number = np.array([owners.index(m.owner) for m in modules])
     squares, weights, places = compared(scene(modules), number)
@@ -72,15 +74,16 @@ def owner_map(modules: Sequence[Module]) -> OwnerMap | None:
 
 def compared(drawn: Scene, number: Array) -> tuple[Array, Array, Array]:
     """Σ w t², Σ w and how many points, of every two owners; `number` says whose each module is."""
-    points = [s.Z for s in drawn.subjects]
+    points = [s.whole_points for s in drawn.subjects]
     step = -(-sum(map(len, points)) // MOST_PLACES)
     points = [Z[::step] for Z in points]
     X = np.concatenate(points)
     whose = np.repeat(number, [len(Z) for Z in points])
     mean, variance, known = [], [], []
     for s in drawn.subjects:
-        m, v = s.predict(X)
-        prior = s.model.kernel_spec.diagonal(torch.as_tensor(X[:, s.order])).numpy()
+        own = s.own_inputs(X)
+        m, v = s.model.predict(CodedInputs(own))
+        prior = s.model.kernel_spec.diagonal(torch.as_tensor(own)).numpy()
         mean.append(m)
         variance.append(v)
         known.append(np.clip(1 - v / np.maximum(prior, 1e-300), 0, 1))

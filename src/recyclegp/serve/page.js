@@ -33,7 +33,7 @@ async function refresh(withMap) {
     if (asking !== mine) return;
     notices([]);
     shown.view = view.status === "fulfilled" ? view.value : null;
-    if (owners) shown.owners = owners.status === "fulfilled" ? owners.value : { places: [], pairs: [], shown: 1 };
+    if (owners) shown.owners = owners.status === "fulfilled" ? owners.value : { places: [], pairs: [], shown: 1, why: owners.reason.message };
     if (view.status === "rejected") notices([[view.reason.message, true]]);
     else notices(view.value.notes.map(note => [note, false]));
   } finally {
@@ -133,6 +133,7 @@ function drawCurves() {
   });
   key(data.entries.length <= 14 ? "points of the merged model" : "thin: modules", s =>
     data.entries.length <= 14 ? node("path", { d: "M10,10h8l-4,-7z", fill: "var(--ink)" }, s) : line(s, "var(--faint)", 1, "-"));
+  if (data.fixed) key(`at ${data.fixed}`, () => {});
   if (data.left_out) key(`${data.left_out} more modules are not drawn`, () => {});
 }
 
@@ -145,9 +146,9 @@ function drawMap() {
   home.replaceChildren();
   const several = new Set(about.modules.map(m => m.owner)).size;
   if (!owners.places.length) {
-    $("map-hint").textContent = several < 2 ? "There is one owner: nobody to compare with."
-      : several > about.most_owners ? `A map shows up to ${about.most_owners} owners; here are ${several}. The table says how each agrees with the rest.`
-      : "These owners cannot be compared.";
+    $("map-hint").textContent = owners.why ? `There is no map: ${owners.why}` : several < 2 ? "There is one owner: nobody to compare with."
+      : `There is a map of up to ${about.most_owners} owners with ${about.most_modules} modules; here are ${several} with ${about.modules.length}. `
+        + "The table says how each agrees with the rest.";
     return;
   }
   $("map-hint").textContent = "The further two owners are apart, the more standard deviations (on a logarithmic scale) lie between what they say, "
@@ -381,7 +382,8 @@ function edit(i) {
   };
   const scale = m.has_units ? number("y × (scale)", now.output_scale ?? 1) : null, shift = m.has_units ? number("y + (shift)", now.output_shift ?? 0) : null;
   const unit = m.has_units ? field("unit afterwards", now.unit || (units.has(i) ? "" : m.unit || "")) : null;
-  const inputs = m.columns.map((c, j) => number(`${c} + (shift)`, (now.input_shift || [])[j] ?? 0));
+  // categories have no place that could be moved
+  const inputs = m.columns.map((c, j) => m.categories.includes(j) ? null : number(`${c} + (shift)`, (now.input_shift || [])[j] ?? 0));
   const read = input => {
     const value = input === null ? 0 : Number(input.value.trim().replace("−", "-").replace(",", "."));
     const fine = input === null || (input.value.trim() !== "" && Number.isFinite(value) && !(input === scale && value === 0));
@@ -399,7 +401,7 @@ function edit(i) {
     setUnits(i, { ...change, unit: unit && rescaled ? unit.value.trim() || null : kept || null });
   });
   form.addEventListener("input", event => event.target.setCustomValidity(""));
-  (scale || inputs[0]).focus();
+  (scale || inputs.find(input => input)).focus();
 }
 
 // --- files ---

@@ -56,6 +56,11 @@ def modules_in(path: Path, label: str, naming: Naming) -> Iterator[Held]:
             "you want, which load(...).part(name) gives"
         )
     for module in found:
+        if len(module.categories.columns) == module.dimension:
+            raise RecycleGPError(
+                f"{label}: all inputs of module {module.name!r} are categories, and this page draws curves along "
+                "numbers; use predict"
+            )
         if len(module.inducing) > MOST_POINTS:
             raise RecycleGPError(
                 f"{label}: module {module.name!r} has {len(module.inducing):,} points, and this page shows modules of "

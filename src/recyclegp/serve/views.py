@@ -18,7 +18,7 @@ from ..plot.scale import Model
 from ..plot.scene import COLOURS, DASHES, Scene, scene
 from ..plot.style import FAINT
 from .choices import Choice
-from .owner_map import MOST_OWNERS, owner_map
+from .owner_map import MOST_MODULES, MOST_OWNERS, owner_map
 from .state import Desk, Merged, Snapshot
 
 MOST_DRAWN = 60  # modules whose own curves are drawn
@@ -40,6 +40,7 @@ def about(snapshot: Snapshot) -> Json:
         "test": None if snapshot.test is None else {"label": snapshot.test.label, "rows": len(snapshot.test.y)},
         "settings": snapshot.settings._asdict(),
         "most_owners": MOST_OWNERS,
+        "most_modules": MOST_MODULES,
     }
 
 
@@ -103,15 +104,12 @@ def _module(snapshot: Snapshot, position: int, looks: dict[str, tuple[str, str]]
         "converged": m.convergence.converged,
         "target": m.target.name,
         "unit": m.target.unit,
-        "columns": _columns(m),
+        "columns": list(m.columns) if m.columns is not None else [f"x{j + 1}" for j in range(m.dimension)],
+        "categories": list(m.categories.columns),
         "has_units": all(p.has_units for p in m.likelihoods),
         "colour": looks[m.owner][0],
         "again": looks[m.owner][1] != LINES[0],  # has somebody else the colour?
     }
-
-
-def _columns(m: Module) -> list[str]:
-    return list(m.columns) if m.columns is not None else scene([m]).columns
 
 
 def _verdicts(merged: Merged, choice: Choice) -> list[Json]:
@@ -186,7 +184,7 @@ def _curves(snapshot: Snapshot, choice: Choice, merged: Merged, everybody: Merge
     target = e.target
     if found["label"] == "f" and target.name is not None:
         found["label"] = target.name if target.unit is None else f"{target.name} ({target.unit})"
-    return found | {"columns": drawn.columns, "left_out": len(choice.on) - len(some)}
+    return found | {"fixed": drawn.fixed, "left_out": len(choice.on) - len(some)}
 
 
 def _family(models: list[Model]) -> str | None:
