@@ -54,6 +54,7 @@ def test_units_are_those_of_transform(modules):
         ({"units": {"0": {"output_scale": True}}}, "output_scale must be a number"),
         ({"units": {"0": {"output_shift": float("nan")}}}, "output_shift"),
         ({"units": {"0": {"output_shift": 1e300}}}, "output_shift"),
+        ({"units": {"0": {"output_shift": 10**400}}}, "output_shift must be a number of ordinary size"),
         ({"units": {"0": {"input_shift": [1, 2]}}}, "one number for each of the 1 input columns"),
         ({"units": {"0": {"unit": 3}}}, "unit must be text"),
     ],

@@ -105,6 +105,6 @@ def _change(given: Any, dimension: int) -> Change:
 
 
 def _number(given: Any, name: str) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)):
-        raise RecycleGPError(f"{name} must be a number")
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or abs(given) > arrays.LARGEST:
+        raise RecycleGPError(f"{name} must be a number of ordinary size")
     return arrays.number(given, name)

@@ -6,6 +6,7 @@ const $ = id => document.getElementById(id);
 const off = new Set(), units = new Map();  // what is chosen: positions of modules, and changes of units by position
 const shown = { about: null, view: null, owners: null, column: 0, rows: [] };
 let asking = null;  // the question that is being answered
+let oldMap = true;  // have units changed since the map was made?
 
 // --- asking ---
 
@@ -24,14 +25,16 @@ const choice = () => ({ off: [...off], units: Object.fromEntries(units) });
 async function refresh(withMap) {
   if (asking) asking.abort();
   const mine = asking = new AbortController();
+  oldMap ||= withMap;
   busy(true);
   update();
   try {
     const questions = [ask("view", { choice: choice(), column: shown.column }, mine.signal).then(a => a.json())];
-    if (withMap) questions.push(ask("owners", { choice: choice() }, mine.signal).then(a => a.json()));
+    if (oldMap) questions.push(ask("owners", { choice: choice() }, mine.signal).then(a => a.json()));
     const [view, owners] = await Promise.allSettled(questions);
     if (asking !== mine) return;
     notices([]);
+    oldMap = false;
     shown.view = view.status === "fulfilled" ? view.value : null;
     if (owners) shown.owners = owners.status === "fulfilled" ? owners.value : { places: [], pairs: [], shown: 1, why: owners.reason.message };
     if (view.status === "rejected") notices([[view.reason.message, true]]);

@@ -47,6 +47,7 @@ def page(desk: Desk, port: int = 0, threads: int = 1) -> Iterator[Page]:
             log_level="warning",
             access_log=False,  # it would show the token
             server_header=False,
+            proxy_headers=False,
             limit_concurrency=MOST_AT_ONCE,
             timeout_graceful_shutdown=1,
             ws="none",
