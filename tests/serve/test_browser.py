@@ -155,6 +155,18 @@ def test_a_proposal_is_one_press(visit, address):
     assert v.row("west").get_by_text("trusted").count() == 1
 
 
+def test_a_question_may_overtake_another(visit, address):
+    """The map is of the new units, although the first question about them was never answered."""
+    v = visit(address)
+    v.row("west").get_by_role("button", name=re.compile("^Try")).click()
+    v.row("south").get_by_role("switch").click()
+    v.settle()
+    distances = v.page.evaluate("shown.owners.pairs.filter(p => p.a === 3).map(p => p.distance)")
+    assert max(distances) < 3
+    assert "3 of 4 modules count" in v.page.locator("#summary").inner_text()
+    assert v.complaints == []
+
+
 def test_units_can_be_typed(visit, address, modules):
     v = visit(address)
     v.row("west").get_by_role("button", name="Units").click()
