@@ -82,9 +82,7 @@ def trial(name: str, likelihood: str, seed: int) -> dict[str, Any]:
     classes = [str(c) for c in np.unique(y)]
     parts = split(y, rng)
     began = time.perf_counter()
-    modules = rgp.fit_many(
-        [(X[i], y[i]) for i in parts], names=[f"owner-{k}" for k in range(OWNERS)], likelihood=likelihood
-    )
+    modules = rgp.fit_many([(X[i], y[i]) for i in parts], names=[f"owner-{k}" for k in range(OWNERS)], likelihood=likelihood)
     fitted = time.perf_counter()
     merged = rgp.merge(modules)
     done = time.perf_counter()

@@ -86,6 +86,16 @@ def test_a_test_table_is_read(folder, served):
     assert (len(test.y), list(test.X), test.label) == (60, ["hour"], "test.csv")
 
 
+def test_a_test_table_may_hold_categories(served, tmp_path):
+    rows = cases.table(0, 0, 6).assign(ward=["a", "b"] * 30)[["ward", "hour", "level"]]
+    cases.fitted(rows, "m").save(tmp_path / "m.safetensors")
+    rows.to_csv(tmp_path / "test.csv", index=False)
+    ok("serve", tmp_path / "m.safetensors", "--test", tmp_path / "test.csv", "--no-open")
+    desk = served[0]
+    assert desk.snapshot.test.X["ward"].tolist() == rows["ward"].tolist()
+    assert desk.everybody().score.rmse < 0.3
+
+
 def test_ensembles_are_recycled_if_asked(folder, served):
     said = one_line(call("serve", folder / "city.safetensors", "--no-open"))
     assert "city.safetensors: it holds an ensemble, not a module; --recycle takes it as one module" in said

@@ -138,6 +138,6 @@ def _test(
     columns = models.inputs_of(first, table, inputs, column)
     held = models.categories_of(first, columns)
     rows = Rows(table, columns, column, chosen.classifies, categories=held, **how)
-    X, y = rows.whole(screen)
+    found = rows.whole(screen)
     models.check_labels(first, rows)
-    return Test(X, y, likelihood, printable(table.path.name))
+    return Test(found.X, found.y, likelihood, printable(table.path.name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -28,8 +27,6 @@ from .choices import Choice, from_json
 from .guard import Guard
 from .reading import SUFFIX
 from .state import Desk
-
-log = logging.getLogger(__name__)
 
 LARGEST_FILE = 64 * 2**20  # bytes of an upload
 LARGEST_QUESTION = 2**20  # bytes
