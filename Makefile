@@ -74,7 +74,7 @@ coverage: $(READY)
 
 $(LOWEST)/.ready: pyproject.toml constraints-lowest.txt
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python $(PEER_INSTALL) -c constraints-lowest.txt -e ".[sklearn,parquet]" \
+	$(LOWEST)/bin/python $(PEER_INSTALL) -c constraints-lowest.txt -e ".[sklearn,parquet,serve]" \
 		hypothesis pytest pytest-timeout pytest-xdist
 	touch $@
 

@@ -51,7 +51,12 @@ def modules():
 @pytest.mark.slow
 def test_wheel_holds_every_module_and_its_types(wheel):
     names = set(wheel.namelist())
-    assert modules() | {"recyclegp/py.typed", "recyclegp/plot/page.html"} <= names
+    pages = {
+        "plot/page.html",
+        "plot/drawing.js",
+        *(f"serve/{n}" for n in ("page.html", "page.js", "page.css", "icon.svg")),
+    }
+    assert modules() | {"recyclegp/py.typed"} | {f"recyclegp/{page}" for page in pages} <= names
 
 
 @pytest.mark.slow

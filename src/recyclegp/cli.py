@@ -26,6 +26,7 @@ from .commands import (
     predict,
     score,
     screening,
+    serve,
     signatures,
 )
 from .errors import RecycleGPError, RecycleGPWarning, printable
@@ -134,7 +135,7 @@ def main(
 PANELS = {
     "From data to predictions": (fit.fit, merge.merge, predict.predict, plot.plot),
     "How good it is": (score.score, calibrate.calibrate),
-    "What is in a file": (inspect.inspect, screening.screen, inspect.compare),
+    "What is in a file": (inspect.inspect, screening.screen, inspect.compare, serve.serve),
     "Who vouches for it": (signatures.keygen, signatures.sign, signatures.verify),
     "Change an ensemble": (operate.update, operate.add, operate.remove, operate.reweight),
     "See it work": (demo.demo, experiment.experiment),

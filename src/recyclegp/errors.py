@@ -19,6 +19,10 @@ class RecycleGPWarning(UserWarning):
     """A result was returned, but the caller should know something about it."""
 
 
+class ContradictionWarning(RecycleGPWarning):
+    """Modules that contradict the others do not count."""
+
+
 class LittleKeptWarning(RecycleGPWarning):
     """A module's points are too few for what its rows say."""
 
@@ -32,10 +36,10 @@ def printable(text: str, most: int | None = None) -> str:
     return shown if shown.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
 
 
-def tell(text: str) -> None:
+def tell(text: str, category: type[RecycleGPWarning] = RecycleGPWarning) -> None:
     """Warn whoever has called the library, however many of its functions are in between."""
     level, frame = 2, sys._getframe(1)
     inside = f"{__name__.partition('.')[0]}."
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, RecycleGPWarning, stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)

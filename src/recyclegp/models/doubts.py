@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from .. import arrays
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..errors import RecycleGPError, tell
+from ..errors import ContradictionWarning, RecycleGPError, tell
 from ..kernels import Kernel
 from ..merging.learning import FORGIVEN, slack_tolerance
 from ..merging.member import Member
@@ -87,7 +87,8 @@ def about_trust(members: Sequence[Member]) -> None:
         said = [f"{m.name} ({m.verdict.reason})" for m in disarmed if m.verdict is not None]
         tell(
             f"{len(disarmed)} of {len(members)} modules contradict the others and do not count: {few(said)}; ask their "
-            "owners. reweight makes one count all the same, trust=None all of them"
+            "owners. reweight makes one count all the same, trust=None all of them",
+            ContradictionWarning,
         )
 
 

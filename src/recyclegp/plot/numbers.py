@@ -70,7 +70,7 @@ def panels(scene: Scene, most: int, at: Any = None) -> list[Panel]:
     """The `most` inputs along which the models vary most, in the order of the columns."""
     D = len(scene.columns)
     base = middle(scene, at)
-    found = [_panel(scene, j, base) for j in range(D)]
+    found = [panel(scene, j, base) for j in range(D)]
     if not any(p.curves for p in found):
         raise RecycleGPError(NOTHING_INSIDE)
     kept = np.sort(np.argsort([-_variation(p) for p in found], kind="stable")[:most])
@@ -92,7 +92,8 @@ def middle(scene: Scene, at: Any = None) -> Array:
     return given
 
 
-def _panel(scene: Scene, column: int, base: Array) -> Panel:
+def panel(scene: Scene, column: int, base: Array) -> Panel:
+    """One input, the others held at `base`."""
     low, high = scene.region[column]
     curves = [_curve(scene, s, column, base) for s in scene.subjects]
     return Panel(

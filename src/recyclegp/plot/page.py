@@ -1,7 +1,7 @@
 """One HTML file to explore: hover to read values, switch models on and off, no network needed.
 
-The numbers are computed here and embedded; page.html draws them with a few functions of its own, because a plotting
-library would add megabytes to every file.
+The numbers are computed here and embedded; page.html and drawing.js draw them with a few functions of their own,
+because a plotting library would add megabytes to every file.
 """
 
 from __future__ import annotations
@@ -53,10 +53,22 @@ def write(scene: Scene, at: Any = None, title: str | None = None) -> str:
         "title": html.escape(heading),
         "data": _embedded(data),
         "picture": base64.b64encode(_picture(scene, at, title)).decode("ascii"),
+        "drawing": asset("drawing.js").strip(),
     }
-    template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    template = asset("page.html")
     # All parts are filled in at once: names that strangers chose may themselves look like a place to fill in.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+
+
+def asset(name: str) -> str:
+    """A file of this package, as text."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def curves(scene: Scene, panels: Sequence[Panel]) -> Json:
+    """What drawing.js draws of these panels."""
+    entries = _Entries(scene)
+    return {"label": scene.scale.label, **_drawn(scene, entries, panels), "entries": entries.found}
 
 
 def _trust(scene: Scene) -> list[Json]:
@@ -114,9 +126,11 @@ class _Entries:
 
 
 def _lines(scene: Scene, entries: _Entries, at: Any) -> Json:
-    panels = numbers.panels(scene, figure.MOST_SLICES, at)
+    return {"kind": "lines", **_drawn(scene, entries, numbers.panels(scene, figure.MOST_SLICES, at))}
+
+
+def _drawn(scene: Scene, entries: _Entries, panels: Sequence[Panel]) -> Json:
     return {
-        "kind": "lines",
         "span": ranges.height(panels, scene.scale)._asdict(),
         "crowded": scene.crowded,
         "panels": [_panel(p, scene, entries) for p in panels],

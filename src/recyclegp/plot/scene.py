@@ -100,9 +100,19 @@ class Subject(NamedTuple):
         """Rows of the figure in the model's own columns and codes."""
         whole = np.tile(self.held.codes, (len(X), 1))
         whole[:, self.held.free] = X
+        return self.own_inputs(whole)
+
+    def own_inputs(self, whole: Array) -> Array:
+        """Rows in all columns and codes of the figure, also those it holds, in the model's own columns and codes."""
         levels = self.held.categories.permuted(self.order)
         into = self.model.categories.joined(levels)
         return levels.recoded(torch.tensor(whole[:, self.order]), into).numpy()
+
+    @property
+    def whole_points(self) -> Array:
+        """Its points in all columns and codes of the figure."""
+        levels = self.model.categories.permuted(np.argsort(self.order).tolist())
+        return levels.recoded(torch.tensor(_in_order(self.model.inducing, self.order)), self.held.categories).numpy()
 
 
 class Scene(NamedTuple):

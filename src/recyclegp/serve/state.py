@@ -1,0 +1,137 @@
+"""What the page is about: modules that were read, and what merging some of them gives.
+
+A snapshot is immutable. What somebody chooses comes with each question, so two windows do not disturb each other.
+Merging is slow, so the last few results are kept.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from .. import metrics
+from ..errors import ContradictionWarning, RecycleGPError, RecycleGPWarning
+from ..metrics import Score
+from ..models.ensemble import Ensemble
+from ..models.merge import merge
+from ..models.module import Module
+from .choices import Choice, everybody
+from .reading import BY_NAME, SUFFIX, Held, Naming, joined, modules_in
+
+MOST_KEPT = 16  # results of merging
+
+
+class Test(NamedTuple):
+    """Rows whose target is known."""
+
+    X: Any
+    y: Any
+    likelihood: str | None
+    label: str
+
+
+class Settings(NamedTuple):
+    """How modules are merged, as `merge` takes it."""
+
+    owners: str | None = "auto"
+    trust: str | None = "learn"
+    learn: bool = True
+
+
+USUAL = Settings()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything the page shows, but for what is chosen on it."""
+
+    held: tuple[Held, ...]
+    test: Test | None = None
+    settings: Settings = USUAL
+    naming: Naming = BY_NAME
+
+    @property
+    def modules(self) -> list[Module]:
+        return [h.module for h in self.held]
+
+    def joined_by(self, more: list[Held]) -> Snapshot:
+        return replace(self, held=joined(self.held, more))
+
+    def chosen(self, choice: Choice) -> list[Module]:
+        """Those that count, in the units that were chosen."""
+        return [choice.change(i).of(self.held[i].module) for i in choice.on]
+
+
+class Merged(NamedTuple):
+    """What merging a choice gives."""
+
+    ensemble: Ensemble
+    rows: list[dict[str, Any]]  # of report()
+    score: Score | str | None  # on the test rows; in words where they cannot be scored
+    notes: list[str]  # warnings
+
+
+class Desk:
+    """The snapshot of now and the results that are kept. Used by one thread at a time."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._kept: OrderedDict[Choice, Merged] = OrderedDict()
+
+    def add(self, path: Path, label: str) -> int:
+        """Modules from one more file: all of them or, where one cannot be shown, none."""
+        more = list(modules_in(path, label, self.snapshot.naming))
+        self.snapshot = self.snapshot.joined_by(more)  # positions stay, so what is kept stays true
+        return len(more)
+
+    def merged(self, choice: Choice) -> Merged:
+        """Computed once for each choice."""
+        key = choice.counted
+        if key not in self._kept:
+            self._kept[key] = _merged(self.snapshot, key)
+        self._kept.move_to_end(key)
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+    def everybody(self) -> Merged | None:
+        """All modules as they were sent, where they can be merged."""
+        try:
+            return self.merged(everybody(len(self.snapshot.held)))
+        except RecycleGPError:
+            return None
+
+    def file(self, choice: Choice) -> bytes:
+        """The merged ensemble as `save` writes it."""
+        ensemble = self.merged(choice).ensemble
+        with TemporaryDirectory(prefix="recyclegp-") as folder:
+            path = Path(folder) / f"merged{SUFFIX}"
+            ensemble.save(path)
+            return path.read_bytes()
+
+
+def _merged(snapshot: Snapshot, choice: Choice) -> Merged:
+    if not choice.on:
+        raise RecycleGPError("nobody is switched on; an ensemble needs at least one module")
+    modules = snapshot.chosen(choice)
+    settings = snapshot.settings
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", RecycleGPWarning)
+        warnings.simplefilter("ignore", ContradictionWarning)  # the table of modules says it, with what to do
+        ensemble = merge(modules, owners=settings.owners, trust=settings.trust, learn=settings.learn)
+        rows = ensemble.report()
+    return Merged(ensemble, rows, _score(ensemble, snapshot.test), [str(w.message) for w in said])
+
+
+def _score(ensemble: Ensemble, test: Test | None) -> Score | str | None:
+    if test is None:
+        return None
+    try:
+        return metrics.score(ensemble, test.X, test.y, likelihood=test.likelihood)
+    except RecycleGPError as refused:
+        return str(refused)

@@ -1,0 +1,155 @@
+"""recyclegp serve: the page as a command, from its address to Ctrl-C, and what it says where it cannot."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import webbrowser
+
+import pytest
+
+import cases_serve as cases
+import recyclegp as rgp
+from cases_bad import one_line
+from cases_cli import call, ok
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from recyclegp.serve import server
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("serve")
+    (folder / "parts").mkdir()
+    for m in cases.modules()[:3]:
+        m.save(folder / "parts" / f"{m.name}.safetensors")
+    rgp.merge(folder / "parts").save(folder / "city.safetensors")
+    cases.table(5, 0, 9).to_csv(folder / "test.csv", index=False)
+    return folder
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """What would have been served; nothing runs, and nothing is opened."""
+    found = []
+
+    class Page:
+        address = "http://127.0.0.1:1/token/"
+
+        def run(self):
+            found.append("run")
+
+    @contextlib.contextmanager
+    def page(desk, port, threads):
+        found.extend([desk, port, threads])
+        yield Page()
+
+    monkeypatch.setattr(server, "page", page)
+    monkeypatch.setattr(webbrowser, "open", lambda address: found.append(address))
+    return found
+
+
+def test_options_reach_the_page(folder, served):
+    said = ok(
+        "serve",
+        folder / "parts",
+        "--port",
+        8123,
+        "--threads",
+        2,
+        "--no-open",
+        "--trust",
+        "none",
+        "--no-learn",
+        "--json",
+    )
+    desk, port, threads, ran = served
+    assert json.loads(said.stdout) == {"address": "http://127.0.0.1:1/token/", "modules": 3}
+    assert (port, threads, ran) == (8123, 2, "run")
+    assert desk.snapshot.settings == ("auto", None, False)
+    assert desk.snapshot.test is None
+    assert [(m.name, s) for m, s in desk.snapshot.held] == [(n, f"{n}.safetensors") for n in ("east", "north", "south")]
+
+
+def test_the_browser_is_opened(folder, served):
+    ok("serve", folder / "parts")
+    assert "http://127.0.0.1:1/token/" in served
+
+
+def test_a_test_table_is_read(folder, served):
+    ok("serve", folder / "parts", "--test", folder / "test.csv", "--no-open")
+    test = served[0].snapshot.test
+    assert (len(test.y), list(test.X), test.label) == (60, ["hour"], "test.csv")
+
+
+def test_a_test_table_may_hold_categories(served, tmp_path):
+    rows = cases.table(0, 0, 6).assign(ward=["a", "b"] * 30)[["ward", "hour", "level"]]
+    cases.fitted(rows, "m").save(tmp_path / "m.safetensors")
+    rows.to_csv(tmp_path / "test.csv", index=False)
+    ok("serve", tmp_path / "m.safetensors", "--test", tmp_path / "test.csv", "--no-open")
+    desk = served[0]
+    assert desk.snapshot.test.X["ward"].tolist() == rows["ward"].tolist()
+    assert desk.everybody().score.rmse < 0.3
+
+
+def test_ensembles_are_recycled_if_asked(folder, served):
+    said = one_line(call("serve", folder / "city.safetensors", "--no-open"))
+    assert "city.safetensors: it holds an ensemble, not a module; --recycle takes it as one module" in said
+    ok("serve", folder / "city.safetensors", "--recycle", "--no-open")
+    assert served[0].snapshot.modules[0].name == "city"
+
+
+def test_names_that_repeat(folder, served, tmp_path):
+    rgp.load(folder / "parts" / "north.safetensors").save(tmp_path / "copy.safetensors")
+    files = (folder / "parts" / "north.safetensors", tmp_path / "copy.safetensors")
+    assert "copy.safetensors: its module is called 'north', as one of north" in one_line(
+        call("serve", *files, "--no-open")
+    )
+    ok("serve", *files, "--file-names", "--no-open")
+    assert [m.name for m in served[0].snapshot.modules] == ["north", "copy"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--test", "absent.csv"], "absent.csv: No such file or directory"),
+        (["--test", "TEST", "--target", "height"], "no column 'height'"),
+        (["--trust", "maybe"], "--trust maybe: use learn, report or none"),
+        (["--port", "99999"], "--port"),
+    ],
+)
+def test_what_is_wrong_is_one_line(folder, served, options, message):
+    given = [folder / "test.csv" if o == "TEST" else o for o in options]
+    assert message in one_line(call("serve", folder / "parts", "--no-open", *given))
+    assert served == []
+
+
+def test_without_the_extra_it_is_named(folder, monkeypatch):
+    monkeypatch.delitem(sys.modules, "recyclegp.serve.server")
+    monkeypatch.delattr("recyclegp.serve.server")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    said = one_line(call("serve", folder / "parts", "--no-open"))
+    assert said == "recyclegp: serve needs uvicorn; pip install 'recyclegp[serve]'"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is a signal")
+def test_it_serves_until_ctrl_c(folder):
+    program = "from recyclegp.cli import app; app(prog_name='recyclegp')"
+    command = [sys.executable, "-c", program, "serve", str(folder / "parts"), "--no-open"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            client = cases.Client(process.stdout.readline().strip())
+            assert [m["name"] for m in client.get("api/about").json()["modules"]] == ["east", "north", "south"]
+            assert len(client.post("api/view", {"choice": {"off": [0]}}).json()["rows"]) == 2
+            process.send_signal(signal.SIGINT)
+            said, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert said == ""
+    assert errors.strip() == "3 modules on the page above; Ctrl-C ends it"
