@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ... import arrays, categories
 from ...categories import Categories
+from ...core import sites
 from ...core.convergence import NOTHING_TO_LEARN
 from ...core.posterior import Predicted
 from ...core.sites import Site
@@ -26,6 +27,7 @@ from ...errors import RecycleGPError
 from ...kernels import Kernel
 from ...kernels.nodes import Index, Node
 from ...kernels.units import beside, in_units, times
+from ...likelihoods import Likelihood
 from ...merging.member import Member, active
 from ...storage.fields import fields, listed, number, positive
 from ..ensemble import Ensemble
@@ -100,7 +102,9 @@ class Coupled:
         members = active(self.ensemble._members)
         number = {name: i for i, name in enumerate(self.link.names)}
         scaled = (
-            m.number_of_densities * m.weight * math.log(self.scale[number[_output(m.name, self.link.names)]])
+            _measured(m.likelihoods, m.number_of_densities)
+            * m.weight
+            * math.log(self.scale[number[_output(m.name, self.link.names)]])
             for m in members
         )
         return self.ensemble.evidence - sum(scaled)
@@ -124,10 +128,6 @@ class Coupled:
         shaped = torch.as_tensor(draws).reshape(n, C, -1).mT
         return shaped * shaped.new_tensor(self.scale) + shaped.new_tensor(self.shift)
 
-    def add(self, modules: Iterable[Module]) -> Coupled:
-        """With more modules, each called by its own name and its output's (`over_index`)."""
-        return replace(self, ensemble=self.ensemble.add(list(modules)))
-
     def remove(self, names: set[str], *, relearn: bool) -> Coupled:
         gone = [n for n in self.ensemble.names if _module(n, self.link.names) in names]
         return replace(self, ensemble=self.ensemble.remove(gone, relearn=relearn)) if gone else self
@@ -148,18 +148,17 @@ class Coupled:
         shift = tuple(s * own + b for (s, b), own in zip(changes, self.shift, strict=True))
         return replace(self, ensemble=moved, scale=scale, shift=shift)
 
-    def over_index(self, module: Module, output: str) -> Module:
-        """What a module says about one output, as the ensemble takes it."""
-        c = self.link.names.index(output)
-        site = module.site
-        Z = module.categories.recoded(site.Z, self.ensemble.categories)
-        return _module_over_index(
-            module, site._replace(Z=Z), c, output, self.scale[c], self.shift[c], self.ensemble._prior_kernel
-        )
+    def add(self, members: Iterable[tuple[str, Member, Categories]]) -> Coupled:
+        """With members that have come to the outputs' own ensembles: their output, themselves, and their levels."""
+        new = [self._over_index(*member) for member in members]
+        return replace(self, ensemble=self.ensemble.add(new)) if new else self
 
-    def over_member(self, member: Member, output: str) -> Module:
-        """The same for a member of the output's own ensemble, whose rows came with an update."""
-        return self.over_index(_as_module(member, self._columns, self.ensemble.categories), output)
+    def _over_index(self, output: str, member: Member, levels: Categories) -> Module:
+        c, own = self.link.names.index(output), _as_module(member, self._columns, levels)
+        site = own._site._replace(Z=levels.recoded(own._site.Z, self.ensemble.categories))
+        kernel = self.ensemble._prior_kernel
+        recoded = replace(own, categories=self.ensemble.categories)
+        return _module_over_index(recoded, site, c, output, self.scale[c], self.shift[c], kernel)
 
     @property
     def _columns(self) -> arrays.Columns:
@@ -252,10 +251,11 @@ def _modules(
 
 
 def _as_module(m: Member, columns: arrays.Columns, levels: Categories) -> Module:
-    assert m.site is not None
+    """Under the noise with which it counts."""
+    assert m.site_now is not None
     return Module(
         name=m.name,
-        _site=m.site,
+        _site=m.site_now,
         _kernel=m.kernel,
         mean=m.mean,
         jitter=0.0,
@@ -283,16 +283,22 @@ def _module_over_index(
         own = Kernel(kernel.structure, torch.cat([same.theta, kernel.theta[len(kernel.theta) - index.size :]]))
     else:
         own = kernel
-    plain = replace(module, _site=site).transform(None, 1 / scale, -shift / scale)
+    moved = sites.in_units(site, 1 / scale, -shift / scale, _measured(module.likelihoods, module._densities))
     return replace(
-        plain,
+        module,
         name=module.name + BETWEEN + output,
         given_owner=module.owner + BETWEEN + output,
-        _site=plain.site._replace(Z=_at(plain.site.Z, c)),
+        _site=moved._replace(Z=_at(moved.Z, c)),
         _kernel=own,
+        mean=(module.mean - shift) / scale,
         columns=columns,
         noise_evidence=None,
     )
+
+
+def _measured(likelihoods: Sequence[Likelihood], densities: float) -> float:
+    """Densities of y that change with its units: of counts and classes none do."""
+    return densities if all(p.has_units for p in likelihoods) else 0.0
 
 
 def _shared_kernel(parts: Sequence[Ensemble], scales: Sequence[float]) -> Kernel:

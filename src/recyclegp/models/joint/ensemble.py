@@ -175,11 +175,16 @@ class JointEnsemble(JointPredictive):
                     f"module {module.name!r} has {module.link.kind} {few(list(module.link.names))}; here are "
                     f"{self.link.kind} {few(list(self.link.names))}. Merge all modules anew"
                 )
-        return self._map(
+        more = self._map(
             lambda name, part: (
                 part.add(own, relearn=relearn) if (own := [m.part(name) for m in new if name in m.link.names]) else part
             )
         )
+        if self.coupled is None:
+            return more
+        if relearn:
+            raise RecycleGPError("relearn=True: correlated outputs are learned by merge; merge all modules anew")
+        return more._coupled_with({m.name for m in new})
 
     def remove(self, names: str | Iterable[str], *, relearn: bool = False) -> JointEnsemble:
         """Without the named modules: of every function that has them.
@@ -193,7 +198,8 @@ class JointEnsemble(JointPredictive):
         """
         gone = {names} if isinstance(names, str) else set(names)
         self._need_names("remove", gone)
-        return self._map(lambda _, part: part.remove(own, relearn=relearn) if (own := gone & set(part.names)) else part)
+        rest = self._map(lambda _, part: part.remove(own, relearn=relearn) if (own := gone & set(part.names)) else part)
+        return rest if self.coupled is None else replace(rest, coupled=self.coupled.remove(gone, relearn=relearn))
 
     def reweight(self, weights: dict[str, float], *, relearn: bool = False) -> JointEnsemble:
         """With other weights for the named modules.
@@ -254,7 +260,11 @@ class JointEnsemble(JointPredictive):
                 return part.update(some_rows(X, seen), own[seen], **options) if bool(seen.any()) else part
 
             more = self._map(with_rows)
-            return more if self.coupled is None else more._coupled_with(label, relearn, forget)
+            if self.coupled is None:
+                return more
+            if relearn or forget != 1:
+                raise RecycleGPError("relearn and forget: not for correlated outputs; use independent(), or merge anew")
+            return more._coupled_with({label})
         if noise is not None:
             raise RecycleGPError(f"noise: {self.link.kind} have none to be given; leave it out")
         rows = modules_of_rows(self.link, self.parts, X, y, label, owner)
@@ -328,16 +338,14 @@ class JointEnsemble(JointPredictive):
 
     # --- behind them ---
 
-    def _coupled_with(self, update: str, relearn: bool, forget: float) -> JointEnsemble:
-        """The same with the rows of an update, which its parts have, among the coupled outputs."""
+    def _coupled_with(self, names: set[str]) -> JointEnsemble:
+        """The same with modules that its parts already have among the coupled outputs."""
         assert self.coupled is not None
-        if relearn or forget != 1:
-            raise RecycleGPError("relearn and forget: not for correlated outputs; use independent(), or merge anew")
         new = [
-            self.coupled.over_member(m, name)
-            for name, part in zip(self.link.names, self.parts, strict=True)
-            for m in part._members
-            if m.name == update
+            (output, member, part.categories)
+            for output, part in zip(self.link.names, self.parts, strict=True)
+            for member in part._members
+            if member.name in names
         ]
         return replace(self, coupled=self.coupled.add(new))
 
