@@ -98,7 +98,7 @@ def merge(
 
         modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, verified=signed)
         library.merge(
-            modules,
+            models.to_merge(modules, paths),
             inducing=points,
             kernel=kernel,
             learn=learn,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import RecycleGPError
 from ..models.naming import check_owner
 from . import facts, models
 from .options import (
@@ -38,7 +39,8 @@ from .screen import Screen
 from .signatures import verified
 
 if TYPE_CHECKING:
-    from ..models import ensemble as library
+    from ..models.ensemble import Ensemble as Ensemble_
+    from ..models.joint.ensemble import JointEnsemble
 
 
 def update(
@@ -88,8 +90,11 @@ def update(
     table = open_table(data)
     with screen.working("Loading"):
         from .. import likelihoods
+        from ..models import ensemble as library
 
         old = models.load_ensemble(ensemble, "update")
+        if not isinstance(old, library.Ensemble):
+            raise RecycleGPError(f"{ensemble}: it holds {len(old.functions)} {old.link.kind}")
         known = old.likelihoods if likelihood is None else [likelihoods.named(likelihood)]
     columns = models.inputs_of(old, table, inputs, target, noise_column, noise_sd_column)
     classes = len(known) == 1 and known[0].classifies  # of several, the library asks which one is meant
@@ -132,7 +137,7 @@ def add(
         modules = models.modules(
             paths, advance, recycle=recycle, file_names=file_names, taken=old.names, verified=signed
         )
-        old.add(modules, relearn=relearn).save(output)
+        models.with_modules(old, modules, relearn=relearn).save(output)
     facts.report(screen, output)
 
 
@@ -186,7 +191,7 @@ def _changed(
     screen: Screen,
     ensemble: str,
     command: str,
-    change: Callable[[library.Ensemble], library.Ensemble],
+    change: Callable[[Ensemble_ | JointEnsemble], Ensemble_ | JointEnsemble],
     output: Path,
     threads: int,
 ) -> None:

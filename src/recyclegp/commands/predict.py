@@ -82,7 +82,7 @@ def predict(
     with screen.working("Loading"):
         from . import predictions
 
-        gp = models.load(model)
+        gp = models.alone(models.load(model), model, "predict")
     tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
     if tuned is not None:
         likelihood, owner = tuned.calibration.likelihood, tuned.calibration.owner

@@ -100,7 +100,7 @@ def score(
         from .. import likelihoods, metrics
         from . import predictions
 
-        gp = models.load(model)
+        gp = models.alone(models.load(model), model, "score")
     tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
     if tuned is not None:
         likelihood, owner = tuned.calibration.likelihood, tuned.calibration.owner
