@@ -177,6 +177,12 @@ def of_one_function(several: Iterable[Module | JointModule], beside: str) -> Ite
         yield module
 
 
+def check_alone(missing: str) -> None:
+    """An option of several outputs, where there is one."""
+    if missing != "refuse":
+        raise RecycleGPError(f"--missing {missing}: it is for models of several outputs; use --drop-missing")
+
+
 def check_labels(model: Module | Ensemble, rows: Rows) -> None:
     """Is class 1 of the table class 1 of the model?"""
     from ..target import Target, contradiction
@@ -205,6 +211,6 @@ def inputs_of(model: Model, table: Table, given: str | None, *others: str | None
     return chosen
 
 
-def categories_of(model: Module | Ensemble, inputs: list[str]) -> set[str]:
+def categories_of(model: Model, inputs: list[str]) -> set[str]:
     """Those of the columns, in the order of the model's, in which it has categories."""
     return {inputs[c] for c in model.categories.columns}

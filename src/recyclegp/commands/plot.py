@@ -59,7 +59,7 @@ def plot(
         from .. import plot as figures
         from ..models.module import Module
 
-        objects = [models.alone(models.load(p), p, "plot") for p in paths]
+        objects = [models.load(p) for p in paths]
         # an ensemble has no name of its own but that of its file
         names = [
             m.name if isinstance(m, Module) else p.name.removesuffix(SUFFIX)
