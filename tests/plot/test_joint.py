@@ -169,7 +169,7 @@ def test_what_cannot_be_drawn_is_refused_by_name(measured, kinds, tmp_path):
         rgp.plot.modules([measured[0], kinds[0]])
     with pytest.raises(RecycleGPError, match="2 axes for 1 models of classes"):
         rgp.plot.ensemble(merged, ax=Figure().subplots(1, 2))
-    with pytest.raises(TypeError, match="plot.ensemble draws an Ensemble"):
+    with pytest.raises(TypeError, match=r"plot\.ensemble draws an Ensemble"):
         rgp.plot.ensemble(measured[0])
     with pytest.raises(RecycleGPError, match="nothing to draw"):
         rgp.plot.modules(kinds, region={"day": (90, 91)})

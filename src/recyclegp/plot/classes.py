@@ -85,7 +85,7 @@ def probabilities(scene: JointScene, drawn: Drawn, X: Array) -> Array:
     """(n, C) of the figure's classes; 0 of those that the model has not met. X in the figure's columns."""
     found = np.zeros((len(X), len(scene.link.names)))
     own = [scene.link.names.index(name) for name in drawn.model.classes]
-    found[:, own] = np.asarray(drawn.model.predict_proba(X[:, scene.order(drawn)]))
+    found[:, own] = np.asarray(drawn.model.predict_proba(scene.subject(drawn).rows(X)))
     return found
 
 
@@ -217,9 +217,7 @@ def _shown(scene: JointScene) -> list[Drawn]:
 
 def _reach(scene: JointScene, drawn: Drawn) -> list[tuple[float, float]]:
     """A module among others is drawn where it has points."""
-    name = drawn.model.functions[0]
-    part = scene.functions[name]
-    subject = next(s for s in part.subjects if s.model is drawn.model.part(name))
+    part, subject = scene.functions[drawn.model.functions[0]], scene.subject(drawn)
     found = [numbers.reach(part, subject, j) for j in range(len(scene.columns))]
     if any(low >= high for low, high in found):
         raise RecycleGPError(numbers.NOTHING_INSIDE)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +12,11 @@ import numpy as np
 from ..errors import RecycleGPError
 from ..models.ensemble import Ensemble
 from ..models.joint.ensemble import JointEnsemble
-from ..models.joint.links import Classes, Link, VaryingNoise
+from ..models.joint.links import Classes, Link, Outputs, VaryingNoise
 from ..models.joint.merging import joint_modules
 from ..models.joint.module import JointModule
 from ..models.module import Module
-from .scene import COLOURS, Look, Marks, Scene, looks_of, plain, scene
+from .scene import COLOURS, Look, Marks, Scene, Subject, Whole, looks_of, plain, scene
 
 JointModel = JointModule | JointEnsemble
 
@@ -50,17 +51,16 @@ class JointScene(NamedTuple):
         for name, part in self.functions.items():
             if name not in drawn.model.functions:
                 continue
-            subject = next(s for s in part.subjects if s.model is drawn.model.part(name))
-            for m in part.marks(subject):
+            for m in part.marks(self.subject(drawn, name)):
                 if not m.chosen:
                     before = found[m.label].Z if m.label in found else m.Z[:0]
                     found[m.label] = m._replace(Z=np.unique(np.concatenate([before, m.Z]), axis=0))
         return list(found.values())
 
-    def order(self, drawn: Drawn) -> list[int]:
-        """Its own j-th column is the figure's column order[j]."""
-        name = drawn.model.functions[0]
-        return next(s.order for s in self.functions[name].subjects if s.model is drawn.model.part(name))
+    def subject(self, drawn: Drawn, function: str | None = None) -> Subject:
+        """A model as it is drawn for one of its functions, by default the first."""
+        name = drawn.model.functions[0] if function is None else function
+        return next(s for s in self.functions[name].subjects if s.model is drawn.model.part(name))
 
 
 def are_joint(models: Sequence[Any]) -> bool:
@@ -74,6 +74,7 @@ def joint_scene(
     likelihood: str | None = None,
     names: Sequence[str] | None = None,
     owners: bool = True,
+    levels: Mapping[str, Any] = MappingProxyType({}),
 ) -> JointScene:
     """Check everything that a caller has passed, and arrange it."""
     made = [_joint(m) for m in models]
@@ -82,24 +83,35 @@ def joint_scene(
     link = reduce(lambda a, b: a.united(b), links)
     if likelihood is not None and isinstance(link, (Classes, VaryingNoise)):
         raise RecycleGPError(f"likelihood={likelihood!r}: models of {link.kind} have their own; leave it out")
-    looks = _looks(made)
+
+    how: dict[str, Any] = {"region": region, "likelihood": likelihood, "owners": owners, "levels": levels}
 
     def of(function: str) -> Scene:
         own = [d for d in drawn if function in d.model.functions]
         parts = [d.model.part(function) for d in own]
-        how: dict[str, Any] = {"region": region, "likelihood": likelihood, "owners": owners, "looks": looks}
-        made = scene(parts, names=[d.label for d in own], **how)
-        return made._replace(scale=made.scale._replace(name=_called(function, parts)))
+        made = scene(parts, names=[d.label for d in own], looks=_looks([d.model for d in drawn]), **how)
+        made = made._replace(scale=made.scale._replace(name=_called(function, parts)))
+        return _asked(made, own, function) if isinstance(link, Outputs) else made
 
     found = {name: of(name) for name in link.names}
-    first = found[link.names[0]]
-    if isinstance(link, VaryingNoise) and len(first.columns) != 2:
-        with_noise = [s._replace(whole=d.model) for s, d in zip(first.subjects, drawn, strict=True)]
-        found = {link.names[0]: first._replace(subjects=with_noise, scale=first.scale._replace(name=None))}
+    first = link.names[0]
+    if isinstance(link, VaryingNoise) and len(found[first].columns) != 2:
+        whole = _asked(found[first], drawn, None)
+        found = {first: whole._replace(scale=whole.scale._replace(name=None))}
     # all panels reach as far as the one that reaches furthest
     ends = np.stack([s.region for s in found.values()])
     common = np.stack([ends[..., 0].min(0), ends[..., 1].max(0)], -1)
     return JointScene(link, drawn, {name: s._replace(region=common) for name, s in found.items()})
+
+
+def _asked(scene: Scene, drawn: Sequence[Drawn], function: str | None) -> Scene:
+    """Whose models are asked as a whole: outputs may know of each other, and f has a noise."""
+    subjects = []
+    for s in scene.subjects:
+        d = next(d for d in drawn if s.model in d.model.parts)
+        position = None if function is None else d.model.functions.index(function)
+        subjects.append(s._replace(whole=Whole(d.model, position)))
+    return scene._replace(subjects=subjects)
 
 
 def _called(function: str, parts: Sequence[Module | Ensemble]) -> str:

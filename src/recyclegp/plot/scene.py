@@ -42,6 +42,8 @@ class Held(NamedTuple):
     def words(self) -> list[tuple[int, str]]:
         """Columns, and their levels by name."""
         return [(c, names[int(self.codes[c])]) for c, names in self.categories.levels]
+
+
 Look = tuple[str, str]  # colour and dashes
 
 
