@@ -278,6 +278,22 @@ def test_weights_are_those_of_the_library(folder, out):
     np.testing.assert_allclose(rgp.load(out).predict(X)[0], own.predict(X)[0], rtol=1e-8)
 
 
+def test_outputs_that_go_together_are_merged_so_if_asked(folder, tmp_path, out):
+    files = [folder / f"{name}.safetensors" for name in ("north", "south", "east")]
+    found = answer("merge", *files, "--outputs", "1", "-o", out, "--owners", "none")
+    model = rgp.load(out)
+    sd = np.sqrt(np.diag(model.output_covariance))
+    np.testing.assert_allclose(found["correlation"], model.output_covariance / np.outer(sd, sd))
+    assert "heat and salt" in ok("inspect", out).stdout
+    X = outputs(7, 0, 6, 12)[INPUTS]
+    path = written(X, tmp_path / "new.csv")
+    columns = pd.read_csv(io.StringIO(ok("predict", out, path).stdout))
+    np.testing.assert_allclose(columns[["heat_mean", "salt_mean"]], model.predict(X)[0], rtol=1e-8)
+    apart = answer("merge", *files, "--outputs", "independent", "-o", out, "--owners", "none")
+    assert apart["correlation"] is None
+    assert "outputs" in one_line(call("merge", *files, "--outputs", "perhaps", "-o", out))
+
+
 def test_modules_are_called_by_their_files(folder, out):
     files = [folder / f"{name}-kinds.safetensors" for name in ("north", "south")]
     assert answer("merge", *files, "--file-names", "-o", out)["names"] == ["north-kinds", "south-kinds"]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from .many_facts import where
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..models.ensemble import Ensemble
     from ..models.joint.ensemble import JointEnsemble
     from ..models.joint.module import JointModule
@@ -44,9 +46,18 @@ def of_model(model: JointModule | JointEnsemble) -> Facts:
         "names": model.names,
         "owners": model.owners,
         "slack": model.slack,
+        "correlation": _correlation(model.output_covariance),
         "not_trusted": {f"{row['name']} ({row['function']})": row["trust"] for row in flagged},
         **facts,
     }
+
+
+def _correlation(covariance: np.ndarray | None) -> list[list[float]] | None:
+    """Between outputs; None where each is merged by itself."""
+    if covariance is None:
+        return None
+    sd = covariance.diagonal() ** 0.5
+    return [[float(v) for v in row] for row in covariance / sd / sd[:, None]]
 
 
 def _of_function(name: str, part: Module | Ensemble) -> Facts:
@@ -80,6 +91,8 @@ def in_words(f: Facts) -> dict[str, str]:
     else:
         lines["ensemble"] = f"of {f['modules']:,} module{'s' * (f['modules'] != 1)} ({_shown(f['names'])}), {size}"
     lines["holds"] = what(f)
+    if f.get("correlation") is not None:
+        lines["correlated"] = _correlated([function["function"] for function in functions], f["correlation"])
     lines |= where(f)
     lines["likelihood"] = ", ".join(f["likelihoods"])
     for function in functions:
@@ -93,6 +106,13 @@ def in_words(f: Facts) -> dict[str, str]:
     )
     lines["content id"] = f["content_id"]
     return lines
+
+
+def _correlated(names: list[str], correlation: list[list[float]]) -> str:
+    """The pairs of outputs that go together most."""
+    pairs = [(correlation[i][j], names[i], names[j]) for i in range(len(names)) for j in range(i)]
+    most = sorted(pairs, key=lambda pair: -abs(pair[0]))[:NAMES_SHOWN]
+    return ", ".join(f"{b} and {a} {r:.2f}" for r, a, b in most) + (", …" if len(pairs) > len(most) else "")
 
 
 def what(f: Facts) -> str:
