@@ -1,4 +1,4 @@
-"""Made the golden files of several functions, in the folder joint. Run once per schema, not to make a failing test pass.
+"""Made the golden files of several functions, in the folder joint. Run once per schema, never to mend a failing test.
 
 python tests/golden/make_joint.py
 """

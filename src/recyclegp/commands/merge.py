@@ -72,7 +72,7 @@ def merge(
     outputs: Annotated[
         str,
         typer.Option(
-            metavar="auto|independent|RANK",
+            metavar="auto|independent|correlated|RANK",
             help="Of several outputs: is each merged by itself, or may they tell of each other? auto asks the modules.",
         ),
     ] = "auto",
