@@ -165,7 +165,7 @@ def test_predictions_of_classes_are_probabilities_and_the_likeliest(folder, tmp_
     target = tmp_path / "p.csv"
     ok("predict", folder / "all-kinds.safetensors", path, "-o", target, "--keep", "none")
     found = pd.read_csv(target)
-    assert list(found.columns) == ["p_low", "p_middle", "p_top", "class"]
+    assert list(found.columns) == ["p_low", "p_middle", "p_top", "class", "outside"]
     model = rgp.load(folder / "all-kinds.safetensors")
     np.testing.assert_allclose(found.iloc[:, :3], model.predict_proba(test[INPUTS]), rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(found.iloc[:, :3].sum(axis=1), 1)
@@ -236,11 +236,19 @@ def test_varying_noise_is_scored(folder, tmp_path):
         ("all-kinds", "north-kinds", ["-t", "kind", "--missing", "allow"], "it is for several outputs"),
         ("all-kinds", "north-kinds", ["-t", "kind", "--likelihood", "categorical"], "leave it out"),
         ("all", "north", ["-t", "heat,salt", "--owner", "nobody"], "nobody"),
+        ("all", "north", ["-t", "heat,salt", "--by", "depth"], "--by depth: it is for models of one function"),
+        ("all", "north", ["-t", "heat,salt", "--plot", "a.png"], "--plot a.png: it is for models of one function"),
     ],
 )
 def test_scores_that_cannot_be_are_refused(folder, model, table, options, said):
     result = call("score", folder / f"{model}.safetensors", folder / f"{table}.csv", *options)
     assert said in one_line(result)
+
+
+def test_calibration_is_for_one_function(folder, tmp_path):
+    how = ["--target", "heat", "-o", tmp_path / "c.json"]
+    result = call("calibrate", folder / "all.safetensors", folder / "north.csv", *how)
+    assert "2 outputs, and calibrate takes one function" in one_line(result)
 
 
 def test_unknown_classes_are_named(folder, tmp_path, out):
