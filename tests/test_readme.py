@@ -15,6 +15,7 @@ import pytest
 
 import recyclegp as rgp
 from cases_cli import ok, owner, written
+from cases_joint import classes, outputs, varying
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```(python|console|text)\n(.*?)```", flags=re.DOTALL)
@@ -93,6 +94,20 @@ def days():
     written(owner(5, 0, 3), "friday.csv")
 
 
+def functions():
+    """Tables of several outputs, of classes, and of noise that varies."""
+    kinds = {"low": "ant", "middle": "bee", "top": "wasp"}
+    for seed, name in enumerate(("north", "south")):
+        written(outputs(seed, 0, 6), f"{name}.csv")
+    for seed, name in enumerate(("forest", "meadow")):
+        written(classes(seed, 0, 6).replace({"kind": kinds}), f"{name}.csv")
+    for seed, name in enumerate(("early", "late")):
+        written(varying(seed, 0, 6), f"{name}.csv")
+    for seed, name in enumerate(("test", "new"), start=3):
+        every = outputs(seed, 0, 6, 30).assign(kind=classes(seed, 0, 6, 30)["kind"].map(kinds), y=0.5)
+        written(every, f"{name}.csv")
+
+
 GIVEN = {
     "README.md": arrays,
     "docs/index.md": arrays,
@@ -100,6 +115,7 @@ GIVEN = {
     "docs/schema.md": drawn,
     "docs/howto-email.md": hospitals,
     "docs/howto-streaming.md": days,
+    "docs/several-functions.md": functions,
     "docs/howto-big-data.md": lambda: written(owner(1, 0, 3), "large.csv") and {},
 }
 

@@ -97,3 +97,40 @@ def test_sources_that_are_none(tmp_path):
         rgp.screen([3])
     with pytest.raises(rgp.RecycleGPError, match="two modules are named 'o0'"):
         rgp.screen([honest()[0], honest()[0]])
+
+
+# --- several functions ---
+
+
+def joint_modules(wrong=None):
+    """Five owners of two outputs; one may have the second with the opposite sign."""
+    made = []
+    for seed, name in enumerate("abcde"):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(0, 6, 60)
+        Y = np.stack([np.sin(x), 2 * np.cos(x)], 1) + 0.1 * rng.standard_normal((60, 2))
+        if name == wrong:
+            Y[:, 1] *= -1
+        made.append(rgp.fit(x[:, None], Y, name=name, target=["heat", "salt"]))
+    return made
+
+
+def test_each_function_is_judged_and_the_worst_is_said():
+    modules = joint_modules(wrong="c")
+    found = rgp.screen(modules)
+    assert found.flagged == ["c"]
+    alone = rgp.screen([m.part("salt") for m in modules]).verdicts["c"]
+    assert found.verdicts["c"].reason.startswith(f"salt: {alone.reason}")
+    assert rgp.screen([m.part("heat") for m in modules]).flagged == []
+    assert alone.proposal in found.verdicts["c"].reason
+    assert "c: flagged: salt" in str(found)
+
+
+def test_a_function_that_only_one_module_has_cannot_be_checked():
+    modules = joint_modules()
+    lonely = rgp.JointModule.of_outputs([modules[3].part("salt").rename("f")])
+    only_heat = [rgp.JointModule.of_outputs([m.part("heat")]) for m in modules[:3]]
+    found = rgp.screen([*only_heat, lonely])
+    assert found.verdicts["f"].standing.value == "cannot be checked"
+    assert found.verdicts["f"].reason.startswith("salt: ")
+    assert found.flagged == []

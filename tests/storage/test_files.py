@@ -124,6 +124,21 @@ def test_golden_files_with_categories(name, tmp_path):
     assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
 
 
+@pytest.mark.parametrize("name", [f"{k}{m}" for k in ("outputs", "classes", "varying") for m in ("", "-merged")])
+def test_golden_files_of_several_functions(name, tmp_path):
+    folder = GOLDEN / "joint"
+    known = json.loads((folder / "expected.json").read_text())
+    model = rgp.load(folder / f"{name}.safetensors")
+    assert isinstance(model, rgp.JointEnsemble if name.endswith("-merged") else rgp.JointModule)
+    X = np.array(known["at"])
+    np.testing.assert_allclose(model.predict(X), known[name]["f"], rtol=1e-9)
+    np.testing.assert_allclose(model.predict_y(X), known[name]["y"], rtol=1e-9)
+    model.save(tmp_path / "again")
+    assert tensors_of(tmp_path / "again") == tensors_of(folder / f"{name}.safetensors")
+    now, then = header_of(tmp_path / "again"), header_of(folder / f"{name}.safetensors")
+    assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
+
+
 @pytest.mark.parametrize(
     ("categories", "said"),
     [
@@ -147,6 +162,30 @@ def test_categories_from_strangers(categories, said, tmp_path):
     (tmp_path / "m.safetensors").write_bytes(rebuilt(outer, header | {"categories": categories}, body))
     with pytest.raises(rgp.RecycleGPError, match=said):
         rgp.load(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda h: h["link"].update(kind="other"), "link is not one that this version knows"),
+        (lambda h: h["link"].update(names=["low", "low", "top"]), "give 1 to 256 that are different"),
+        (lambda h: h["link"].update(names=["low", "top"]), "3 parts for 2 functions"),
+        (lambda h: h["link"].pop("likelihood"), "malformed"),
+        (lambda h: h["parts"][1].update(kind="ensemble"), "part 1 is not a module"),
+        (lambda h: h["parts"][1].update(name="other"), "must have its name"),
+        (lambda h: h["parts"].pop(), "2 parts for 3 functions"),
+        (lambda h: h.pop("parts"), "malformed"),
+        (lambda h: h.update(parts=[{}] * 300), "parts is not a list of at most 256"),
+    ],
+)
+def test_broken_joint_modules(tmp_path, change, said):
+    check_refused(rewrite(GOLDEN / "joint" / "classes.safetensors", tmp_path / "m", header=change), said)
+
+
+def test_points_that_functions_share_are_in_the_file_once():
+    found = tensors_of(GOLDEN / "joint" / "classes.safetensors")
+    assert set(found) == {"Z", *(f"{i}/{name}" for i in range(3) for name in ("Rt", "rho", "e"))}
+    assert "0/Z" in tensors_of(GOLDEN / "joint" / "outputs.safetensors")  # which have not been seen in the same rows
 
 
 @pytest.mark.parametrize(

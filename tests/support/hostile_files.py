@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recyclegp import RecycleGPError, load, load_many
+from recyclegp import JointEnsemble, JointModule, RecycleGPError, load, load_many
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NUMBERS = ["0", "-1", "1", "2", "2.0", "true", "null", '""', "[]", "{}", "1e999", "-1e308", "1e-320", "NaN", "Infinity"]
@@ -190,14 +190,17 @@ def answers(path):
         if model is None:
             return False
         assert repr(model)
-        for X in (np.zeros((1, model.dimension)), model.inducing[:2] + 0.5):
+        joint = isinstance(model, (JointModule, JointEnsemble))
+        points = model.part(model.functions[-1]).inducing if joint else model.inducing
+        for X in (np.zeros((1, model.dimension)), points[:2] + 0.5):
             X[:, list(model.categories.columns)] = 0.0  # the first level, by its name
-            try:
-                found = model.predict(model.categories.named(X))
-            except RecycleGPError:  # at this X numbers overflow
-                continue
-            assert np.isfinite(found).all(), "a prediction is not finite"
-            assert (found[1] >= 0).all(), "a variance is negative"
+            for ask in (model.predict, model.predict_y) if joint else (model.predict,):
+                try:
+                    found = ask(model.categories.named(X))
+                except RecycleGPError:  # at this X numbers overflow, or the noise is not known
+                    continue
+                assert np.isfinite(found).all(), "a prediction is not finite"
+                assert (found[1] >= 0).all(), "a variance is negative"
         return True
 
 

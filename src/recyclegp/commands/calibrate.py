@@ -80,7 +80,7 @@ def calibrate(
         from ..models import calibration as library
         from ..storage.signing import content_id
 
-        gp = models.load(model)
+        gp = models.alone(models.load(model), model, "calibrate")
     chosen = likelihoods.choose(gp.likelihoods, likelihood)
     columns = models.inputs_of(gp, table, inputs, target)
     held, days = models.categories_of(gp, columns), in_days(dates)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from ..errors import printable
-from . import many_facts
+from . import joint_facts, many_facts
 from .many_facts import where
 from .screen import Screen, plain_table, say
+
+if TYPE_CHECKING:
+    from ..models.ensemble import Ensemble
+    from ..models.module import Module
 
 NAMES_SHOWN = 5  # modules of an ensemble that are named in words
 FLAGGED = "flagged"  # how the verdict on a module begins that contradicts the others
@@ -23,30 +27,46 @@ def of_file(path: Path) -> Facts:
     """Read the file as anybody who receives it would."""
     from ..models.ensemble import Ensemble
     from ..models.load import load
+    from ..models.module import Module
     from ..storage import container
-    from ..times import written
 
     if many_facts.holds_many(path):
         return many_facts.of_file(path)
     model = load(path)
     document = container.read(path)
     header = document.header
-    region = model.region
     names = list(model.columns) if model.columns is not None else [f"input {i + 1}" for i in range(model.dimension)]
-    facts: Facts = {
+    found = _of_model(model) if isinstance(model, (Module, Ensemble)) else joint_facts.of_model(model)
+    return {
         "file": str(path),
-        "kind": "ensemble" if isinstance(model, Ensemble) else "module",
-        "name": None if isinstance(model, Ensemble) else model.name,
-        "rows": model.rows,
-        "points": len(model.inducing),
+        **found,
         "columns": None if model.columns is None else names,
         "inputs": model.dimension,
         "region": {
             n: [float(low), float(high)]
-            for j, (n, (low, high)) in enumerate(zip(names, region, strict=True))
+            for j, (n, (low, high)) in enumerate(zip(names, model.region, strict=True))
             if j not in model.categories.columns
         },
         "categories": {names[c]: list(levels) for c, levels in model.categories.levels},
+        # The points of a posterior from another library were chosen there, and may be data rows.
+        "contains_data_rows": None if found.get("method") == "moments" else False,
+        "bytes": path.stat().st_size,
+        "schema": header["schema"],
+        "written_by": str(header.get("written_by", "")),
+        "content_id": f"sha256:{document.content_id}",
+    }
+
+
+def _of_model(model: Module | Ensemble) -> Facts:
+    """What one function says of itself."""
+    from ..models.ensemble import Ensemble
+    from ..times import written
+
+    facts: Facts = {
+        "kind": "ensemble" if isinstance(model, Ensemble) else "module",
+        "name": None if isinstance(model, Ensemble) else model.name,
+        "rows": model.rows,
+        "points": len(model.inducing),
         "likelihoods": [p.name for p in model.likelihoods],
         "kernel": model.kernel_spec.describe(),
         "mean": model.mean,
@@ -79,14 +99,7 @@ def of_file(path: Path) -> Facts:
             "evaluations": end.evaluations,
         }
         facts |= {"convergence": end.message}
-    return facts | {
-        # The points of a posterior from another library were chosen there, and may be data rows.
-        "contains_data_rows": None if facts.get("method") == "moments" else False,
-        "bytes": path.stat().st_size,
-        "schema": header["schema"],
-        "written_by": str(header.get("written_by", "")),
-        "content_id": f"sha256:{document.content_id}",
-    }
+    return facts
 
 
 def report(screen: Screen, path: Path, **more: Any) -> None:
@@ -98,6 +111,8 @@ def report(screen: Screen, path: Path, **more: Any) -> None:
 def in_words(facts: Facts) -> dict[str, str]:
     if facts["kind"] == "modules":
         return many_facts.in_words(facts)
+    if facts["kind"] in joint_facts.KINDS:
+        return joint_facts.in_words(facts)
     rows, points, D = facts["rows"], facts["points"], facts["inputs"]
     lines = {"file": f"{facts['file']}, {facts['bytes']:,} bytes, schema {facts['schema']}, by {facts['written_by']}"}
     if facts["kind"] == "module":
@@ -167,6 +182,8 @@ def table(found: list[Facts]) -> Table:
 
 
 def _holds(f: Facts) -> str:
+    if f["kind"] in joint_facts.KINDS:
+        return joint_facts.holds(f)
     if f["kind"] == "ensemble":
         return f"ensemble of {f['modules']}"
     if f["kind"] == "modules":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..errors import RecycleGPWarning
 from ..models.naming import check_owner
 from . import facts
+from .fit_jointly import Asked, fit_jointly
 from .fit_partitions import Partitioning, destination, fit_parts, opened
 from .options import (
     AsJson,
@@ -19,13 +20,14 @@ from .options import (
     Dates,
     DropMissing,
     Inputs,
+    Missing,
     NoiseOfRows,
     NoiseSdOfRows,
     Output,
     Positive,
     Quiet,
     Seed,
-    Target,
+    Targets,
     Threads,
     in_days,
     time_of,
@@ -36,11 +38,15 @@ from .screen import Screen
 
 def fit(
     data: Data,
-    target: Target,
+    targets: Targets,
     output: Output,
     inputs: Inputs = None,
     likelihood: Annotated[
-        str, typer.Option(metavar="NAME", help="gaussian, bernoulli, bernoulli-probit, poisson, student-t.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="gaussian, bernoulli, bernoulli-probit, poisson, student-t, categorical, heteroscedastic.",
+        ),
     ] = "gaussian",
     kernel: Annotated[
         str,
@@ -124,6 +130,16 @@ def fit(
     ] = False,
     categories: Categories = None,
     dates: Dates = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--classes",
+            metavar="A,B,…",
+            help="All that a row could have been, for categorical.",
+            show_default="those in y",
+        ),
+    ] = None,
+    missing: Missing = "refuse",
     positive: Positive = None,
     drop_missing: DropMissing = False,
     seed: Seed = 0,
@@ -142,6 +158,10 @@ def fit(
     also be a folder of Parquet files: with -o FILE.safetensors their ensemble
     is written, with -o FOLDER their modules.
 
+    Several targets make one module of several outputs. Classes, which may be
+    words, are for --likelihood categorical; noise that varies with the inputs
+    for --likelihood heteroscedastic.
+
     Example: recyclegp fit north.csv --target y -o north.safetensors
     """
     screen = Screen(quiet, as_json)
@@ -154,26 +174,30 @@ def fit(
         check_model_output(output, [data])
     check_owner(owner)
     at = None if time is None else time_of(time, "time")
+    from .joint_rows import JointRows, targets_of
     from .rows import NoiseColumn, Rows
 
     measured = NoiseColumn.given(noise, noise_column, noise_sd_column)
     table = opened(data)
+    named = targets_of(targets, table)
+    target = named[0]
     from .. import likelihoods  # not before the table is known to be one: torch takes seconds
 
     classes = likelihoods.named(likelihood).classifies
-    rows = Rows(
-        table,
-        table.inputs(inputs, target, partition_by, noise_column, noise_sd_column),
-        target,
-        classes,
-        positive,
-        drop_missing,
-        parts.kept,
-        categories=set(categories or ()),
-        may_hold_more=True,
-        dates=in_days(dates),
-        noise=measured,
-    )
+    joint = Asked(likelihood, named, missing, labels, positive)
+    reading = joint.check(parts.option, measured)
+    columns = table.inputs(inputs, *named, partition_by, noise_column, noise_sd_column)
+    how_read: dict[str, Any] = {"categories": set(categories or ()), "may_hold_more": True, "dates": in_days(dates)}
+    if reading is not None:
+        whole = Rows(table, columns, drop_missing=drop_missing, keep=named, **how_read)
+        several = JointRows(whole, named, reading, missing == "allow")
+        given: dict[str, Any] = {"kernel": kernel, "method": method, "inducing": inducing, "noise": noise}
+        given |= {"seed": seed, "unit": unit}
+        given |= {"publish": "auto" if publish is None else publish, "rows_per_point": rows_per_point}
+        given |= {"name": output.stem if name is None else name, "owner": owner, "time": at}
+        fit_jointly(screen, several, joint, output, threads, digits, given)
+        return
+    rows = Rows(table, columns, target, classes, positive, drop_missing, parts.kept, noise=measured, **how_read)
     if parts.wanted:
         how = {"likelihood": likelihood, "kernel": kernel, "method": method, "inducing": inducing, "noise": noise}
         how |= {"publish": "auto" if publish is None else publish, "rows_per_point": rows_per_point}

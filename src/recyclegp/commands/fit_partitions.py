@@ -34,6 +34,11 @@ class Partitioning(NamedTuple):
         return self.by is not None or self.number is not None
 
     @property
+    def option(self) -> str | None:
+        """The one that asks for partitions."""
+        return "--partition-by" if self.by is not None else "--partitions" if self.number is not None else None
+
+    @property
     def kept(self) -> tuple[str, ...]:
         """Columns that are carried along."""
         return () if self.by is None else (self.by,)

@@ -17,8 +17,11 @@ from .screen import Screen, plain_table, say, show
 
 if TYPE_CHECKING:
     from ..models import ensemble as library
+    from ..models.joint.ensemble import JointEnsemble
+    from ..models.joint.module import JointModule
     from ..models.module import Module
 
+Row = dict[str, Any]
 
 TRUSTED = "trusted"  # the verdict on a module about which nothing needs to be said
 
@@ -68,7 +71,7 @@ def compare(
     differ, offset is the constant of a module's owner, plus or minus its
     standard deviation, and predictions are those for that owner if the ensemble
     can tell owners apart, else of the shared f. Where somebody is not trusted,
-    a column says why.
+    a column says why. Of several outputs or classes each has rows of its own.
 
     Example: recyclegp compare city.safetensors north.safetensors south.safetensors
     """
@@ -76,17 +79,37 @@ def compare(
     paths = expand(files or [])
     with screen.working("Comparing", total=len(paths) or None) as advance:
         merged = models.load_ensemble(ensemble, "compare")
-        found: dict[str, dict[str, Any]] = {row["name"]: {"member": True, **row} for row in merged.report()}
-        for module in models.modules(paths, advance, recycle=True):
-            absent = {"member": False, "name": module.name, "rows": module.rows, "points": len(module.inducing)}
-            absent |= {"weight": 0.0, "likelihood": module.likelihood, "surprise": math.nan, "agreement": math.nan}
-            absent |= {"owner": module.owner, "offset": None, "offset_sd": None}
-            found[module.name] = found.get(module.name, absent) | _difference(merged, module)
+        rows = _rows(merged, list(models.modules(paths, advance, recycle=True)))
+    screen.result(rows, lambda: show(_comparison(rows)))
+
+
+def _rows(merged: library.Ensemble | JointEnsemble, modules: list[Module | JointModule]) -> list[Row]:
+    """The least agreeing first; of several functions one after the other."""
+    from ..models.ensemble import Ensemble
+    from ..models.joint.merging import joint_modules
+
+    if isinstance(merged, Ensemble):
+        return _of_one_function(merged, list(models.of_one_function(modules, "the ensemble")))
+    own = joint_modules(modules)
+    rows = []
+    for function in merged.functions:
+        parts = [m.part(function) for m in own if function in m.functions]
+        rows += [{"function": function, **row} for row in _of_one_function(merged.part(function), parts)]
+    return rows
+
+
+def _of_one_function(merged: library.Ensemble, modules: list[Module]) -> list[Row]:
+    found: dict[str, Row] = {row["name"]: {"member": True, **row} for row in merged.report()}
+    for module in modules:
+        absent = {"member": False, "name": module.name, "rows": module.rows, "points": len(module.inducing)}
+        absent |= {"weight": 0.0, "likelihood": module.likelihood, "surprise": math.nan, "agreement": math.nan}
+        absent |= {"owner": module.owner, "offset": None, "offset_sd": None}
+        found[module.name] = found.get(module.name, absent) | _difference(merged, module)
     # where every agreement is 0 the surprise still tells who is furthest off
     rows = sorted(found.values(), key=lambda r: (math.isnan(r["surprise"]), r["agreement"], -r["surprise"]))
     for row in rows:
         row |= {key: None for key in ("surprise", "agreement") if math.isnan(row[key])}
-    screen.result(rows, lambda: show(_comparison(rows)))
+    return rows
 
 
 def _difference(merged: library.Ensemble, module: Module) -> dict[str, float]:
@@ -112,17 +135,19 @@ def _difference(merged: library.Ensemble, module: Module) -> dict[str, float]:
     }
 
 
-def _comparison(rows: list[dict[str, Any]]) -> Table:
+def _comparison(rows: list[Row]) -> Table:
     measures = ["surprise", "agreement"]
     if any("nats" in row for row in rows):
         measures += ["difference", "standardised", "nats"]
     offsets = ["offset"] if any(row["offset"] is not None for row in rows) else []
     trust = ["trust"] if any(row.get("trust") not in (None, TRUSTED) for row in rows) else []
-    table = plain_table("module", "rows", "weight", *offsets, *measures, *trust, folded=1)
+    functions = ["function"] if any("function" in row for row in rows) else []
+    table = plain_table("module", *functions, "rows", "weight", *offsets, *measures, *trust, folded=1 + len(functions))
     for row in rows:
         name = row["name"] if row["member"] else f"{row['name']} (not in it)"
         numbers = ["" if row.get(key) is None else f"{row[key]:.3g}" for key in measures]
         said = ["" if row["offset"] is None else f"{row['offset']:.3g} ± {row['offset_sd']:.2g}" for _ in offsets]
         verdict = [row.get("trust") or "" for _ in trust]
-        table.add_row(name, f"{row['rows']:,}", f"{row['weight']:g}", *said, *numbers, *verdict)
+        function = [row["function"] for _ in functions]
+        table.add_row(name, *function, f"{row['rows']:,}", f"{row['weight']:g}", *said, *numbers, *verdict)
     return table

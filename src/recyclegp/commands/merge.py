@@ -69,6 +69,13 @@ def merge(
             help="Modules that contradict the others: learn leaves them out, report only names them.",
         ),
     ] = "learn",
+    outputs: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|independent|correlated|RANK",
+            help="Of several outputs: is each merged by itself, or may they tell of each other? auto asks the modules.",
+        ),
+    ] = "auto",
     recycle: Recycle = False,
     file_names: FileNames = False,
     trusted: OnlyTrusted = None,
@@ -98,7 +105,7 @@ def merge(
 
         modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, verified=signed)
         library.merge(
-            modules,
+            models.to_merge(modules, paths),
             inducing=points,
             kernel=kernel,
             learn=learn,
@@ -108,6 +115,7 @@ def merge(
             trust=believed,
             half_life=half_life,
             now=as_of,
+            outputs=int(outputs) if outputs.isdecimal() else outputs,
         ).save(output)
     facts.report(screen, output)
 

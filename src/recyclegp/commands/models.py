@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import RecycleGPError, RecycleGPWarning
 from .paths import SUFFIX
@@ -14,23 +14,29 @@ from .screen import Advance
 if TYPE_CHECKING:
     from ..models.calibration import Calibrated
     from ..models.ensemble import Ensemble
+    from ..models.joint.ensemble import JointEnsemble
+    from ..models.joint.module import JointModule
+    from ..models.load import Model
     from ..models.module import Module
     from ..models.modules import Modules
     from .rows import Rows
     from .tables import Table
 
+JOINT_KINDS = ("joint module", "joint ensemble")  # of files that hold several functions
 
-def load(path: str | Path) -> Module | Ensemble:
+
+def load(path: str | Path) -> Model:
     from ..models.load import load as from_file
 
     return from_file(path)
 
 
-def load_ensemble(path: str, command: str) -> Ensemble:
+def load_ensemble(path: str, command: str) -> Ensemble | JointEnsemble:
     from ..models.ensemble import Ensemble
+    from ..models.joint.ensemble import JointEnsemble
 
     model = load(path)
-    if not isinstance(model, Ensemble):
+    if not isinstance(model, (Ensemble, JointEnsemble)):
         raise RecycleGPError(f"{path}: it holds a module, and {command} needs an ensemble; make one with merge")
     return model
 
@@ -57,6 +63,29 @@ def calibrated(
     return Calibrated(model, found)
 
 
+def alone(model: Model, path: str | Path, command: str) -> Module | Ensemble:
+    """A model of one function, for what is only for these."""
+    from ..models.ensemble import Ensemble
+    from ..models.module import Module
+
+    if isinstance(model, (Module, Ensemble)):
+        return model
+    raise RecycleGPError(f"{path}: it holds {len(model.functions)} {model.link.kind}, and {command} takes one function")
+
+
+def any_joint(paths: Iterable[Path]) -> bool:
+    """Does one of these files hold several functions? Of those that cannot be read, their reader complains."""
+    from ..storage import container
+
+    for path in paths:
+        try:
+            if container.header(path).get("kind") in JOINT_KINDS:
+                return True
+        except (OSError, RecycleGPError):
+            continue
+    return False
+
+
 def modules(
     paths: Iterable[Path],
     advance: Advance,
@@ -65,12 +94,13 @@ def modules(
     file_names: bool = False,
     taken: Iterable[str] = (),
     verified: Mapping[Path, str] | None = None,
-) -> Iterator[Module]:
+) -> Iterator[Module | JointModule]:
     """Modules from files, one after the other.
 
     `taken` are names already used, `verified` the content ids whose signatures have been verified, where they must be.
     """
     from ..models.ensemble import Ensemble
+    from ..models.joint.ensemble import JointEnsemble
     from ..models.load import opened
     from ..models.modules import Modules
 
@@ -85,7 +115,7 @@ def modules(
             advance(by=1)
             continue
         by_file = path.name.removesuffix(SUFFIX)
-        if isinstance(model, Ensemble):
+        if isinstance(model, (Ensemble, JointEnsemble)):
             if not recycle:
                 raise RecycleGPError(f"{path}: it holds an ensemble, not a module; --recycle takes it as one module")
             model = model.to_module(by_file)
@@ -117,6 +147,42 @@ def _of_one_file(path: Path, several: Modules, seen: dict[str, str]) -> Iterator
         yield module
 
 
+def to_merge(several: Iterator[Module | JointModule], paths: Iterable[Path]) -> Iterator[Any] | list[Any]:
+    """Modules as the library takes them: a stream, or all of them at once where some have several functions."""
+    return list(several) if any_joint(paths) else several
+
+
+def with_modules(
+    old: Ensemble | JointEnsemble, new: Iterable[Module | JointModule], *, relearn: bool
+) -> Ensemble | JointEnsemble:
+    """The ensemble with more modules; those of one function join outputs by the name of their target."""
+    from ..models.ensemble import Ensemble
+    from ..models.joint.merging import joint_modules
+
+    if isinstance(old, Ensemble):
+        return old.add(of_one_function(new, "the ensemble"), relearn=relearn)
+    return old.add(joint_modules(new), relearn=relearn)
+
+
+def of_one_function(several: Iterable[Module | JointModule], beside: str) -> Iterator[Module]:
+    """Modules that can stand beside a model of one function."""
+    from ..models.module import Module
+
+    for module in several:
+        if not isinstance(module, Module):
+            raise RecycleGPError(
+                f"module {module.name!r} has {len(module.functions)} {module.link.kind}, and {beside} has one "
+                "function; merge all modules anew"
+            )
+        yield module
+
+
+def check_alone(missing: str) -> None:
+    """An option of several outputs, where there is one."""
+    if missing != "refuse":
+        raise RecycleGPError(f"--missing {missing}: it is for models of several outputs; use --drop-missing")
+
+
 def check_labels(model: Module | Ensemble, rows: Rows) -> None:
     """Is class 1 of the table class 1 of the model?"""
     from ..target import Target, contradiction
@@ -126,7 +192,7 @@ def check_labels(model: Module | Ensemble, rows: Rows) -> None:
         raise RecycleGPError(f"{rows.table.path} contradicts the model: {why}")
 
 
-def inputs_of(model: Module | Ensemble, table: Table, given: str | None, *others: str | None) -> list[str]:
+def inputs_of(model: Model, table: Table, given: str | None, *others: str | None) -> list[str]:
     """The columns the model was fitted on. For a model that does not know their names, those given, in order.
 
     The others are no inputs: the target, and what it was measured with.
@@ -145,6 +211,6 @@ def inputs_of(model: Module | Ensemble, table: Table, given: str | None, *others
     return chosen
 
 
-def categories_of(model: Module | Ensemble, inputs: list[str]) -> set[str]:
+def categories_of(model: Model, inputs: list[str]) -> set[str]:
     """Those of the columns, in the order of the model's, in which it has categories."""
     return {inputs[c] for c in model.categories.columns}

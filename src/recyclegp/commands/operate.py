@@ -17,6 +17,7 @@ from .options import (
     DropMissing,
     Ensemble,
     FileNames,
+    Missing,
     ModelInputs,
     Modules,
     NoiseOfRows,
@@ -28,7 +29,7 @@ from .options import (
     Quiet,
     Recycle,
     Relearn,
-    Target,
+    Targets,
     Threads,
     in_days,
     pairs,
@@ -38,13 +39,14 @@ from .screen import Screen
 from .signatures import verified
 
 if TYPE_CHECKING:
-    from ..models import ensemble as library
+    from ..models.ensemble import Ensemble as Ensemble_
+    from ..models.joint.ensemble import JointEnsemble
 
 
 def update(
     ensemble: Ensemble,
     data: Data,
-    target: Target,
+    targets: Targets,
     output: Output,
     inputs: ModelInputs = None,
     likelihood: Annotated[
@@ -67,6 +69,7 @@ def update(
     ] = 1.0,
     relearn: Relearn = False,
     dates: Dates = None,
+    missing: Missing = "refuse",
     positive: Positive = None,
     drop_missing: DropMissing = False,
     threads: Threads = 1,
@@ -81,19 +84,36 @@ def update(
     screen = Screen(quiet, as_json)
     check_model_output(output)
     check_owner(owner)
+    from .joint_rows import only, targets_of
     from .rows import NoiseColumn, Rows
     from .tables import open_table
 
     measured = NoiseColumn.given(noise, noise_column, noise_sd_column)
     table = open_table(data)
+    named = targets_of(targets, table)
     with screen.working("Loading"):
         from .. import likelihoods
+        from ..models.joint.ensemble import JointEnsemble
 
         old = models.load_ensemble(ensemble, "update")
-        known = old.likelihoods if likelihood is None else [likelihoods.named(likelihood)]
-    columns = models.inputs_of(old, table, inputs, target, noise_column, noise_sd_column)
-    classes = len(known) == 1 and known[0].classifies  # of several, the library asks which one is meant
+    columns = models.inputs_of(old, table, inputs, *named, noise_column, noise_sd_column)
     held, days = models.categories_of(old, columns), in_days(dates)
+    if isinstance(old, JointEnsemble):
+        from .joint_predictions import check_asked, rows_of, targets_for
+
+        check_asked(old, None, likelihood, measured)
+        whole = Rows(table, columns, drop_missing=drop_missing, keep=named, categories=held, dates=days)
+        several = rows_of(old, whole, named, missing)
+        part = several.whole(screen)
+        with screen.working("Updating", threads):
+            y = targets_for(old, part)
+            old.update(part.X, y, noise=noise, name=name, owner=owner, relearn=relearn, forget=forget).save(output)
+        facts.report(screen, output, rows_left_out=several.incomplete)
+        return
+    models.check_alone(missing)
+    target = only(named, "the ensemble")
+    known = old.likelihoods if likelihood is None else [likelihoods.named(likelihood)]
+    classes = len(known) == 1 and known[0].classifies  # of several, the library asks which one is meant
     rows = Rows(table, columns, target, classes, positive, drop_missing, categories=held, dates=days, noise=measured)
     X, y, noises = rows.whole(screen)
     models.check_labels(old, rows)
@@ -132,7 +152,7 @@ def add(
         modules = models.modules(
             paths, advance, recycle=recycle, file_names=file_names, taken=old.names, verified=signed
         )
-        old.add(modules, relearn=relearn).save(output)
+        models.with_modules(old, modules, relearn=relearn).save(output)
     facts.report(screen, output)
 
 
@@ -186,7 +206,7 @@ def _changed(
     screen: Screen,
     ensemble: str,
     command: str,
-    change: Callable[[library.Ensemble], library.Ensemble],
+    change: Callable[[Ensemble_ | JointEnsemble], Ensemble_ | JointEnsemble],
     output: Path,
     threads: int,
 ) -> None:

@@ -19,6 +19,14 @@ Threads = Annotated[int, typer.Option(min=1, help="For matrices. One is best on 
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help="Table with a header line: CSV (also .gz) or Parquet.")]
 Target = Annotated[str, typer.Option("-t", "--target", metavar="COLUMN", help="The column y.")]
+Targets = Annotated[
+    list[str],
+    typer.Option("-t", "--target", metavar="COLUMN", help="The column y; repeated, or A,B, for several outputs."),
+]
+Missing = Annotated[
+    str,
+    typer.Option(metavar="refuse|allow", help="Of several targets, may cells be missing? allow: they were not seen."),
+]
 Inputs = Annotated[
     str | None,
     typer.Option("-i", "--inputs", metavar="A,B,…", help="The columns of X.", show_default="all but the target"),

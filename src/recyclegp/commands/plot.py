@@ -57,12 +57,13 @@ def plot(
     held = dict(_held(a) for a in at or [])
     with screen.working("Drawing"):
         from .. import plot as figures
+        from ..models.joint.module import JointModule
         from ..models.module import Module
 
         objects = [models.load(p) for p in paths]
         # an ensemble has no name of its own but that of its file
         names = [
-            m.name if isinstance(m, Module) else p.name.removesuffix(SUFFIX)
+            m.name if isinstance(m, (Module, JointModule)) else p.name.removesuffix(SUFFIX)
             for m, p in zip(objects, paths, strict=True)
         ]
         figures.save(

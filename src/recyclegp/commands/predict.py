@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -69,6 +69,9 @@ def predict(
     that it may be. The last column, outside, is 1 where a row lies outside
     every module's region: nobody has seen data there.
 
+    Of several outputs each has these columns with its name before them; several
+    classes have their probabilities (p_NAME) and class.
+
     Example: recyclegp predict city.safetensors new.csv -o predictions.csv
     """
     screen = Screen(quiet, as_json)
@@ -80,9 +83,23 @@ def predict(
     table = open_table(data)
     kept = list(table.names) if keep == "all" else [] if keep == "none" else listed(keep, table.names)
     with screen.working("Loading"):
-        from . import predictions
+        from ..models.joint.predictive import JointPredictive
+        from . import joint_predictions, predictions
 
         gp = models.load(model)
+    columns = models.inputs_of(gp, table, inputs)
+    held, days = models.categories_of(gp, columns), in_days(dates)
+    rows = Rows(table, columns, drop_missing=drop_missing, keep=kept, categories=held, dates=days)
+    away = predictions.Away()
+    if isinstance(gp, JointPredictive):
+        joint_predictions.check_asked(gp, owner, likelihood, calibration=calibration)
+        made, made_of = joint_predictions.answers(gp, owner)
+        _check_kept(data, kept, made)
+        with using_threads(threads), _destination(output) as stream:
+            frames = (away.counted(made_of(part)) for part in rows.parts(screen))
+            count = _write_rows(stream, frames, as_json and output == STDOUT)
+        _report(screen, output, count, rows.incomplete, away.rows, [*kept, *made])
+        return
     tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
     if tuned is not None:
         likelihood, owner = tuned.calibration.likelihood, tuned.calibration.owner
@@ -90,31 +107,36 @@ def predict(
     chosen = predictions.likelihood_of(gp, likelihood)
     asked = predictions.asked(gp, owner)
     made = predictions.columns(chosen, tuned)
-    columns = models.inputs_of(gp, table, inputs)
-    held = models.categories_of(gp, columns)
-    days = in_days(dates)
-    rows = Rows(table, columns, drop_missing=drop_missing, keep=kept, categories=held, dates=days)
-    clash = [c for c in kept if c in made]
-    if clash:
-        raise RecycleGPError(f"{data}: its column {clash[0]!r} has the name of a prediction; choose what to --keep")
+    _check_kept(data, kept, made)
     if chosen is None:
         known = ", ".join(p.name for p in gp.likelihoods)
         screen.note(f"Only f is predicted: the --likelihood of observations ({known}) or their noise is not known")
     with using_threads(threads), _destination(output) as stream:
-        away = predictions.Away()
         frames = (away.counted(predictions.frame(asked, part, chosen, tuned)) for part in rows.parts(screen))
-        count = (_json_rows if as_json and output == STDOUT else _csv_rows)(stream, frames)
-    if away.rows:
+        count = _write_rows(stream, frames, as_json and output == STDOUT)
+    _report(screen, output, count, rows.incomplete, away.rows, [*kept, *made])
+
+
+def _check_kept(data: str, kept: Sequence[str], made: Sequence[str]) -> None:
+    clash = [c for c in kept if c in made]
+    if clash:
+        raise RecycleGPError(f"{data}: its column {clash[0]!r} has the name of a prediction; choose what to --keep")
+
+
+def _write_rows(stream: BinaryIO, frames: Iterable[pd.DataFrame], as_json: bool) -> int:
+    return (_json_rows if as_json else _csv_rows)(stream, frames)
+
+
+def _report(screen: Screen, output: Path, count: int, left_out: int, outside: int, columns: list[str]) -> None:
+    if outside:
         screen.note(
-            f"{away.rows:,} of {count:,} rows lie outside every module's region, where nobody has seen data: "
+            f"{outside:,} of {count:,} rows lie outside every module's region, where nobody has seen data: "
             "outside is 1 there"
         )
     if output != STDOUT:
-        facts = {"file": str(output), "rows": count, "rows_left_out": rows.incomplete, "rows_outside": away.rows}
-        facts["columns"] = [*kept, *made]
-        screen.result(
-            facts, lambda: typer.echo(f"{output}: {count:,} predictions, columns {', '.join([*kept, *made])}")
-        )
+        facts: dict[str, Any] = {"file": str(output), "rows": count, "rows_left_out": left_out, "rows_outside": outside}
+        facts["columns"] = columns
+        screen.result(facts, lambda: typer.echo(f"{output}: {count:,} predictions, columns {', '.join(columns)}"))
 
 
 def _check_output(output: Path, read: list[str]) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import arrays, likelihoods
 from ..arrays import CodedInputs
-from ..likelihoods import Interval, Likelihood, normal_quantile
+from ..likelihoods import Interval, Likelihood, Moments, normal_quantile
 from ..models.calibration import Calibrated
 from ..models.ensemble import Ensemble
 from ..models.module import Module
@@ -79,15 +79,9 @@ class Away:
 @torch.no_grad()
 def frame(asked: Asked, part: Part, chosen: Likelihood | None, tuned: Calibrated | None = None) -> pd.DataFrame:
     """The columns that are kept, and the predictions beside them."""
-    mean, variance = _moments(asked.of_f, part)
-    values = [mean, variance.sqrt(), *_band(mean, variance)]
-    if chosen is not None:
-        values += _of_y(
-            chosen, *((mean, variance) if asked.of_y.owner == asked.of_f.owner else _moments(asked.of_y, part))
-        )
-    made: dict[str, Any] = {
-        name: value.numpy() for name, value in zip(columns(chosen)[: len(values)], values, strict=True)
-    }
+    of_f = _moments(asked.of_f, part)
+    same = chosen is None or asked.of_y.owner == asked.of_f.owner
+    made: dict[str, Any] = values(chosen, of_f, of_f if same else _moments(asked.of_y, part))
     if chosen is not None and tuned is not None:
         made |= _calibrated(tuned, part, chosen)
     made[OUTSIDE] = asked.of_f.gp.outside(part.X).astype(int)
@@ -103,9 +97,21 @@ def _calibrated(tuned: Calibrated, part: Part, chosen: Likelihood) -> dict[str, 
     return dict(zip(BAND_OF_Y, tuned.predict_interval(part.X, LEVEL), strict=True))
 
 
-def _moments(asked: AsSeenBy, part: Part) -> tuple[Tensor, Tensor]:
-    mean, variance = (arrays.as_tensor(t, "prediction", "cpu") for t in asked.predict(part.X))
-    return mean, variance
+def values(chosen: Likelihood | None, of_f: Moments, of_y: Moments) -> dict[str, Any]:
+    """Columns of one function, from the moments of f and from those of f as whoever observes y has it."""
+    mean, variance = of_f
+    found = [mean, variance.sqrt(), *_band(mean, variance)]
+    found += [] if chosen is None else _of_y(chosen, *of_y)
+    return {name: value.numpy() for name, value in zip(of_function(chosen), found, strict=True)}
+
+
+def of_function(chosen: Likelihood | None) -> tuple[str, ...]:
+    """The names of these columns."""
+    return OF_F if chosen is None else (*OF_F, *_columns_of_y(chosen))
+
+
+def _moments(asked: AsSeenBy, part: Part) -> Moments:
+    return Moments(*(arrays.as_tensor(t, "prediction", "cpu") for t in asked.predict(part.X)))
 
 
 def _band(mean: Tensor, variance: Tensor) -> Interval:

@@ -237,7 +237,7 @@ class Rows:
     def _numbers(self, column: pd.Series) -> np.ndarray:
         if self.may_hold_more and column.name in self.inputs and _holds_truths(column):
             raise HoldsCategoriesError(str(column.name))
-        values, text = _floats(column)
+        values, text = floats(column)
         if text is not None:
             days = _days(column)
             if days is not None and self.dates:
@@ -284,7 +284,7 @@ class Rows:
             absent = column.isna() | labels.isin(MISSING)
             self._labels |= set(labels[~absent].unique())
             return np.where(absent, np.nan, labels == self.positive)
-        values, text = _floats(column)
+        values, text = floats(column)
         if text is None:
             self._labels |= {f"{v:g}" for v in np.unique(values[~np.isnan(values)])}
         else:
@@ -338,7 +338,7 @@ def _days(column: pd.Series) -> np.ndarray | None:
     return days
 
 
-def _floats(column: pd.Series) -> tuple[np.ndarray, int | None]:
+def floats(column: pd.Series) -> tuple[np.ndarray, int | None]:
     """The column as float64, and where its first text is, if any."""
     if pd.api.types.is_numeric_dtype(column.dtype):  # booleans are, too
         return column.to_numpy(dtype=np.float64, na_value=np.nan), None

@@ -19,13 +19,14 @@ from .options import (
     Dates,
     DropMissing,
     Likelihood,
+    Missing,
     Model,
     ModelInputs,
     NoSeed,
     Owner,
     Positive,
     Quiet,
-    Target,
+    Targets,
     Threads,
     in_days,
 )
@@ -50,11 +51,12 @@ COVERAGES = {"50%": "coverage_50", "80%": "coverage_80", "95%": "coverage"}
 def score(
     model: Model,
     data: Data,
-    target: Target,
+    targets: Targets,
     inputs: ModelInputs = None,
     likelihood: Likelihood = None,
     owner: Owner = None,
     dates: Dates = None,
+    missing: Missing = "refuse",
     positive: Positive = None,
     by: Annotated[
         str | None,
@@ -80,7 +82,8 @@ def score(
     rows within their 50%, 80% and 95% bands. For classes: log-loss (which is
     NLPD), Brier's score, the area under the ROC curve, the expected calibration
     error, and the share of wrong classes. Where owners differ the rows are
-    taken to be somebody new's, unless --owner says whose.
+    taken to be somebody new's, unless --owner says whose. Of several outputs
+    each is scored by itself; of several classes log-loss and the error rate.
 
     Example: recyclegp score city.safetensors test.csv --target y --by ward
     """
@@ -92,22 +95,34 @@ def score(
         check_writable(plot)
         check_other(plot, [model, data])
     from .groups import groups
+    from .joint_rows import only, targets_of
+    from .joint_score import score_jointly
     from .rows import Rows
     from .tables import open_table
 
     table = open_table(data)
     with screen.working("Loading"):
         from .. import likelihoods, metrics
-        from . import predictions
+        from ..models.joint.predictive import JointPredictive
+        from . import joint_predictions, predictions
 
         gp = models.load(model)
+    named = targets_of(targets, table)
+    columns = models.inputs_of(gp, table, inputs, *named)
+    held, days, kept = models.categories_of(gp, columns), in_days(dates), [] if by is None else [by]
+    if isinstance(gp, JointPredictive):
+        joint_predictions.check_asked(gp, owner, likelihood, calibration=calibration, by=by, plot=plot)
+        whole = Rows(table, columns, drop_missing=drop_missing, keep=named, categories=held, dates=days)
+        several = joint_predictions.rows_of(gp, whole, named, missing)
+        score_jointly(screen, gp, several, owner, threads, {"model": model, "data": data})
+        return
+    models.check_alone(missing)
+    target = only(named, "the model")
     tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
     if tuned is not None:
         likelihood, owner = tuned.calibration.likelihood, tuned.calibration.owner
     chosen = likelihoods.choose(gp.likelihoods, likelihood)
     asked = predictions.asked(gp, owner).of_y
-    columns = models.inputs_of(gp, table, inputs, target)
-    held, days, kept = models.categories_of(gp, columns), in_days(dates), [] if by is None else [by]
     rows = Rows(table, columns, target, chosen.classifies, positive, drop_missing, kept, categories=held, dates=days)
     parts, labels, within = [], [], []
     with using_threads(threads):

@@ -39,7 +39,7 @@ def screen(
         from ..models import screening as library
 
         modules = models.modules(paths, advance, recycle=recycle, file_names=file_names)
-        found = library.screen(modules, owners=differing)
+        found = library.screen(models.to_merge(modules, paths), owners=differing)
     facts = {"flagged": found.flagged, "unchecked": found.unchecked, "modules": found.table}
     terminal.result(facts, lambda: _in_words(found.table, len(found.flagged)))
 

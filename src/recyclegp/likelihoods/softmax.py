@@ -28,6 +28,7 @@ FINEST = 0.9  # spacing in standard deviations of f that is enough for the Gauss
 REACH = 5.0  # standard deviations that are summed over, either side
 BELOW, ABOVE = 2.8, 15.0  # where a Gumbel variable's distribution function is 0 and 1
 MOST_NODES, MOST_PLACES = 97, 385  # terms of the inner and of the outer sum
+LARGEST_EXPONENT = 700.0  # whose exp is finite, and neither is that of its negative zero
 LARGEST_RATIO = 800.0  # whose exp(−r) is zero, and so is r exp(−r)
 VALUES = 2**21  # of the integrand, held at once
 
@@ -44,6 +45,8 @@ class SoftmaxMoments(NamedTuple):
 def softmax_moments(mean: Tensor, variance: Tensor) -> SoftmaxMoments:
     """Of mean and variance (n, C)."""
     sd = variance.clamp_min(0).sqrt()
+    top = mean.amax(-1, keepdim=True)  # probabilities depend on differences alone, which are small numbers
+    mean = mean - top
     widest = float(sd.max()) if sd.numel() else 0.0
     reach = (mean + REACH * sd).amax(-1) - (mean - REACH * sd).amax(-1)
     widest_reach = float(reach.max()) if reach.numel() else 0.0
@@ -51,7 +54,8 @@ def softmax_moments(mean: Tensor, variance: Tensor) -> SoftmaxMoments:
     places = min(MOST_PLACES, 1 + math.ceil((widest_reach + BELOW + ABOVE) / SPACING))
     some = max(1, VALUES // max(1, mean.shape[-1] * nodes * places))
     parts = [_some(m, s, nodes, places) for m, s in zip(mean.split(some), sd.split(some), strict=True)]
-    return SoftmaxMoments(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    log_sum, probability, curvature = (torch.cat(part) for part in zip(*parts, strict=True))
+    return SoftmaxMoments(log_sum + top[:, 0], probability, curvature)
 
 
 def _some(mean: Tensor, sd: Tensor, nodes: int, places: int) -> SoftmaxMoments:
@@ -63,7 +67,7 @@ def _some(mean: Tensor, sd: Tensor, nodes: int, places: int) -> SoftmaxMoments:
     step = (high - low) / (places - 1)
     x = low[:, None] + step[:, None] * torch.arange(places, dtype=mean.dtype, device=mean.device)
     # E[…] over f: exp(−r) with r = e^{−(x − m)} e^{s z}
-    ratio = torch.exp(mean[:, :, None] - x[:, None, :])[..., None] * torch.exp(sd[:, :, None] * z)[:, :, None, :]
+    ratio = _exp(mean[:, :, None] - x[:, None, :])[..., None] * _exp(sd[:, :, None] * z)[:, :, None, :]
     ratio.clamp_max_(LARGEST_RATIO)
     chance = torch.exp(-ratio).mul_(weight)
     F = chance.sum(-1)  # (n, C, places)
@@ -75,7 +79,15 @@ def _some(mean: Tensor, sd: Tensor, nodes: int, places: int) -> SoftmaxMoments:
     # E[max] = high − ∫ ΠF dx
     log_sum = high - (others[:, 0] * F[:, 0]).sum(-1) * step[:, 0] + 0.5 * step[:, 0] - EULER
     curvature = -(others * slope).sum(-1) * step
-    return SoftmaxMoments(log_sum, both / both.sum(-1, keepdim=True), curvature.clamp_min(0.0))
+    total = both.sum(-1, keepdim=True)
+    known = torch.isfinite(total) & (total > 0)  # functions that reach too far for any sum say nothing
+    probability = torch.where(known, both / total, torch.full_like(both, 1 / both.shape[-1]))
+    return SoftmaxMoments(log_sum, probability, curvature.clamp_min(0.0))
+
+
+def _exp(exponent: Tensor) -> Tensor:
+    """Whose products with each other are numbers."""
+    return exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp()
 
 
 def _products_of_others(F: Tensor) -> Tensor:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from ..merging.owners import Owners
 from ..merging.site_store import SiteStore
 from ..merging.trust import opinion
-from ..merging.verdicts import Standing, Verdict
-from .merge import POOL, noise_wanted, owners_wanted
+from ..merging.verdicts import TRUSTED, Standing, Verdict
+from .joint.merging import are_joint, joint_modules, united
+from .joint.module import JointModule
+from .merge import POOL, JointSource, noise_wanted, owners_wanted
 from .reading import Source, read_modules
+
+WORST_FIRST = (Standing.FLAGGED, Standing.UNCHECKED, Standing.TRUSTED)
 
 
 @dataclass(frozen=True)
@@ -58,12 +64,15 @@ class Screening:
         return [name for name, v in self.verdicts.items() if v.standing is standing]
 
 
-def screen(modules: Source, *, owners: str | None = "auto", noise: str = "pool") -> Screening:
+def screen(modules: Source | JointSource, *, owners: str | None = "auto", noise: str = "pool") -> Screening:
     """Which modules contradict the others, and why. Nothing is merged.
 
     A module is flagged where its being of another function, in other units, or far too sure of itself explains it
     clearly better than its being honest, under the kernel and the trusted modules that make all that is said most
     probable. `merge` does the same by itself (trust="learn").
+
+    Of modules of several functions each function is screened by itself, and a module has its worst standing; the
+    reason names the function.
 
     Args:
         modules: as for `merge`: modules, files, a directory, or an iterable of them.
@@ -75,7 +84,37 @@ def screen(modules: Source, *, owners: str | None = "auto", noise: str = "pool")
         A verdict on each; `flagged` has the names, `table` the reasons.
     """
     wanted, pool = owners_wanted(owners), noise_wanted(noise) == POOL
+    if are_joint(modules):
+        return _screen_jointly(joint_modules(modules), wanted, pool)
+    return _screen_one(cast(Source, modules), wanted, pool)
+
+
+def _screen_one(modules: Source, owners: Owners, pool: bool) -> Screening:
+    """Of one function."""
     with SiteStore() as store:
         members = read_modules(modules, store, keep=False).members
-        found = opinion(members, store, owners=wanted, pool_noise=pool).verdicts
+        found = opinion(members, store, owners=owners, pool_noise=pool).verdicts
     return Screening(dict(zip((m.name for m in members), found, strict=True)), {m.name: m.rows for m in members})
+
+
+def _screen_jointly(modules: Sequence[JointModule], owners: Owners, pool: bool) -> Screening:
+    """Each function by itself."""
+    found: dict[str, dict[str, Verdict]] = {m.name: {} for m in modules}  # name → function → verdict
+    for function in united(modules).names:
+        own = [m.part(function) for m in modules if function in m.link.names]
+        for name, verdict in _screen_one(own, owners, pool).verdicts.items():
+            found[name][function] = verdict
+    return Screening({name: _worst(each) for name, each in found.items()}, {m.name: m.rows for m in modules})
+
+
+def _worst(verdicts: dict[str, Verdict]) -> Verdict:
+    """Of the functions of one module. A remedy is for one function alone, so it goes into the reason."""
+    standing = min((v.standing for v in verdicts.values()), key=WORST_FIRST.index)
+    if standing is Standing.TRUSTED:
+        return TRUSTED
+    said = [
+        f"{function}: {v.reason or v.standing.value}" + (f" (for {function} alone: {v.proposal})" if v.proposal else "")
+        for function, v in verdicts.items()
+        if v.standing is standing
+    ]
+    return Verdict(standing, "; ".join(said))

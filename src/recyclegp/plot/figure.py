@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 
 from ..errors import RecycleGPError
 from ..models.ensemble import Ensemble
@@ -44,7 +44,7 @@ def on(scene: Scene, ax: Any, at: Any = None) -> None:
             raise RecycleGPError(f"ax has {len(axes)} axes for {D} input column{'s' * (D > 1)}; pass one for each")
         panels = numbers.panels(scene, len(axes), at)
         lines.draw(axes, panels, scene)
-        axes[0].set_ylabel(scene.scale.label)
+        axes[0].set_ylabel(as_text(scene.scale.label))
         key = lines.brief(panels, scene)
     if len(key.labels) > 1:
         axes[0].legend(*key, fontsize=8, framealpha=0.8)
@@ -52,14 +52,42 @@ def on(scene: Scene, ax: Any, at: Any = None) -> None:
 
 def new(scene: Scene, at: Any = None, title: str | None = None) -> tuple[Figure, list[Axes]]:
     """Draw a new figure, with a legend below and a title above its axes."""
-    figure = Figure(dpi=DPI, layout="constrained")
-    axes, key = _maps(figure, scene) if len(scene.columns) == 2 else _lines(figure, scene, at)
+    figure = Figure(figsize=size(scene), dpi=DPI, layout="constrained")
+    axes, key = fill(figure, scene, at)
+    explain(figure, key, headline(scene) if title is None else title)
+    return figure, axes
+
+
+def size(scene: Scene) -> tuple[float, float]:
+    """Inches that its panels need, wide and high."""
+    D = len(scene.columns)
+    if D == 2:
+        wide, high, side = _grid_of_maps(min(len(scene.subjects), MOST_MAPS))
+        return 2 * side * wide, 0.75 * side * high + 0.9
+    wide, high = _grid_of_lines(min(D, MOST_SLICES))
+    return (8, 5) if D == 1 else (3.0 * wide + 0.6, 2.5 * high + 1.2)
+
+
+def fill(figure: FigureBase, scene: Scene, at: Any = None) -> tuple[list[Axes], Key]:
+    """Draw all panels of a scene into a figure, or a part of one; the legend is left to the caller."""
+    return _maps(figure, scene) if len(scene.columns) == 2 else _lines(figure, scene, at)
+
+
+def along(scene: Scene, axes: list[Axes], at: Any = None) -> Key:
+    """Draw curves on these axes; the legend is left to the caller."""
+    panels = numbers.panels(scene, len(axes), at)
+    lines.draw(axes, panels, scene)
+    axes[0].set_ylabel(as_text(scene.scale.label))
+    return lines.key(panels, scene)
+
+
+def explain(figure: Figure, key: Key, title: str) -> None:
+    """The legend below, and the title above."""
     width = figure.get_size_inches()[0]
     longest = max(len(label) for label in key.labels)
     columns = max(1, min(len(key.labels), int(width / (0.5 + 0.078 * longest))))
     figure.legend(*key, loc="outside lower left", frameon=False, fontsize=9, ncols=columns)
-    figure.suptitle(as_text(headline(scene) if title is None else title), x=0.01, ha="left", fontsize=11)
-    return figure, axes
+    figure.suptitle(as_text(title), x=0.01, ha="left", fontsize=11)
 
 
 def headline(scene: Scene) -> str:
@@ -88,12 +116,15 @@ def _rows(model: Model) -> str:
     return f"{model.rows:,} row{'s' * (model.rows > 1)}"
 
 
-def _maps(figure: Figure, scene: Scene) -> tuple[list[Axes], Key]:
+def _grid_of_maps(count: int) -> tuple[int, int, float]:
+    """Models beside and below each other, and inches that the side of a map has."""
+    wide = 1 if count <= 3 else 2
+    return wide, math.ceil(count / wide), 4.6 if wide == 1 else 3.4
+
+
+def _maps(figure: FigureBase, scene: Scene) -> tuple[list[Axes], Key]:
     shown = numbers.maps(scene, MOST_MAPS)
-    wide = 1 if len(shown) <= 3 else 2
-    high = math.ceil(len(shown) / wide)
-    side = 4.6 if wide == 1 else 3.4
-    figure.set_size_inches(2 * side * wide, 0.75 * side * high + 0.9)
+    wide, high, _ = _grid_of_maps(len(shown))
     # Means are together and deviations are together, because each group shares one scale of colours.
     grid = figure.subplots(high, 2 * wide, squeeze=False, sharex=True, sharey=True)
     centres, sds = list(grid[:, :wide].flat), list(grid[:, wide:].flat)
@@ -106,16 +137,20 @@ def _maps(figure: Figure, scene: Scene) -> tuple[list[Axes], Key]:
     return [*centres, *sds], maps.key(shown, scene)
 
 
-def _lines(figure: Figure, scene: Scene, at: Any) -> tuple[list[Axes], Key]:
+def _grid_of_lines(count: int) -> tuple[int, int]:
+    """Panels beside and below each other."""
+    high = math.ceil(count / 4)
+    return math.ceil(count / high), high
+
+
+def _lines(figure: FigureBase, scene: Scene, at: Any) -> tuple[list[Axes], Key]:
     panels = numbers.panels(scene, MOST_SLICES, at)
-    high = math.ceil(len(panels) / 4)
-    wide = math.ceil(len(panels) / high)
-    figure.set_size_inches((8, 5) if len(panels) == 1 else (3.0 * wide + 0.6, 2.5 * high + 1.2))
+    wide, high = _grid_of_lines(len(panels))
     grid = figure.subplots(high, wide, squeeze=False, sharey=True)
     axes = list(grid.flat)
     for empty in axes[len(panels) :]:
         empty.remove()
     lines.draw(axes[: len(panels)], panels, scene)
     for row in grid:
-        row[0].set_ylabel(scene.scale.label)
+        row[0].set_ylabel(as_text(scene.scale.label))
     return axes[: len(panels)], lines.key(panels, scene)

@@ -19,7 +19,6 @@ from .scale import Array, Scale
 from .scene import DASHES, MOST_TOLD_APART, Marks, Scene, plain
 from .style import BLACK, FAINT
 
-SD_OF_F = "sd of f"
 DOT_SHAPES = dict(zip(DASHES, "osD^", strict=True))  # what dashes are for lines
 MEAN_COLOURS, SD_COLOURS = "cividis", "Greys"  # on grey the modules' colours stand out
 CONTOUR_DASHES = dict(zip(ranges.PROBABILITY_CONTOURS, (":", "-", "--"), strict=True))
@@ -29,7 +28,7 @@ def draw(figure: FigureBase, centres: Sequence[Axes], sds: Sequence[Axes], maps:
     """One model on each of `centres`, and its standard deviation on each of `sds`, which may be none."""
     _draw(figure, centres, maps, [m.centre for m in maps], quantity(scene), scene, scene.scale)
     if sds:
-        _draw(figure, sds, maps, [m.sd for m in maps], SD_OF_F, scene, None)
+        _draw(figure, sds, maps, [m.sd for m in maps], spread(scene), scene, None)
 
 
 def _draw(
@@ -56,8 +55,8 @@ def _draw(
         _points(ax, m, scene, BLACK if scale is None else "white")
         ax.set(xlim=scene.region[0], ylim=scene.region[1])
         ax.set(xlabel=as_text(plain(scene.columns[0])), ylabel=as_text(plain(scene.columns[1])))
-        title = what if len(scene.subjects) == 1 else f"{as_text(m.subject.label)}: {what}"
-        ax.set_title(title, loc="left", fontsize=10, fontweight="bold")
+        title = what if len(scene.subjects) == 1 else f"{m.subject.label}: {what}"
+        ax.set_title(as_text(title), loc="left", fontsize=10, fontweight="bold")
         for spine in ax.spines.values():
             spine.set_color(FAINT)
     bar = figure.colorbar(image, ax=list(axes), aspect=20 * min(2, len(maps)), pad=0.02)
@@ -68,7 +67,14 @@ def _draw(
 
 
 def quantity(scene: Scene) -> str:
-    return "mean of f" if scene.scale.label == "f" else scene.scale.label
+    """What the first map of a model shows."""
+    scale = scene.scale
+    return scale.label if scale.is_probability or scale.is_rate else f"mean of {scale.function}"
+
+
+def spread(scene: Scene) -> str:
+    """What the second one shows."""
+    return f"sd of {scene.scale.function}"
 
 
 def _contours(ax: Axes, m: Map, values: Array, levels: Sequence[float], colour: str, styles: dict[float, str]) -> None:

@@ -118,7 +118,7 @@ def lanes(scene: Scene) -> list[Marks]:
 
 
 def _curve(scene: Scene, subject: Subject, column: int, base: Array) -> Curve | None:
-    low, high = _reach(scene, subject, column)
+    low, high = reach(scene, subject, column)
     if low >= high:  # the model has no points in the region that was asked for
         return None
     x = np.linspace(low, high, _places(subject, column, high - low))
@@ -141,11 +141,15 @@ def _curve(scene: Scene, subject: Subject, column: int, base: Array) -> Curve | 
 
 
 def _band_of_y(scene: Scene, subject: Subject, X: Array) -> Band | None:
-    moments = subject.predict(X, NEW if subject.owners_differ else None)
+    owner = NEW if subject.owners_differ else None
+    varying = subject.varying_band(X, owner)
+    if varying is not None:
+        return varying
+    moments = subject.predict(X, owner)
     return scene.scale.band_of_y(subject.model, *moments)
 
 
-def _reach(scene: Scene, subject: Subject, column: int) -> tuple[float, float]:
+def reach(scene: Scene, subject: Subject, column: int) -> tuple[float, float]:
     """A module among others is drawn where it has points: elsewhere it would only repeat its prior."""
     low, high = scene.region[column]
     if len(scene.subjects) > 1 and not subject.merged:
@@ -182,7 +186,7 @@ def _map(scene: Scene, subject: Subject) -> Map:
     x, y = (np.linspace(low, high, MAP_SIDE) for low, high in scene.region)
     X = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     inside = np.ones(len(X), dtype=bool)
-    for j, (low, high) in enumerate(_reach(scene, subject, j) for j in (0, 1)):
+    for j, (low, high) in enumerate(reach(scene, subject, j) for j in (0, 1)):
         inside &= (low <= X[:, j]) & (high >= X[:, j])
     mean, variance = subject.predict(X[inside])
     centre, sd = np.full((2, len(X)), np.nan)

@@ -165,7 +165,7 @@ def _maps(scene: Scene, entries: _Entries) -> Json:
         "side": numbers.MAP_SIDE,
         "layers": [
             _layer(maps.quantity(scene), centres, shown, scene.scale, maps.MEAN_COLOURS),
-            _layer(maps.SD_OF_F, sds, shown, None, maps.SD_COLOURS),
+            _layer(maps.spread(scene), sds, shown, None, maps.SD_COLOURS),
         ],
         "models": [
             {

@@ -41,15 +41,23 @@ class Scale(NamedTuple):
     """
 
     likelihood: Likelihood | None  # None where there are several: then f is shown, which they share
+    name: str | None = None  # of the function, where the figure has others
 
     @property
     def label(self) -> str:
-        return "P(y = 1)" if self.is_probability else "rate of y" if self.is_rate else "f"
+        if self.is_probability or self.is_rate:
+            y = "y" if self.name is None else self.name
+            return f"P({y} = 1)" if self.is_probability else f"rate of {y}"
+        return self.function
+
+    @property
+    def function(self) -> str:
+        return "f" if self.name is None else self.name
 
     @property
     def band_label(self) -> str:
         """What a band is of, in a legend."""
-        return "the rate" if self.is_rate else self.label
+        return "the rate" if self.is_rate else "P(y = 1)" if self.is_probability else "f"
 
     @property
     def is_probability(self) -> bool:

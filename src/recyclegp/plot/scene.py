@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 
 from .. import arrays
@@ -16,9 +17,10 @@ from ..categories import Categories, joined, shown
 from ..errors import RecycleGPError
 from ..kernels import units
 from ..models.ensemble import Ensemble
+from ..models.joint.predictive import JointPredictive
 from ..models.module import Module
-from .scale import Array, Model, Reading, Scale, choose
-from .style import BLACK, BLUE, FAINT, GREEN, ORANGE, PURPLE, SKY, VERMILION
+from .scale import Array, Band, Model, Reading, Scale, choose
+from .style import BAND_LEVEL, BLACK, BLUE, FAINT, GREEN, ORANGE, PURPLE, SKY, VERMILION
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)  # of modules; yellow lines are hard to see on white
 DASHES = ("-", "--", "-.", ":")  # tell models apart when all colours are used
@@ -42,6 +44,9 @@ class Held(NamedTuple):
         return [(c, names[int(self.codes[c])]) for c, names in self.categories.levels]
 
 
+Look = tuple[str, str]  # colour and dashes
+
+
 class Marks(NamedTuple):
     """Points of one colour: where one module has published, or an ensemble's Z_*."""
 
@@ -61,6 +66,17 @@ class Owner(NamedTuple):
     dashes: str
 
 
+class Whole(NamedTuple):
+    """A model of several functions, of which one is drawn."""
+
+    model: JointPredictive
+    function: int | None  # which of its outputs; None where all of them are about f
+
+    def predict(self, rows: Any, owner: str | None) -> tuple[Array, Array]:
+        mean, variance = (np.asarray(t) for t in self.model.predict(rows, owner))
+        return (mean, variance) if self.function is None else (mean[:, self.function], variance[:, self.function])
+
+
 class Subject(NamedTuple):
     """A model as it is drawn."""
 
@@ -73,6 +89,7 @@ class Subject(NamedTuple):
     members: list[Marks]  # of an ensemble that has kept them
     owners: list[Owner]  # of an ensemble whose owners differ, those that are drawn
     held: Held  # what the figure does not vary
+    whole: Whole | None = None  # of which it is one function
 
     @property
     def merged(self) -> bool:
@@ -88,6 +105,8 @@ class Subject(NamedTuple):
 
     def predict(self, X: Array, owner: str | None = None) -> tuple[Array, Array]:
         """Mean and variance of f, the shared one or an owner's, X in the figure's columns."""
+        if self.whole is not None:
+            return self.whole.predict(self.rows(X), owner)
         mean, variance = self.model.predict(CodedInputs(self._own(X)), owner)
         return mean, variance
 
@@ -95,6 +114,18 @@ class Subject(NamedTuple):
         """The lengthscale along a column of the figure; 1 where the kernel has none."""
         lengths = units.lengths(self.model.kernel_spec, self.model.dimension).nan_to_num(posinf=1.0)
         return float(lengths[self.order.index(self.held.free[column])])
+
+    def varying_band(self, X: Array, owner: str | None) -> Band | None:
+        """The 95% band of a new y, where noise varies."""
+        if self.whole is None or self.whole.function is not None:
+            return None
+        return Band(*self.whole.model.predict_interval(self.rows(X), BAND_LEVEL, owner))
+
+    def rows(self, X: Array) -> Any:
+        """Rows of the figure as every model of these columns takes them: categories by name."""
+        levels = self._levels
+        codes = self._own(X)
+        return pd.DataFrame(levels.named(codes), columns=self.model.columns) if levels.columns else codes
 
     def _own(self, X: Array) -> Array:
         """Rows of the figure in the model's own columns and codes."""
@@ -105,8 +136,12 @@ class Subject(NamedTuple):
     def own_inputs(self, whole: Array) -> Array:
         """Rows in all columns and codes of the figure, also those it holds, in the model's own columns and codes."""
         levels = self.held.categories.permuted(self.order)
-        into = self.model.categories.joined(levels)
-        return levels.recoded(torch.tensor(whole[:, self.order]), into).numpy()
+        return levels.recoded(torch.tensor(whole[:, self.order]), self._levels).numpy()
+
+    @property
+    def _levels(self) -> Categories:
+        """Of the model, and behind them those that only others know."""
+        return self.model.categories.joined(self.held.categories.permuted(self.order))
 
     @property
     def whole_points(self) -> Array:
@@ -163,16 +198,20 @@ class Scene(NamedTuple):
 
 
 def scene(
-    models: Sequence[Model],
+    given: Sequence[Any],
     *,
     region: Any = None,
     likelihood: str | None = None,
     names: Sequence[str] | None = None,
     owners: bool = True,
     levels: Mapping[str, Any] = MappingProxyType({}),
+    looks: Mapping[str, Look] = MappingProxyType({}),
 ) -> Scene:
-    """Check everything that a caller has passed, and arrange it; categories are held at these levels."""
-    models = list(models)
+    """Check everything that a caller has passed, and arrange it.
+
+    Categories are held at `levels`; `looks` are of modules that other scenes have, too.
+    """
+    models: list[Model] = list(given)
     if not isinstance(owners, bool):
         raise TypeError(f"owners must be True or False, not {owners!r}")
     for m in models:
@@ -185,7 +224,7 @@ def scene(
     kept = _first(models)
     every = list(columns) if columns else _numbered(models[0].dimension)
     held = _held([models[i] for i in kept], [labels[i] for i in kept], columns, every, levels)
-    subjects = _subjects([models[i] for i in kept], [labels[i] for i in kept], columns, owners, held)
+    subjects = _subjects([models[i] for i in kept], [labels[i] for i in kept], columns, owners, held, looks)
     drawn = Scene(
         subjects=subjects,
         left_out=len(models) - len(kept),
@@ -278,19 +317,25 @@ def _first(models: Sequence[Model]) -> list[int]:
 
 
 def _subjects(
-    models: Sequence[Model], labels: Sequence[str], columns: arrays.Columns, owners: bool, held: Held
+    models: Sequence[Model],
+    labels: Sequence[str],
+    columns: arrays.Columns,
+    owners: bool,
+    held: Held,
+    known: Mapping[str, Look],
 ) -> list[Subject]:
-    looks = {Module: _looks(COLOURS), Ensemble: _looks(MERGED)}
+    looks = {Module: looks_of(COLOURS), Ensemble: looks_of(MERGED)}
     subjects = []
     few = len(models) <= MOST_TOLD_APART
     for m, label in zip(models, labels, strict=True):
-        colour, dashes = next(looks[type(m)])
+        given = known.get(m.name) if isinstance(m, Module) else None
+        colour, dashes = given or next(looks[type(m)])
         dashes = dashes if few or isinstance(m, Ensemble) else "-"  # so many could not be told apart by dashes
         order = _order(m, columns)
         Z = _in_order(m.inducing, order)[:, held.free]
         subjects.append(Subject(m, plain(label), colour, dashes, order, Z, [], [], held))
     named = {m.name for m in models if isinstance(m, Module)}  # they are drawn with their points
-    seen: dict[str, tuple[str, str]] = {}
+    seen = dict(known)
     for s in subjects:
         s.members.extend(_members(s, named, seen, looks[Module]))
         if owners and s.owners_differ:
@@ -298,9 +343,7 @@ def _subjects(
     return subjects
 
 
-def _members(
-    s: Subject, named: set[str], seen: dict[str, tuple[str, str]], looks: Iterator[tuple[str, str]]
-) -> list[Marks]:
+def _members(s: Subject, named: set[str], seen: dict[str, Look], looks: Iterator[Look]) -> list[Marks]:
     """The points an ensemble has kept of modules that are not drawn themselves; a module has one colour everywhere."""
     if not isinstance(s.model, Ensemble):
         return []
@@ -317,9 +360,7 @@ def _members(
     return [Marks(plain(name), *seen[name], Z) for name, Z in known]
 
 
-def _owners(
-    s: Subject, drawn: set[str], seen: dict[str, tuple[str, str]], looks: Iterator[tuple[str, str]]
-) -> list[Owner]:
+def _owners(s: Subject, drawn: set[str], seen: dict[str, Look], looks: Iterator[Look]) -> list[Owner]:
     """Owners of whom no module is drawn itself; an owner has the colour of the first of its modules."""
     first = _first_modules(s.model) if isinstance(s.model, Ensemble) else {}
     known = {name: module for name, module in first.items() if name not in drawn}
@@ -342,7 +383,7 @@ def _first_modules(e: Ensemble) -> dict[str, str]:
     return found
 
 
-def _looks(colours: Sequence[str]) -> Iterator[tuple[str, str]]:
+def looks_of(colours: Sequence[str]) -> Iterator[Look]:
     """Colours in turn, then the same ones dashed, and so on without end."""
     return ((colour, dashes) for dashes in cycle(DASHES) for colour in colours)
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ... import arrays
+from ...categories import Categories, joined
 from ...core.posterior import Predicted
 from ...devices import CPU
 from ...errors import RecycleGPError
@@ -74,6 +75,11 @@ class JointEnsemble(JointPredictive):
     def dimension(self) -> int:
         """Number of input columns."""
         return self.parts[0].dimension
+
+    @property
+    def categories(self) -> Categories:
+        """Input columns that are categories, with the levels of all functions."""
+        return joined([part.categories for part in self.parts])
 
     @property
     def likelihoods(self) -> tuple[Likelihood, ...]:

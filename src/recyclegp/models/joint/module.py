@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ... import arrays
+from ...categories import Categories, joined
 from ...core.posterior import Predicted
 from ...errors import RecycleGPError
 from ...likelihoods import Likelihood
@@ -92,6 +93,11 @@ class JointModule(JointPredictive):
     def dimension(self) -> int:
         """Number of input columns."""
         return self.parts[0].dimension
+
+    @property
+    def categories(self) -> Categories:
+        """Input columns that are categories, with the levels of all functions."""
+        return joined([part.categories for part in self.parts])
 
     @property
     def likelihoods(self) -> tuple[Likelihood, ...]:

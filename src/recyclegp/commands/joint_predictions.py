@@ -1,0 +1,198 @@
+"""What a model of several functions says of the rows of a table: predictions as columns, and scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ..errors import RecycleGPError
+from ..likelihoods import Moments, normal_quantile
+from ..models.joint.ensemble import JointEnsemble
+from ..models.joint.links import Classes, Outputs
+from ..models.joint.module import JointModule
+from ..models.naming import NEW, few
+from . import predictions
+from .joint_rows import JointPart, JointRows, Reading, only
+from .rows import NoiseColumn, Part, Rows
+
+Joint = JointModule | JointEnsemble
+
+CLASS = "class"
+OF_NUMBERS = (*predictions.OF_F, "y_sd", "y_lower", "y_upper")
+
+
+class Answers(NamedTuple):
+    """The columns that are made, and what makes them."""
+
+    columns: tuple[str, ...]
+    frame: Callable[[Part], pd.DataFrame]  # with the columns that are kept before them
+
+
+def check_asked(
+    gp: Joint, owner: str | None, likelihood: str | None, measured: NoiseColumn | None = None, **others: Any
+) -> None:
+    """What is wrong with the options is said before any row is read; the others are only for one function."""
+    for option, value in others.items():
+        if value is not None:
+            raise RecycleGPError(f"--{option} {value}: it is for models of one function, and this has {gp.link.kind}")
+    if measured is not None:
+        raise RecycleGPError(f"{measured.option}: noise of each row is for a single output; leave it out")
+    if likelihood is not None:
+        raise RecycleGPError(f"--likelihood {likelihood}: a model of {gp.link.kind} has its own; leave it out")
+    whose = gp.owners if isinstance(gp, JointEnsemble) else [gp.owner]
+    if owner is not None and owner not in (*whose, NEW):
+        raise RecycleGPError(f"--owner {owner}: nobody here is called so; there are {few(whose)}, and new")
+
+
+def answers(gp: Joint, owner: str | None) -> Answers:
+    """Of outputs the columns of each, with its name before them; of classes their probabilities and the likeliest."""
+    if isinstance(gp.link, Outputs):
+        return _of_outputs(gp, owner)
+    if isinstance(gp.link, Classes):
+        return _of_classes(gp, owner)
+
+    def numbers(part: Part) -> pd.DataFrame:
+        X = part.X
+        mean, variance = gp.predict(X, owner)
+        sd = np.sqrt(variance)
+        half = normal_quantile(0.5 * (1 + predictions.LEVEL)) * sd
+        values = [mean, sd, mean - half, mean + half, np.sqrt(gp.predict_y(X, owner)[1])]
+        values += gp.predict_interval(X, predictions.LEVEL, owner)
+        return _beside(gp, part, dict(zip(OF_NUMBERS, values, strict=True)))
+
+    return Answers((*OF_NUMBERS, predictions.OUTSIDE), numbers)
+
+
+def _of_outputs(gp: Joint, owner: str | None) -> Answers:
+    """The columns of a model of one function, with the name of each output before them."""
+    chosen = {name: p if p.known else None for name, p in zip(gp.functions, gp.likelihoods, strict=True)}
+
+    def frame(part: Part) -> pd.DataFrame:
+        of_f, of_y = (gp._moments(part.X, owner, of_y=of_y) for of_y in (False, True))
+        made: dict[str, Any] = {}
+        for c, (name, likelihood) in enumerate(chosen.items()):
+            f, y = (Moments(m.mean[:, c].cpu(), m.variance[:, c].cpu()) for m in (of_f, of_y))
+            made |= {f"{name}_{column}": v for column, v in predictions.values(likelihood, f, y).items()}
+        return _beside(gp, part, made)
+
+    columns = [f"{name}_{c}" for name, p in chosen.items() for c in predictions.of_function(p)]
+    return Answers((*columns, predictions.OUTSIDE), frame)
+
+
+def _of_classes(gp: Joint, owner: str | None) -> Answers:
+    columns = tuple(f"p_{label}" for label in gp.classes)
+
+    def frame(part: Part) -> pd.DataFrame:
+        p = np.asarray(gp.predict_proba(part.X, owner))
+        likeliest = np.array(gp.classes, dtype=object)[p.argmax(-1)]
+        return _beside(gp, part, {**dict(zip(columns, p.T, strict=True)), CLASS: likeliest})
+
+    return Answers((*columns, CLASS, predictions.OUTSIDE), frame)
+
+
+def _beside(gp: Joint, part: Part, made: dict[str, Any]) -> pd.DataFrame:
+    """The columns that are kept, the predictions, and where nobody has seen data of any function."""
+    away = np.logical_and.reduce([gp.part(name).outside(part.X) for name in gp.functions])
+    kept = {c: part.kept[c].array for c in part.kept}
+    return pd.DataFrame({**kept, **made, predictions.OUTSIDE: away.astype(int)})
+
+
+# --- rows whose targets are known ---
+
+
+def rows_of(gp: Joint, rows: Rows, targets: Sequence[str], missing: str) -> JointRows:
+    """The rows of a table as this model takes them; its targets are checked against the model's functions."""
+    if missing not in ("refuse", "allow"):
+        raise RecycleGPError(f"--missing {missing}: use refuse or allow")
+    allow = missing == "allow"
+    if not isinstance(gp.link, Outputs):
+        only(targets, f"a model of {gp.link.kind}")
+        reading = Reading.LABELS if isinstance(gp.link, Classes) else Reading.NUMBER
+        return JointRows(rows, targets, reading, allow)
+    known = ", ".join(gp.functions)
+    strange = [t for t in targets if t not in gp.functions]
+    if strange:
+        raise RecycleGPError(f"--target {','.join(strange)}: the model has no such output; it has {known}")
+    absent = [name for name in gp.functions if name not in targets]
+    if absent and not allow:
+        raise RecycleGPError(
+            f"--target: {len(targets)} of the model's {len(gp.functions)} outputs; name also {', '.join(absent)}, or "
+            "add --missing allow, where they were not seen"
+        )
+    return JointRows(rows, targets, Reading.OUTPUTS, allow)
+
+
+def targets_for(gp: Joint, part: JointPart) -> Any:
+    """y as the library takes it: outputs that the table does not have are missing."""
+    if isinstance(gp.link, Outputs):
+        return part.y.reindex(columns=list(gp.functions))
+    return part.y.iloc[:, 0]
+
+
+class Scored(NamedTuple):
+    """One output, or all that the model is about."""
+
+    name: str
+    rows: int
+    nlpd: float  # of classes the log-loss
+    rmse: float  # nan for classes
+    coverage: float  # of the 95% band of y; nan for classes
+    error: float  # share of wrong classes; nan where there are none
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        named = {"rows": self.rows, "nlpd": self.nlpd, "rmse": self.rmse, "coverage": self.coverage}
+        named["error_rate"] = self.error
+        return {"name": self.name, **{k: v for k, v in named.items() if not math.isnan(v)}}
+
+
+@dataclass
+class Scores:
+    """Scores of rows as they come, some at a time."""
+
+    gp: Joint
+    owner: str | None
+    _found: dict[str, list[np.ndarray]] = field(default_factory=dict)  # measure → (n, C) or (n,), NaN if not seen
+
+    def add(self, part: JointPart) -> None:
+        gp, X, y = self.gp, part.X, targets_for(self.gp, part)
+        self._keep("log_density", gp.log_density(X, y, self.owner))
+        if isinstance(gp.link, Classes):
+            self._keep("wrong", gp.predict_class(X, self.owner) != np.asarray(y, dtype=object))
+            return
+        truth = np.asarray(y, dtype=float)
+        self._keep("squared", (gp.predict_y(X, self.owner)[0] - truth) ** 2)
+        if not any(p.classifies for p in gp.likelihoods):
+            low, high = gp.predict_interval(X, predictions.LEVEL, self.owner)
+            self._keep("inside", np.where(np.isnan(truth), np.nan, (low <= truth) & (truth <= high)))
+
+    def _keep(self, measure: str, values: Any) -> None:
+        self._found.setdefault(measure, []).append(np.asarray(values, dtype=float))
+
+    @property
+    def all(self) -> list[Scored]:
+        """One for each output, of which something was seen; else a single one."""
+        names = self.gp.functions if isinstance(self.gp.link, Outputs) else ("y",)
+        columns = {k: np.concatenate(v).reshape(-1, len(names)) for k, v in self._found.items()}
+        count = (~np.isnan(columns["log_density"])).sum(0)
+
+        def mean(measure: str, c: int) -> float:
+            return float(np.nanmean(columns[measure][:, c])) if measure in columns else math.nan
+
+        return [
+            Scored(
+                name,
+                int(count[c]),
+                -mean("log_density", c),
+                math.sqrt(mean("squared", c)) if "squared" in columns else math.nan,
+                mean("inside", c),
+                mean("wrong", c),
+            )
+            for c, name in enumerate(names)
+            if count[c]
+        ]
