@@ -44,14 +44,33 @@ class SoftmaxMoments(NamedTuple):
 def softmax_moments(mean: Tensor, variance: Tensor) -> SoftmaxMoments:
     """Of mean and variance (n, C)."""
     sd = variance.clamp_min(0).sqrt()
-    widest = float(sd.max()) if sd.numel() else 0.0
+    grids = _grids(mean, sd)
+    kinds, kind = torch.unique(grids, dim=0, return_inverse=True)
+    parts, order = [], []
+    for i, (nodes, places) in enumerate(kinds.tolist()):
+        for rows in (kind == i).nonzero()[:, 0].split(max(1, VALUES // (mean.shape[-1] * nodes * places))):
+            parts.append(_some(mean[rows], sd[rows], nodes, places))
+            order.append(rows)
+    if not parts:
+        return SoftmaxMoments(mean.new_zeros(0), mean, mean)
+    back = torch.cat(order).argsort()
+    return SoftmaxMoments(*(torch.cat(part)[back] for part in zip(*parts, strict=True)))
+
+
+def _grids(mean: Tensor, sd: Tensor) -> Tensor:
+    """(n, 2)  terms of the inner and of the outer sum of each row: its own, whatever rows are asked about with it."""
+    widest = sd.amax(-1).clamp_min(1e-9)
     reach = (mean + REACH * sd).amax(-1) - (mean - REACH * sd).amax(-1)
-    widest_reach = float(reach.max()) if reach.numel() else 0.0
-    nodes = min(MOST_NODES, 1 + 2 * math.ceil(REACH / min(FINEST, SPACING / max(widest, 1e-9))))
-    places = min(MOST_PLACES, 1 + math.ceil((widest_reach + BELOW + ABOVE) / SPACING))
-    some = max(1, VALUES // max(1, mean.shape[-1] * nodes * places))
-    parts = [_some(m, s, nodes, places) for m, s in zip(mean.split(some), sd.split(some), strict=True)]
-    return SoftmaxMoments(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    nodes = 1 + 2 * (REACH / (SPACING / widest).clamp_max(FINEST)).ceil()
+    places = 1 + ((reach + BELOW + ABOVE) / SPACING).ceil()
+    return torch.stack([_rounded(nodes, MOST_NODES), _rounded(places, MOST_PLACES)], -1)
+
+
+def _rounded(count: Tensor, most: int) -> Tensor:
+    """No fewer, in steps of a quarter, so that many rows have the same; odd, as sums about a middle are."""
+    steps = (count.clamp_max(most).log() / math.log(1.25)).ceil()
+    up = torch.exp(math.log(1.25) * steps).floor()
+    return (up + (up % 2 == 0)).clamp_max(most).to(torch.long)
 
 
 def _some(mean: Tensor, sd: Tensor, nodes: int, places: int) -> SoftmaxMoments:
