@@ -296,10 +296,10 @@ def test_labels_of_an_owner():
     assert (both.predict(XT, owner="mild") == "up").sum() > (both.predict(XT, owner="strict") == "up").sum()
 
 
-def test_more_than_two_classes_are_refused_and_have_a_remedy():
+def test_likelihoods_of_two_classes_refuse_more_and_have_a_remedy():
     three = np.digitize(XC[:, 0], [1.3, 2.6])
-    with pytest.raises(rgp.RecycleGPError, match="Only binary classification is supported"):
-        RecyclableGPClassifier().fit(XC, three)
+    with pytest.raises(rgp.RecycleGPError, match=r"Only binary classification is supported by.*3 classes; use categor"):
+        RecyclableGPClassifier(likelihood="bernoulli").fit(XC, three)
     rest = OneVsRestClassifier(RecyclableGPClassifier(publish=16, learn=False))
     assert rest.fit(XC, three).score(XC, three) > 0.85
     with pytest.raises(ValueError, match="Unknown label type"):
