@@ -133,7 +133,7 @@ def test_what_cannot_be_merged_is_said_with_the_remedy():
     two = RecyclableGPClassifier(learn=False, inducing=20, name="t").fit(X, NAMES[(Y > 0).astype(int)])
     three = RecyclableGPClassifier(name="c", **FAST).fit(X, NAMES[Y])
     for one, other in ((two, three), (three, two), (two, three.modules_[0]), (three, two.modules_[0])):
-        with pytest.raises(rgp.RecycleGPError, match="some have two classes, 0 and 1.*likelihood='categorical'"):
+        with pytest.raises(rgp.RecycleGPError, match=r"some have two classes, 0 and 1.*likelihood='categorical'"):
             one.merge(other)
     other = RecyclableGPClassifier(learn=False, inducing=20, name="d", likelihood="categorical").fit(X, NAMES[Y])
     with pytest.raises(rgp.RecycleGPError, match="one module has likelihood 'categorical-dirichlet'"):

@@ -62,7 +62,7 @@ def test_outputs_are_those_of_the_exact_gp(parts):
     low, high = mine.predict_interval(XT, 0.9)
     close(high - low, 2 * 1.6448536269514722 * np.sqrt(sd**2 + NOISE), 1e-6)
     draws = mine.sample_y(XT, 4000, random_state=2)
-    assert draws.shape == gp.sample_y(XT, 7).shape[:2] + (4000,)
+    assert draws.shape == (*gp.sample_y(XT, 7).shape[:2], 4000)
     assert np.abs((draws.mean(-1) - mean) / sd).max() < 5 / np.sqrt(4000)
     assert abs(np.corrcoef(draws[4])[0, 1]) < 0.1
 

@@ -26,38 +26,33 @@ class Answers(NamedTuple):
     likelihood: str
     owner: str | None
 
-    @property
-    def _several(self) -> bool:
-        return isinstance(self.ensemble, JointEnsemble) and isinstance(self.ensemble.link, Outputs)
-
-    @property
-    def _parts(self) -> list[tuple[Ensemble, str | None]]:
-        """Its functions, and whose they are."""
-        joint = self.ensemble
-        if not isinstance(joint, JointEnsemble):
-            return [(joint, self.owner)]
-        parts = joint.parts if self._several else joint.parts[:1]  # behind f stands its noise
-        return [(part, joint._whose(part, self.owner)) for part in parts]
-
     def moments(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance at each row, (n,) or (n, C)."""
-        found = [part.predict(X, who) for part, who in self._parts]
-        return self._together([_of_rate(*each) for each in found] if self._counts else found)
+        mean, variance = self.ensemble.predict(X, self.owner)
+        return _of_rate(mean, variance) if self._counts else (mean, variance)
 
     def covariance(self, X: Any) -> np.ndarray:
         """Between all rows, (n, n) or (n, n, C)."""
-        found = []
-        for part, who in self._parts:
-            mean, covariance = (t.numpy() for t in part._answers(who, of_y=False).joint(part._inputs(X)))
-            found.append((_of_rates(mean, covariance),) if self._counts else (covariance,))
-        return self._together(found)[0]
+        gp = self.ensemble
+        if not isinstance(gp, JointEnsemble):
+            found = [_covariance(gp, X, self.owner)]
+        elif gp.coupled is not None:
+            found = [K.numpy() for K in gp.coupled.covariances(X, self.owner)]
+        else:  # behind f stands its noise, unless there are several
+            parts = gp.parts if isinstance(gp.link, Outputs) else gp.parts[:1]
+            found = [_covariance(part, X, gp._whose(part, self.owner)) for part in parts]
+        if self._counts:
+            mean = np.asarray(gp.predict(X, self.owner)[0]).reshape(-1, len(found))
+            found = [_of_rates(mean[:, c], K) for c, K in enumerate(found)]
+        return np.stack(found, -1) if len(found) > 1 else found[0]
 
     def draws(self, X: Any, n: int, seed: int) -> np.ndarray:
         """(n rows, draws), or (n rows, C, draws)."""
-        seeds = [seed] if len(self._parts) == 1 else np.random.default_rng(seed).integers(0, 2**31, len(self._parts))
-        drawn = [part.sample(X, n, int(own), who).T for (part, who), own in zip(self._parts, seeds, strict=True)]
-        found = np.stack(drawn, 1) if self._several else drawn[0]
-        return np.exp(found) if self._counts else found
+        gp = self.ensemble
+        if isinstance(gp, JointEnsemble) and not isinstance(gp.link, Outputs):
+            gp = gp.parts[0]
+        drawn = np.moveaxis(np.asarray(gp.sample(X, n, seed, self.owner)), 0, -1)
+        return np.exp(drawn) if self._counts else drawn
 
     def interval(self, X: Any, level: Any) -> tuple[np.ndarray, np.ndarray]:
         """Of a new y."""
@@ -74,9 +69,10 @@ class Answers(NamedTuple):
     def _counts(self) -> bool:
         return self.likelihood == Poisson.name
 
-    def _together(self, found: list[Any]) -> Any:
-        """One answer for each function as one of all."""
-        return tuple(np.stack(each, -1) for each in zip(*found, strict=True)) if self._several else found[0]
+
+def _covariance(gp: Ensemble, X: Any, owner: str | None) -> np.ndarray:
+    found: np.ndarray = gp._answers(owner, of_y=False).joint(gp._inputs(X)).covariance.numpy()
+    return found
 
 
 def _of_rate(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -200,7 +200,8 @@ def _ensemble(estimator: Any, modules: Sequence[AnyModule]) -> AnyEnsemble:
 def asked(estimator: Any, X: Any) -> Any:
     """Where to predict, checked; levels are matched by name where the model knows some."""
     check_is_fitted(estimator)
-    if estimator.ensemble_.categories:
+    gp = estimator.ensemble_
+    if (gp.parts[0] if isinstance(gp, JointEnsemble) else gp).categories:
         return validate_data(estimator, X, reset=False, skip_check_array=True)
     return validate_data(estimator, X, reset=False, dtype=np.float64)
 
