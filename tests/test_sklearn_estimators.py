@@ -429,12 +429,16 @@ def test_documentation_runs(tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.S)
     for block in blocks:
         exec(block, names)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     assert names["e"].names == ["theirs", "ours"]
     close(names["p"] > 0.5, gpc.predict(XT) == gpc.classes_[1], 0)
     assert names["more"].ensemble_.names == ["ward-7", "ward-8", "theirs"]
     assert names["draws"].shape == (20, 10)
     assert len(names["large"].modules_) == 4
+    assert names["p_kinds"].shape == (20, 3)
+    assert names["mixed"].ensemble_.owners == ["ward-7", "ward-8"]
+    assert (names["above_0"] > 0).all()
+    assert (names["above_0"] < names["median"]).all()
 
 
 @pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")

@@ -141,8 +141,8 @@ def modules_of_prior(model: Any) -> tuple[Any, Any]:
     for part in kernel.modules():
         if isinstance(part, COUPLING):
             raise RecycleGPError(
-                f"kernel {type(part).__name__} correlates outputs, which a module cannot hold; use outputs that are "
-                "independent of each other, a kernel and a mean with batch_shape=[C]; the merge can correlate them (outputs=)"
+                f"kernel {type(part).__name__} correlates outputs, which a module cannot hold; use a kernel and a "
+                "mean with batch_shape=[C], for outputs that are independent: merge(outputs=…) can correlate them"
             )
     return mean, kernel
 
