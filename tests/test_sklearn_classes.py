@@ -79,8 +79,8 @@ def test_softmax_is_the_default_of_three_classes_and_logistic_of_two():
 
 @pytest.mark.slow
 def test_softmax_learned():
-    estimator = RecyclableGPClassifier(inducing=20).fit(X[:60], NAMES[Y[:60]])
-    assert estimator.score(XT, NAMES[YT]) > 0.85
+    estimator = RecyclableGPClassifier(inducing=20).fit(X, NAMES[Y])
+    assert estimator.score(XT, NAMES[YT]) > 0.78
 
 
 def test_owners_with_different_classes():
@@ -192,3 +192,10 @@ def test_weights_that_are_alike_change_nothing_and_zero_leaves_out():
 def test_cross_validation_with_three_classes():
     scores = cross_val_score(RecyclableGPClassifier(**FAST), X, NAMES[Y], cv=3, scoring="neg_log_loss")
     assert scores.mean() > -0.6
+
+
+def test_columns_of_text_beside_classes():
+    frame = pd.DataFrame({"u": X[:, 0], "v": X[:, 1], "site": np.array(["north", "south"])[np.arange(len(X)) % 2]})
+    estimator = RecyclableGPClassifier(**FAST).fit(frame, NAMES[Y], owner=frame["site"])
+    close(estimator.predict_proba(frame).sum(1), 1)
+    assert estimator.score(frame, NAMES[Y]) > 0.8

@@ -111,6 +111,9 @@ def test_counts_are_predicted_by_their_rate():
     assert np.abs(np.log(mean[1:-1]) - 1 - np.sin(XT[1:-1, 0])).max() < 0.8
     draws = mine.sample_y(XT, 5, random_state=3)
     close(draws, np.exp(mine.ensemble_.sample(XT, 5, seed=3)).T, 0)
+    low, high = mine.predict_interval(X, 0.8)
+    assert (low >= 0).all()
+    assert ((low <= counts) & (counts <= high)).mean() >= 0.75
     with pytest.raises(rgp.RecycleGPError, match="poisson"):
         RecyclableGPRegressor(likelihood="poisson").fit(X, Y[:, 0])
 
@@ -208,3 +211,41 @@ def test_positive_targets_have_positive_bands_that_hold_what_they_say():
     assert 0.4 < (y[200:] < median).mean() < 0.6
     plain = RecyclableGPRegressor().fit(x[:200], y[:200])
     assert (plain.predict_interval(x[200:], 0.95)[0] < 0).any()
+
+
+# --- together with what merging brings --------------------------------------------------------
+
+
+def test_outputs_that_a_merge_has_correlated():
+    """Standard deviations, covariances and draws are of the correlated outputs."""
+    rng = np.random.default_rng(21)
+    made = []
+    for name, at in (("a", 0), ("b", 1)):
+        x = rng.uniform(0, 5, (40, 1))
+        f = np.sin(2 * x[:, 0]) + 0.5 * np.cos(x[:, 0])
+        y = np.c_[f, 3 + 2 * f] + rng.normal(size=(40, 2)) * np.where(np.arange(2) == at, 0.05, 1.5)
+        made.append(RecyclableGPRegressor(name=name).fit(x, y))
+    both = made[0].merge(made[1])
+    assert both.ensemble_.coupled is not None
+    mean, sd = both.predict(XT, return_std=True)
+    covariance = both.predict(XT, return_cov=True)[1]
+    assert covariance.shape == (9, 9, 2)
+    close(np.sqrt(np.stack([np.diag(covariance[..., c]) for c in range(2)], -1)), sd, 1e-7)
+    draws = both.sample_y(XT, 4000, random_state=1)
+    assert np.abs((draws.mean(-1) - mean) / sd).max() < 5 / np.sqrt(4000)
+    close(np.cov(draws[:, 1]), covariance[..., 1], 0.1 * covariance[..., 1].max())
+    with pytest.raises(rgp.RecycleGPError, match=r"outputs are correlated.*independent\(\).to_gpytorch"):
+        both.ensemble_.to_gpytorch()
+
+
+def test_columns_of_text_beside_outputs_and_weights():
+    frame = pd.DataFrame({"x": X[:, 0], "site": np.array(["north", "south"])[np.arange(50) % 2]})
+    shift = 2.0 * (np.arange(50) % 2)
+    mine = RecyclableGPRegressor(n_partitions=2).fit(frame, Y + shift[:, None], sample_weight=1 + np.arange(50) % 2)
+    ask = pd.DataFrame({"x": XT[1:-1, 0], "site": "south"})
+    mean, sd = mine.predict(ask, return_std=True)
+    assert mean.shape == sd.shape == (7, 2)
+    assert np.abs(mean[:, 0] - np.sin(XT[1:-1, 0]) - 2).max() < 0.8
+    assert mine.predict(ask, return_cov=True)[1].shape == (7, 7, 2)
+    assert mine.sample_y(ask, 3).shape == (7, 2, 3)
+    assert mine.feature_names_in_.tolist() == ["x", "site"]

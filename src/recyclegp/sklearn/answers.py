@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import arrays, likelihoods
-from ..errors import RecycleGPError
 from ..likelihoods import Poisson
 from ..models.ensemble import Ensemble
 from ..models.joint.ensemble import JointEnsemble
@@ -58,12 +56,7 @@ class Answers(NamedTuple):
         """Of a new y."""
         if isinstance(self.ensemble, JointEnsemble):
             return self.ensemble.predict_interval(X, level, self.owner)
-        if not 0 < arrays.number(level, "level") < 1:
-            raise RecycleGPError(f"level={level!r}; pass a probability between 0 and 1")
-        gp = self.ensemble
-        chosen = likelihoods.choose(gp.likelihoods, self.likelihood)
-        low, high = chosen.interval(*gp._latent(gp._inputs(X), gp._answers(self.owner, of_y=True)), float(level))
-        return low.numpy(), high.numpy()
+        return self.ensemble.predict_interval(X, level, self.likelihood, self.owner)
 
     @property
     def _counts(self) -> bool:
