@@ -296,10 +296,10 @@ def test_labels_of_an_owner():
     assert (both.predict(XT, owner="mild") == "up").sum() > (both.predict(XT, owner="strict") == "up").sum()
 
 
-def test_more_than_two_classes_are_refused_and_have_a_remedy():
+def test_likelihoods_of_two_classes_refuse_more_and_have_a_remedy():
     three = np.digitize(XC[:, 0], [1.3, 2.6])
-    with pytest.raises(rgp.RecycleGPError, match="Only binary classification is supported"):
-        RecyclableGPClassifier().fit(XC, three)
+    with pytest.raises(rgp.RecycleGPError, match=r"Only binary classification is supported by.*3 classes; use categor"):
+        RecyclableGPClassifier(likelihood="bernoulli").fit(XC, three)
     rest = OneVsRestClassifier(RecyclableGPClassifier(publish=16, learn=False))
     assert rest.fit(XC, three).score(XC, three) > 0.85
     with pytest.raises(ValueError, match="Unknown label type"):
@@ -429,12 +429,16 @@ def test_documentation_runs(tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.S)
     for block in blocks:
         exec(block, names)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     assert names["e"].names == ["theirs", "ours"]
     close(names["p"] > 0.5, gpc.predict(XT) == gpc.classes_[1], 0)
     assert names["more"].ensemble_.names == ["ward-7", "ward-8", "theirs"]
     assert names["draws"].shape == (20, 10)
     assert len(names["large"].modules_) == 4
+    assert names["p_kinds"].shape == (20, 3)
+    assert names["mixed"].ensemble_.owners == ["ward-7", "ward-8"]
+    assert (names["above_0"] > 0).all()
+    assert (names["above_0"] < names["median"]).all()
 
 
 @pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")

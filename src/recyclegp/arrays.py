@@ -256,6 +256,22 @@ def share(value: Any, argument: str) -> float:
     return found
 
 
+def row_weights(value: Any, rows: int, argument: str = "weights", *, device: Any = None) -> Tensor:
+    """What rows count: one positive number per row, as (n,) or (n, 1)."""
+    tensor = as_tensor(value, argument, device).detach()
+    if tensor.ndim == 2 and tensor.shape[1] == 1:
+        tensor = tensor[:, 0]
+    if tensor.ndim != 1 or len(tensor) != rows:
+        raise RecycleGPError(
+            f"{argument} has shape {tuple(tensor.shape)} but X has {rows} row{'s' * (rows != 1)}; "
+            f"pass one number per row, shape ({rows},)"
+        )
+    bad = int((~(tensor >= 1 / LARGEST)).sum())
+    if bad:
+        raise RecycleGPError(f"{argument}: {bad} of {rows} are not positive; leave out rows that shall not count")
+    return tensor
+
+
 def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
     if value is None:
         raise RecycleGPError(f"{argument} is None; pass an array, tensor or DataFrame of numbers")

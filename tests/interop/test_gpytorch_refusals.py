@@ -126,7 +126,7 @@ REFUSED = {
         "likelihood SoftmaxLikelihood cannot",
     ),
     "no likelihood": (sparse, lambda: None, "pass the likelihood"),
-    "several tasks": (_several_tasks, lambda: None, "targets of shape \\(9, 2\\)"),
+    "several tasks": (_several_tasks, lambda: None, "kernel MultitaskKernel correlates outputs"),
     "another likelihood": (exact, GAUSSIAN, "not the one the model was conditioned with"),
 }
 

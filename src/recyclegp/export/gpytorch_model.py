@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import gpytorch
 import torch
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
@@ -27,8 +29,29 @@ class MergedGP(gpytorch.models.ApproximateGP):
         return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
 
+class MergedGPs(gpytorch.models.GP):
+    """Functions that are independent of each other, asked together: one column each."""
+
+    def __init__(self, models: Sequence[MergedGP]) -> None:
+        super().__init__()
+        self.models = torch.nn.ModuleList(models)
+
+    def forward(self, x: Tensor) -> gpytorch.distributions.MultitaskMultivariateNormal:
+        return gpytorch.distributions.MultitaskMultivariateNormal.from_independent_mvns([m(x) for m in self.models])
+
+
 def to_gpytorch(posterior: Posterior, likelihood: Likelihood) -> tuple[MergedGP, gpytorch.likelihoods.Likelihood]:
     """A model in evaluation mode that predicts what the posterior does, and its likelihood."""
+    return _model(posterior), gpytorch_likelihoods.to_gpytorch(likelihood)
+
+
+def classes_to_gpytorch(posteriors: Sequence[Posterior]) -> tuple[MergedGPs, gpytorch.likelihoods.SoftmaxLikelihood]:
+    """One model of the functions of all classes, and their softmax."""
+    softmax = gpytorch.likelihoods.SoftmaxLikelihood(num_classes=len(posteriors), mixing_weights=False)
+    return MergedGPs([_model(posterior) for posterior in posteriors]).eval(), softmax.eval()
+
+
+def _model(posterior: Posterior) -> MergedGP:
     base, mean, v, C = posterior
     with torch.no_grad():
         kernel = kernel_to_gpytorch(base.kernel, base.Z.shape[1])
@@ -39,7 +62,7 @@ def to_gpytorch(posterior: Posterior, likelihood: Likelihood) -> tuple[MergedGP,
         q.variational_mean.copy_(v)
         q.chol_variational_covar.copy_(_root(C))
         strategy.variational_params_initialized.fill_(1)  # or the first call would begin again at the prior
-    return model.eval(), gpytorch_likelihoods.to_gpytorch(likelihood)
+    return model.eval()
 
 
 def _root(C: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 EULER = 0.5772156649015329
-SPACING = 0.8  # of either sum, in units of f, unless that takes too many terms
+SPACING = 0.65  # of either sum, in units of f, unless that takes too many terms
 FINEST = 0.9  # spacing in standard deviations of f that is enough for the Gaussian itself
 REACH = 5.0  # standard deviations that are summed over, either side
 BELOW, ABOVE = 2.8, 15.0  # where a Gumbel variable's distribution function is 0 and 1
@@ -47,15 +47,34 @@ def softmax_moments(mean: Tensor, variance: Tensor) -> SoftmaxMoments:
     sd = variance.clamp_min(0).sqrt()
     top = mean.amax(-1, keepdim=True)  # probabilities depend on differences alone, which are small numbers
     mean = mean - top
-    widest = float(sd.max()) if sd.numel() else 0.0
-    reach = (mean + REACH * sd).amax(-1) - (mean - REACH * sd).amax(-1)
-    widest_reach = float(reach.max()) if reach.numel() else 0.0
-    nodes = min(MOST_NODES, 1 + 2 * math.ceil(REACH / min(FINEST, SPACING / max(widest, 1e-9))))
-    places = min(MOST_PLACES, 1 + math.ceil((widest_reach + BELOW + ABOVE) / SPACING))
-    some = max(1, VALUES // max(1, mean.shape[-1] * nodes * places))
-    parts = [_some(m, s, nodes, places) for m, s in zip(mean.split(some), sd.split(some), strict=True)]
-    log_sum, probability, curvature = (torch.cat(part) for part in zip(*parts, strict=True))
+    grids = _grids(mean, sd)
+    kinds, kind = torch.unique(grids, dim=0, return_inverse=True)
+    parts, order = [], []
+    for i, (nodes, places) in enumerate(kinds.tolist()):
+        for rows in (kind == i).nonzero()[:, 0].split(max(1, VALUES // (mean.shape[-1] * nodes * places))):
+            parts.append(_some(mean[rows], sd[rows], nodes, places))
+            order.append(rows)
+    if not parts:
+        return SoftmaxMoments(mean.new_zeros(0), mean, mean)
+    back = torch.cat(order).argsort()
+    log_sum, probability, curvature = (torch.cat(part)[back] for part in zip(*parts, strict=True))
     return SoftmaxMoments(log_sum + top[:, 0], probability, curvature)
+
+
+def _grids(mean: Tensor, sd: Tensor) -> Tensor:
+    """(n, 2)  terms of the inner and of the outer sum of each row: its own, whatever rows are asked about with it."""
+    widest = sd.amax(-1).clamp_min(1e-9)
+    reach = (mean + REACH * sd).amax(-1) - (mean - REACH * sd).amax(-1)
+    nodes = 1 + 2 * (REACH / (SPACING / widest).clamp_max(FINEST)).ceil()
+    places = 1 + ((reach + BELOW + ABOVE) / SPACING).ceil()
+    return torch.stack([_rounded(nodes, MOST_NODES), _rounded(places, MOST_PLACES)], -1)
+
+
+def _rounded(count: Tensor, most: int) -> Tensor:
+    """No fewer, in steps of a quarter, so that many rows have the same; odd, as sums about a middle are."""
+    steps = (count.clamp_max(most).log() / math.log(1.25)).ceil()
+    up = torch.exp(math.log(1.25) * steps).floor()
+    return (up + (up % 2 == 0)).clamp_max(most).to(torch.long)
 
 
 def _some(mean: Tensor, sd: Tensor, nodes: int, places: int) -> SoftmaxMoments:

@@ -90,8 +90,8 @@ class Learned(NamedTuple):
 
 
 def _noises(requests: Sequence[FitRequest], data: Samples, C: int) -> Tensor | None:
-    """(B/C, n)  of each row, where rows have noises of their own; of C functions, that of what all of them say."""
-    if all(r.w is None for r in requests):
+    """(B/C, n)  of each row, where rows have known noises; of C functions, that of what all of them say."""
+    if requests[0].noise is None or all(r.w is None for r in requests):
         return None
     precision = data.w.square() / data.y.new_tensor([r.noise for r in requests])[:, None]
     return precision.reshape(-1, C, precision.shape[1]).mean(1).reciprocal()

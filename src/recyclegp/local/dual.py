@@ -43,7 +43,7 @@ class WhitenedData(NamedTuple):
     V: Tensor  # (…, M, n) features
     spare: Tensor  # (…, n)  k(x,x) − ΣV²: variance the inducing points cannot explain
     y: Tensor  # (…, n)
-    w: Tensor  # (…, n)  1, or 0 for a row of padding
+    w: Tensor  # (…, n)  how often a row counts: 1 unless rows have weights, 0 for padding
     likelihood: Likelihood  # its parameters (…, 1)
     mean: Tensor  # (…)
 

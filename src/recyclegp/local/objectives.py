@@ -49,7 +49,7 @@ def dual_objective(space: SearchSpace, points: Points, data: Samples, functions:
     def objective(phi: Tensor, lanes: Tensor) -> Tensor:
         h, (X, y, w) = space.unpack(phi, lanes), data.lanes(lanes)
         base = points.lanes(lanes).basis(h.kernel)
-        seen = dual.whiten(base, X, y, h.likelihood, h.mean, w)
+        seen = dual.whiten(base, X, y, h.likelihood, h.mean, w.square())
         begin = PseudoObservations(*(t[lanes] for t in warm))
         if joint:
             seen, begin = seen.together(functions), begin.map(lambda t: t.unflatten(0, (-1, functions)))

@@ -68,6 +68,7 @@ class FitOptions:
     unit: str | None = None  # its unit,
     labels: Any = None  # and the names of classes 0 and 1
     rows_per_point: int | None = None  # rows behind each published point, at least
+    weights: Any = None  # of each row of one data set
 
 
 class FitRequest(NamedTuple):
@@ -86,7 +87,7 @@ class FitRequest(NamedTuple):
     inducing: int | Tensor
     publish: Publish
     noise: float | None  # to be kept: that of all rows, or their mean
-    w: Tensor | None  # where rows have noises of their own, as in Samples
+    w: Tensor | None  # where rows have noises or weights of their own, as in Samples
     learn: bool
     entropy: list[int]  # where its random numbers begin
     device: torch.device  # where to compute; X and y are where the user had them until then
@@ -171,6 +172,7 @@ class Door:
             return None
         X, y, *own = (arrays.side_by_side(some) for some in zip(*data, strict=True))
         labelled = self.options.labels is not None and not self.likelihood.classifies
+        assert self.options.weights is None  # rows of many data sets have none
         if X is None or y is None or X.ndim != 3 or y.shape != X.shape[:2] or not X.numel() or labelled:
             return None
         noises: Sequence[Any] = [self.options.noise] * len(data)
@@ -211,6 +213,10 @@ class Door:
         if plan is None:
             plan = self.plans[key] = self._plan(X.shape, columns, categories, device)
         known = _of_each_row(noise, self.likelihood, plan.method, X)
+        weights = self.options.weights
+        w = None if known is None else known.w
+        if weights is not None:
+            w = _roots_of_weights(weights, known, self.likelihood, plan.method, X)
         return FitRequest(
             name=name,
             X=X,
@@ -225,7 +231,7 @@ class Door:
             inducing=plan.inducing,
             publish=plan.publish,
             noise=self._noise(noise, plan, X) if known is None else known.mean,
-            w=None if known is None else known.w,
+            w=w,
             learn=self.options.learn,
             entropy=entropy,
             device=device,
@@ -392,6 +398,17 @@ def _of_each_row(noise: Any, likelihood: Likelihood, method: Method, X: Tensor) 
     if method is Method.DUAL:
         raise RecycleGPError("noise: method='dual' has one for all rows; with one per row use 'exact' or 'collapsed'")
     return known_noise(arrays.variances(noise, len(X), device=X.device))
+
+
+def _roots_of_weights(
+    weights: Any, known: KnownNoise | None, likelihood: Likelihood, method: Method, X: Tensor
+) -> Tensor:
+    """√w: a row of noise σ²/w, or of likelihood p(y|f)^w."""
+    if known is not None:
+        raise RecycleGPError("weights: every row has a noise of its own already; divide the noises by the weights")
+    if likelihood.conjugate and method is Method.DUAL:
+        raise RecycleGPError("weights: with likelihood 'gaussian' use method 'exact' or 'collapsed', not 'dual'")
+    return arrays.row_weights(weights, len(X), device=X.device).sqrt()
 
 
 def check_rows_have_noises(likelihood: Likelihood) -> None:

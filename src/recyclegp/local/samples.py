@@ -42,7 +42,9 @@ class Samples(NamedTuple):
 
     X: Tensor  # (B, n, D)
     y: Tensor  # (B, n)
-    w: Tensor  # (B, n)  √(σ²/σᵢ²) with σ² their likelihood's noise: 1 unless rows have noises of their own; 0: padding
+    # (B, n)  √(σ²/σᵢ²) with σ² their likelihood's noise: 1 unless rows have noises of their own; 0: padding. Of
+    # likelihoods that are not Gaussian a row counts as p(y|f)^w².
+    w: Tensor
 
     @property
     def rows(self) -> Tensor:

@@ -43,7 +43,7 @@ def summarise(method: Method, data: Samples, points: Points, hyper: Hyperparamet
     base = points.basis(hyper.kernel)
     settled = torch.ones_like(hyper.mean, dtype=torch.bool)
     if method is Method.DUAL:
-        return _dual(base, dual.whiten(base, X, y, hyper.likelihood, hyper.mean, w), functions)
+        return _dual(base, dual.whiten(base, X, y, hyper.likelihood, hyper.mean, w.square()), functions)
     noise, n = gaussian_noise(hyper.likelihood), data.rows
     constant = bounds.log_sharpness(w).sum(-1) - 0.5 * n * (2 * math.pi * noise).log()
     if method is Method.COLLAPSED:
@@ -63,7 +63,7 @@ def _dual(base: Basis, seen: dual.WhitenedData, functions: int) -> Summary:
     seen = seen.together(functions) if joint else seen
     state = dual.fixed_points(seen)
     # Hadamard's bound: logdet(I + √βQ√β) ≤ Σ log(1 + β_i q_ii)
-    left = 0.5 * (seen.w * torch.log1p(state.observed.beta * seen.spare)).sum(-1)
+    left = 0.5 * ((seen.w > 0) * torch.log1p(state.observed.beta * seen.spare)).sum(-1)
     rows, settled = dual.rows(seen, state), state.converged
     if joint:  # every function has its own rows, and they have settled together
         rows, left = CentredRows(*(t.flatten(0, 1) for t in rows)), left.flatten()

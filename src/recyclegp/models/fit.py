@@ -73,6 +73,7 @@ def fit(
     time: Any = None,
     missing: str = "refuse",
     classes: Sequence[Any] | None = None,
+    weights: Any = None,
 ) -> Module:
     """Fit one local model and return what may be shared of it: no data rows.
 
@@ -110,6 +111,9 @@ def fit(
         missing: "refuse", or "allow" where NaN in y (n, C) means that an output was not seen in a row.
         classes: of "categorical", all that a row could have had. Without it they are those that y has: an owner who
             has not met a class says nothing about it. Named here and not met, a class is one that does not occur.
+        weights: what each row counts, n positive numbers. Gaussian: a row of weight w has the noise variance σ²/w,
+            where σ² (learned, or `noise`) is that of a row of weight one; weights should therefore be about one.
+            Other likelihoods: p(y|f)^w, as if the row were there w times.
 
     Returns:
         The module; of several outputs, of classes and of varying noise a `JointModule`.
@@ -131,6 +135,7 @@ def fit(
         unit=unit,
         labels=labels,
         rows_per_point=rows_per_point,
+        weights=weights,
     )
     label = name_or_new(name)
     if is_joint(y, likelihood):

@@ -14,22 +14,29 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from ..errors import RecycleGPError
+from ..likelihoods import Gaussian, Heteroscedastic, Poisson, StudentT
+from ..models.joint.ensemble import JointEnsemble
 from ..target import target_name
+from .answers import Answers
+from .labels import AUTO, OF_TWO, all_classes, check_known, classes_of, likelihood_for, words_of, words_of_two
 from .parts import (
+    AnyModule,
+    Rows,
     asked,
     checked,
-    encoded,
     fitted_modules,
+    items_of,
     modules_of,
     regions,
     seed_of,
     take,
-    two_classes,
+    target_names,
     unfitted,
-    words_of,
 )
 
 __all__ = ["RecyclableGPClassifier", "RecyclableGPRegressor", "regions"]
+
+REGRESSIONS = (Gaussian.name, StudentT.name, Poisson.name, Heteroscedastic.name)
 
 
 class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
@@ -39,6 +46,9 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
     ----------
     kernel : str or gpytorch.kernels.Kernel
         A name ("rbf", "matern52 + linear", …) or a GPyTorch kernel in your units.
+    likelihood : {"gaussian", "student-t", "poisson", "heteroscedastic"}
+        How y follows from f: with Gaussian noise, with outliers, as counts of rate eᶠ, or with Gaussian noise whose
+        size is a function of X as well.
     noise : float or None
         Noise variance, kept fixed; None learns it.
     method : {"auto", "exact", "collapsed", "dual"}
@@ -57,7 +67,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         Points of the ensemble, where there are several modules.
     owners : {"auto", "offset", "smooth"} or None
         How the modules' owners may differ, as for `rgp.merge`: None for not at all. The partitions of one fit have one
-        owner; each call of `partial_fit` and each estimator that is merged has another.
+        owner; each call of `partial_fit` and each estimator that is merged has another, unless `owner` names them.
     trust : {"learn", "report"} or None
         What becomes of modules that contradict the others, as for `rgp.merge`: None for nothing.
     n_partitions : int
@@ -72,10 +82,13 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    modules_ : list of Module
-        One for each partition and each call of `partial_fit`.
-    ensemble_ : Ensemble
-        Their merge; it answers every question. `ensemble_.noise` is the noise variance.
+    modules_ : list of Module or JointModule
+        One for each partition and each call of `partial_fit`; of several outputs and of varying noise joint ones.
+    ensemble_ : Ensemble or JointEnsemble
+        Their merge; it answers every question. `ensemble_.noise` is the noise variance; `ensemble_.outputs` are the
+        names of several outputs, in the order of the columns of `predict`.
+    likelihood_ : str
+        That of the modules.
     n_features_in_ : int
         As everywhere in scikit-learn.
     feature_names_in_ : array of str
@@ -84,13 +97,15 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
     Notes
     -----
     Standard deviations, covariances and samples are of the function f, as those of scikit-learn's
-    GaussianProcessRegressor with `alpha`. Those of a new y (as with its WhiteKernel) add `ensemble_.noise`.
+    GaussianProcessRegressor with `alpha`; for counts of their rate eᶠ. Those of a new y (as with its WhiteKernel) add
+    `ensemble_.noise`; `predict_interval` is about a new y.
     """
 
     def __init__(
         self,
         kernel: Any = "rbf",
         *,
+        likelihood: str = "gaussian",
         noise: float | None = None,
         method: str = "auto",
         inducing: Any = None,
@@ -106,6 +121,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         random_state: Any = 0,
     ) -> None:
         self.kernel = kernel
+        self.likelihood = likelihood
         self.noise = noise
         self.method = method
         self.inducing = inducing
@@ -120,26 +136,35 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         self.name = name
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> RecyclableGPRegressor:
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self.likelihood != Heteroscedastic.name
+        tags.target_tags.positive_only = self.likelihood == Poisson.name
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, owner: Any = None) -> RecyclableGPRegressor:
         """Fit, forgetting what was fitted before.
 
         Parameters
         ----------
         X : array or DataFrame of shape (n, D)
             Inputs; columns of text, categoricals and truth values are categories.
-        y : array of shape (n,)
-            Targets.
+        y : array of shape (n,) or (n, C)
+            Targets; C columns are as many outputs, called like the columns of a DataFrame, else y1, y2, …
+        sample_weight : array of shape (n,) or None
+            What rows count, relative to each other: a row of weight w has the noise variance σ²/w, where σ² is that of
+            a row of average weight; if noise is not Gaussian, it counts w times. Rows of weight zero are left out.
+        owner : array of shape (n,), str or None
+            Whose rows they are, by name: each owner has modules of its own.
 
         Returns
         -------
         RecyclableGPRegressor
             This estimator.
         """
-        name = target_name(y)
-        X, y = checked(self, X, y, y_numeric=True)
-        return take(self, [], fitted_modules(self, X, y, "gaussian", noise=self.noise, target=name))
+        return self._fit(X, y, sample_weight, owner, [])
 
-    def partial_fit(self, X: Any, y: Any) -> RecyclableGPRegressor:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, owner: Any = None) -> RecyclableGPRegressor:
         """Fit these rows as a further module, and merge it with those there are.
 
         The ensemble's kernel and points are chosen anew, as `fit` would: new rows may lie where no point of the
@@ -150,50 +175,79 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         ----------
         X : array of shape (n, D)
             Inputs.
-        y : array of shape (n,)
-            Targets.
+        y : array of shape (n,) or (n, C)
+            Targets, as for `fit`.
+        sample_weight : array of shape (n,) or None
+            As for `fit`, relative to each other.
+        owner : array of shape (n,), str or None
+            As for `fit`.
 
         Returns
         -------
         RecyclableGPRegressor
             This estimator.
         """
-        old, name = getattr(self, "modules_", []), target_name(y)
-        X, y = checked(self, X, y, y_numeric=True, reset=not old)
-        return take(self, old, fitted_modules(self, X, y, "gaussian", len(old), noise=self.noise, target=name))
+        return self._fit(X, y, sample_weight, owner, getattr(self, "modules_", []))
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, owner: Any, old: list[AnyModule]) -> RecyclableGPRegressor:
+        names = target_names(y)
+        rows = checked(self, X, y, sample_weight, owner, numeric=True, reset=not old)
+        if self.likelihood not in REGRESSIONS:
+            raise RecycleGPError(f"likelihood={self.likelihood!r}; use one of {', '.join(REGRESSIONS)}")
+        self.likelihood_ = self.likelihood
+        return take(self, old, fitted_modules(self, rows, self.likelihood_, old, noise=self.noise, target=names))
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, *, owner: str | None = None) -> Any:
-        """Mean at each row of X, and how sure it is of f there.
+        """Mean at each row of X, and how sure it is of f there; for counts, of their rate eᶠ.
 
         Parameters
         ----------
         X : array of shape (n, D)
             Inputs.
         return_std : bool
-            Return the standard deviation of f as well, (n,).
+            Return the standard deviation of f as well, (n,) or (n, C).
         return_cov : bool
-            Return the covariance of f as well, (n, n).
+            Return the covariance of f as well, (n, n) or (n, n, C).
         owner : str or None
             Whose function, by name, or "new" for somebody nobody has met; None for the shared one.
 
         Returns
         -------
-        array of shape (n,), or a pair
+        array of shape (n,) or (n, C), or a pair
             The mean; with it what was asked for.
         """
         if return_std and return_cov:
             raise RecycleGPError("return_std and return_cov: at most one of them can be requested")
-        X = asked(self, X)
-        mean, variance = self.ensemble_.predict(X, owner)
+        X, answers = asked(self, X), Answers(self.ensemble_, self.likelihood_, owner)
+        mean, variance = answers.moments(X)
         if return_std:
             return mean, np.sqrt(variance)
         if return_cov:
-            points = self.ensemble_._inputs(X)
-            return mean, self.ensemble_._answers(owner, of_y=False).joint(points).covariance.numpy()
+            return mean, answers.covariance(X)
         return mean
 
+    def predict_interval(self, X: Any, level: float = 0.95, *, owner: str | None = None) -> tuple[Any, Any]:
+        """The central interval of a new y at each row of X.
+
+        Parameters
+        ----------
+        X : array of shape (n, D)
+            Inputs.
+        level : float
+            The probability that it holds y, if the model is right.
+        owner : str or None
+            Whose observation, by name; None for that of somebody new.
+
+        Returns
+        -------
+        pair of arrays of shape (n,) or (n, C)
+            Its lower and its upper ends.
+        """
+        X = asked(self, X)
+        return Answers(self.ensemble_, self.likelihood_, owner).interval(X, level)
+
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, owner: str | None = None) -> np.ndarray:
-        """Joint draws of f at the rows of X.
+        """Joint draws of f, for counts of their rate eᶠ, at the rows of X.
 
         Parameters
         ----------
@@ -208,19 +262,18 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        array of shape (n, n_samples)
+        array of shape (n, n_samples) or (n, C, n_samples)
             One draw in each column.
         """
         X = asked(self, X)
-        draws: np.ndarray = self.ensemble_.sample(X, n_samples, seed=seed_of(random_state), owner=owner)
-        return draws.T
+        return Answers(self.ensemble_, self.likelihood_, owner).draws(X, n_samples, seed_of(random_state))
 
     def merge(self, others: Any) -> RecyclableGPRegressor:
         """A new estimator with the modules of this one and of others, which stay as they are.
 
         Parameters
         ----------
-        others : RecyclableGPRegressor, Module, or several of them
+        others : RecyclableGPRegressor, Module, JointModule, or several of them
             Fitted; a Module may come from `rgp.load`, `rgp.from_sklearn` and so on.
 
         Returns
@@ -228,16 +281,22 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         RecyclableGPRegressor
             A new estimator.
         """
-        return take(unfitted(self), self.modules_, modules_of(others, self))
+        new = unfitted(self)
+        new.likelihood_ = self.likelihood_
+        return take(new, self.modules_, modules_of(items_of(others, self)))
 
 
 class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
-    """Gaussian process classification (two classes, logistic) whose fitted parts can be shared and merged.
+    """Gaussian process classification whose fitted parts can be shared and merged.
 
     Parameters
     ----------
     kernel : str or gpytorch.kernels.Kernel
         A name ("rbf", "matern52 + linear", …) or a GPyTorch kernel in your units.
+    likelihood : {"auto", "bernoulli", "bernoulli-probit", "categorical", "categorical-dirichlet"}
+        "auto" is "bernoulli" (logistic) for two classes and "categorical" (softmax) for more. "categorical-dirichlet"
+        is an approximation of that, by regression, and much faster. The last two match classes by name when they are
+        merged, so that estimators may know different ones.
     inducing : int, array or None
         Number of inducing points of each local fit, or the points; None for the method's default.
     publish : int, array or "auto"
@@ -252,7 +311,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         Points of the ensemble, where there are several modules.
     owners : {"auto", "offset", "smooth"} or None
         How the modules' owners may differ, as for `rgp.merge`: None for not at all. The partitions of one fit have one
-        owner; each call of `partial_fit` and each estimator that is merged has another.
+        owner; each call of `partial_fit` and each estimator that is merged has another, unless `owner` names them.
     trust : {"learn", "report"} or None
         What becomes of modules that contradict the others, as for `rgp.merge`: None for nothing.
     n_partitions : int
@@ -267,12 +326,14 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
 
     Attributes
     ----------
-    modules_ : list of Module
-        One for each partition and each call of `partial_fit`.
-    ensemble_ : Ensemble
+    modules_ : list of Module or JointModule
+        One for each partition and each call of `partial_fit`; those of "categorical" are joint ones.
+    ensemble_ : Ensemble or JointEnsemble
         Their merge; it answers every question.
-    classes_ : array of shape (2,)
-        The two labels, of which the second is class 1 of the modules.
+    classes_ : array of shape (C,)
+        The labels, in order. Of two, the second is class 1 of modules that are not joint.
+    likelihood_ : str
+        That of the modules.
     n_features_in_ : int
         As everywhere in scikit-learn.
     feature_names_in_ : array of str
@@ -283,6 +344,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         self,
         kernel: Any = "rbf",
         *,
+        likelihood: str = AUTO,
         inducing: Any = None,
         publish: Any = "auto",
         rows_per_point: int | None = None,
@@ -296,6 +358,7 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         random_state: Any = 0,
     ) -> None:
         self.kernel = kernel
+        self.likelihood = likelihood
         self.inducing = inducing
         self.publish = publish
         self.rows_per_point = rows_per_point
@@ -310,10 +373,10 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self.likelihood not in OF_TWO
         return tags
 
-    def fit(self, X: Any, y: Any) -> RecyclableGPClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, owner: Any = None) -> RecyclableGPClassifier:
         """Fit, forgetting what was fitted before.
 
         Parameters
@@ -321,7 +384,12 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         X : array or DataFrame of shape (n, D)
             Inputs; columns of text, categoricals and truth values are categories.
         y : array of shape (n,)
-            Labels, of two kinds.
+            Labels: text, numbers or truth values.
+        sample_weight : array of shape (n,) or None
+            What rows count, relative to each other: one of weight w counts w times, where the average is one. Rows of
+            weight zero are left out.
+        owner : array of shape (n,), str or None
+            Whose rows they are, by name: each owner has modules of its own.
 
         Returns
         -------
@@ -329,12 +397,12 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
             This estimator.
         """
         name = target_name(y)
-        X, y = checked(self, X, y)
-        self.classes_ = two_classes(y)
-        y, words = encoded(y, self.classes_), words_of(self.classes_)
-        return take(self, [], fitted_modules(self, X, y, "bernoulli", target=name, labels=words))
+        rows = checked(self, X, y, sample_weight, owner)
+        return self._fit(rows, classes_of(rows.y), name, [])
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> RecyclableGPClassifier:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, owner: Any = None
+    ) -> RecyclableGPClassifier:
         """Fit these rows as a further module, and merge it with those there are, as the regressor does.
 
         Parameters
@@ -343,8 +411,12 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
             Inputs.
         y : array of shape (n,)
             Labels.
-        classes : array of shape (2,), or None
-            Both labels, needed in the first call where its y holds only one of them.
+        classes : array of shape (C,), or None
+            All labels, needed in the first call where its y does not hold them.
+        sample_weight : array of shape (n,) or None
+            As for `fit`, relative to each other.
+        owner : array of shape (n,), str or None
+            As for `fit`.
 
         Returns
         -------
@@ -352,18 +424,29 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
             This estimator.
         """
         old, name = getattr(self, "modules_", []), target_name(y)
-        X, y = checked(self, X, y, reset=not old)
-        if classes is not None:
-            classes = two_classes(classes)
-        if not old:
-            self.classes_ = two_classes(y) if classes is None else classes
-        elif classes is not None and not np.array_equal(classes, self.classes_):
-            raise RecycleGPError(f"classes={classes.tolist()}, but the first call had {self.classes_.tolist()}")
-        y, words = encoded(y, self.classes_), words_of(self.classes_)
-        return take(self, old, fitted_modules(self, X, y, "bernoulli", len(old), target=name, labels=words))
+        rows = checked(self, X, y, sample_weight, owner, reset=not old)
+        given = None if classes is None else classes_of(classes)
+        if old and given is not None and not np.array_equal(given, self.classes_):
+            raise RecycleGPError(f"classes={given.tolist()}, but the first call had {self.classes_.tolist()}")
+        known = self.classes_ if old else classes_of(rows.y) if given is None else given
+        return self._fit(rows, known, name, old)
+
+    def _fit(self, rows: Rows, classes: np.ndarray, name: str | None, old: list[AnyModule]) -> RecyclableGPClassifier:
+        self.likelihood_ = likelihood_for(self.likelihood, classes)
+        self.classes_ = classes
+        y = check_known(rows.y, classes)
+        options: dict[str, Any] = {"target": name}
+        if self.likelihood_ in OF_TWO:
+            y = (y == classes[1]).astype(np.float64)
+            options["labels"] = words_of_two(classes)
+        else:
+            words = words_of(classes)
+            y = np.array(words, dtype=object)[np.searchsorted(classes, y)]
+            options["classes"] = words
+        return take(self, old, fitted_modules(self, rows._replace(y=y), self.likelihood_, old, **options))
 
     def predict(self, X: Any, *, owner: str | None = None) -> np.ndarray:
-        """The more probable label for each row of X.
+        """The most probable label for each row of X.
 
         Parameters
         ----------
@@ -377,11 +460,11 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
         array of shape (n,)
             Labels.
         """
-        more_probable = self.predict_proba(X, owner=owner)[:, 1] > 0.5
-        return self.classes_[more_probable.astype(int)]
+        most_probable = self.predict_proba(X, owner=owner).argmax(1)
+        return self.classes_[most_probable]
 
     def predict_proba(self, X: Any, *, owner: str | None = None) -> np.ndarray:
-        """Probabilities of both labels for each row of X.
+        """Probabilities of the labels for each row of X.
 
         Parameters
         ----------
@@ -392,20 +475,24 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        array of shape (n, 2)
+        array of shape (n, C)
             In the order of `classes_`.
         """
-        X = asked(self, X)
-        probabilities: np.ndarray = self.ensemble_.predict_proba(X, likelihood="bernoulli", owner=owner)
-        return probabilities
+        X, gp = asked(self, X), self.ensemble_
+        if not isinstance(gp, JointEnsemble):
+            of_two: np.ndarray = gp.predict_proba(X, likelihood=self.likelihood_, owner=owner)
+            return of_two
+        found: np.ndarray = gp.predict_proba(X, owner=owner)
+        return found[:, [gp.classes.index(word) for word in words_of(self.classes_)]]
 
     def merge(self, others: Any) -> RecyclableGPClassifier:
         """A new estimator with the modules of this one and of others, which stay as they are.
 
         Parameters
         ----------
-        others : RecyclableGPClassifier, Module, or several of them
-            Fitted, with the same labels; classes 0 and 1 of a Module are taken to be `classes_`.
+        others : RecyclableGPClassifier, Module, JointModule, or several of them
+            Fitted. With "categorical" they may know other classes, which are matched by name. Otherwise they must
+            have the same two labels; classes 0 and 1 of a Module are taken to be `classes_`.
 
         Returns
         -------
@@ -413,5 +500,6 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
             A new estimator.
         """
         new = unfitted(self)
-        new.classes_ = self.classes_
-        return take(new, self.modules_, modules_of(others, self))
+        items = items_of(others, self)
+        new.likelihood_, new.classes_ = self.likelihood_, all_classes(self, items)
+        return take(new, self.modules_, modules_of(items))

@@ -2,67 +2,151 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..arrays import CodedInputs, holds_categories, inputs
 from ..errors import RecycleGPError
-from ..models.ensemble import Ensemble
-from ..models.fit import fit_many
+from ..models.fit import fit, fit_many
+from ..models.joint.ensemble import JointEnsemble
+from ..models.joint.module import JointModule
 from ..models.merge import merge
 from ..models.module import Module
 from ..models.naming import name_or_new
-from ..target import LONGEST
+from ..target import target_name
+from .answers import AnyEnsemble
+
+AnyModule = Module | JointModule
 
 
-def fitted_modules(
-    estimator: Any, X: np.ndarray | CodedInputs, y: np.ndarray, likelihood: str, taken: int = 0, **options: Any
-) -> list[Module]:
-    """A module for each region of the rows."""
-    parts = regions(_numbers(X), estimator.n_partitions)
-    names = [_name(estimator.name, taken + i) for i in range(len(parts))]
-    options |= {k: getattr(estimator, k) for k in ("kernel", "inducing", "publish", "rows_per_point", "learn")}
-    options |= {"likelihood": likelihood, "seed": seed_of(estimator.random_state), "progress": False}
-    if hasattr(estimator, "method"):
-        options["method"] = estimator.method
-    workers = min(effective_n_jobs(estimator.n_jobs), len(parts))
-    shares = np.array_split(np.arange(len(parts)), workers)  # each worker's parts are fitted side by side
-    groups = Parallel(n_jobs=workers)(
-        delayed(fit_many)([(X[parts[i]], y[parts[i]]) for i in share], names=[names[i] for i in share], **options)
-        for share in shares
-    )
-    columns = getattr(estimator, "feature_names_in_", None)
-    found = [module for group in groups for module in group]
-    if len(found) > 1:  # parts of one data set have one owner
-        found = [m.owned_by(names[0]) for m in found]
-    return found if columns is None else [replace(m, columns=tuple(map(str, columns))) for m in found]
+class Rows(NamedTuple):
+    """Rows that are fitted together, checked."""
+
+    X: np.ndarray | CodedInputs
+    y: np.ndarray
+    weights: np.ndarray | None  # about one; None where all are alike
+    owner: np.ndarray | str | None  # whose they are: one for each row, or for all
+
+    def take(self, chosen: np.ndarray) -> Rows:
+        weights = None if self.weights is None else self.weights[chosen]
+        owner = self.owner[chosen] if isinstance(self.owner, np.ndarray) else self.owner
+        return Rows(self.X[chosen], self.y[chosen], weights, owner)
 
 
 def checked(
-    estimator: Any, X: Any, y: Any, *, y_numeric: bool = False, reset: bool = True
-) -> tuple[np.ndarray | CodedInputs, np.ndarray]:
-    """X and y as scikit-learn checks them; where X has categories, its numbers and their codes."""
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    owner: Any = None,
+    *,
+    numeric: bool = False,
+    reset: bool = True,
+) -> Rows:
+    """What is to be fitted, as scikit-learn checks it; rows of weight zero are left out."""
+    X, y = _inputs_and_targets(estimator, X, y, numeric, reset)
+    y = _numbers(y) if numeric else column_or_1d(y, warn=True)
+    if owner is not None and not isinstance(owner, str):
+        owner = column_or_1d(owner).astype(str)
+        check_consistent_length(X, owner)
+    rows = Rows(X, y, None, owner)
+    if sample_weight is None:
+        return rows
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    counts = weights > 0
+    if not counts.any():
+        raise RecycleGPError("sample_weight is zero for all rows; some must count")
+    if not counts.all():
+        rows, weights = rows.take(counts), weights[counts]
+    if (weights == weights[0]).all():
+        return rows
+    return rows._replace(weights=weights / weights.mean())
+
+
+def _inputs_and_targets(estimator: Any, X: Any, y: Any, numeric: bool, reset: bool) -> tuple[Any, Any]:
+    """Where X has categories, its numbers and their codes."""
     if not holds_categories(X):
-        X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=y_numeric, reset=reset)
-        return X, column_or_1d(y, warn=True)
+        return validate_data(estimator, X, y, dtype=np.float64, y_numeric=numeric, multi_output=numeric, reset=reset)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
-    y = column_or_1d(y, warn=True)
-    if y_numeric:
+    if numeric:
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     check_consistent_length(X, y)
     found = inputs(X)
     return CodedInputs(found.X.numpy(), found.columns, found.categories), y
 
 
-def _numbers(X: np.ndarray | CodedInputs) -> np.ndarray:
+def _numbers(y: Any) -> np.ndarray:
+    """(n,), or (n, C) of several outputs."""
+    if hasattr(y, "toarray"):
+        raise RecycleGPError("y is sparse; pass a dense array of numbers")
+    y = np.asarray(y, dtype=np.float64)
+    return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+
+
+def target_names(y: Any) -> str | list[str] | None:
+    """What y is called; of a DataFrame with several columns what they are."""
+    columns = [str(c) for c in getattr(y, "columns", [])]
+    return columns if len(columns) > 1 else target_name(y)
+
+
+def fitted_modules(
+    estimator: Any, rows: Rows, likelihood: str, old: Sequence[AnyModule] = (), **options: Any
+) -> list[AnyModule]:
+    """A module for each region of each owner's rows."""
+    options |= {k: getattr(estimator, k) for k in ("kernel", "inducing", "publish", "rows_per_point", "learn")}
+    options |= {"likelihood": likelihood, "seed": seed_of(estimator.random_state)}
+    if hasattr(estimator, "method"):
+        options["method"] = estimator.method
+    parts = _parts(estimator, rows, old)
+    workers = min(effective_n_jobs(estimator.n_jobs), len(parts))
+    shares = np.array_split(np.arange(len(parts)), workers)  # each worker's parts are fitted side by side
+    groups = Parallel(n_jobs=workers)(delayed(_fitted)([parts[i] for i in share], options) for share in shares)
+    found = [m for group in groups for m in group]
+    columns = getattr(estimator, "feature_names_in_", None)
+    return found if columns is None else [m.with_columns([str(c) for c in columns]) for m in found]
+
+
+class Part(NamedTuple):
+    rows: Rows
+    name: str
+    owner: str | None  # None: the module's name
+
+
+def _parts(estimator: Any, rows: Rows, old: Sequence[AnyModule]) -> list[Part]:
+    if rows.owner is None:
+        own = [rows.take(some) for some in regions(_free_columns(rows.X), estimator.n_partitions)]
+        names = [_name(estimator.name, len(old) + i) for i in range(len(own))]
+        whose = names[0] if len(own) > 1 else None  # parts of one data set have one owner
+        return [Part(some, name, whose) for some, name in zip(own, names, strict=True)]
+    each = np.full(len(rows.X), rows.owner) if isinstance(rows.owner, str) else rows.owner
+    sent = Counter(m.owner for m in old)
+    parts = []
+    for owner in dict.fromkeys(each.tolist()):
+        theirs = rows.take(each == owner)
+        stem = owner if estimator.name is None else f"{estimator.name}-{owner}"
+        for some in regions(_free_columns(theirs.X), estimator.n_partitions):
+            parts.append(Part(theirs.take(some), _name(stem, sent[owner]), owner))
+            sent[owner] += 1
+    return parts
+
+
+def _fitted(parts: Sequence[Part], options: dict[str, Any]) -> list[AnyModule]:
+    if all(part.rows.weights is None for part in parts):
+        data, names = [(part.rows.X, part.rows.y) for part in parts], [part.name for part in parts]
+        found = list(fit_many(data, names=names, progress=False, **options))
+    else:
+        found = [fit(r.X, r.y, weights=r.weights, name=name, **options) for r, name, _ in parts]
+    return [m if part.owner is None else m.owned_by(part.owner) for m, part in zip(found, parts, strict=True)]
+
+
+def _free_columns(X: np.ndarray | CodedInputs) -> np.ndarray:
     """The columns by which rows are divided into regions: those of numbers, where there are some."""
     if not isinstance(X, CodedInputs):
         return X
@@ -90,7 +174,7 @@ def regions(X: np.ndarray, count: int) -> list[np.ndarray]:
     return halved(np.arange(len(X)), int(count))
 
 
-def take(estimator: Any, old: Sequence[Module], new: Sequence[Module]) -> Any:
+def take(estimator: Any, old: Sequence[AnyModule], new: Sequence[AnyModule]) -> Any:
     """The estimator with these modules and their ensemble."""
     modules = [*old, *new]
     estimator.ensemble_ = _ensemble(estimator, modules)
@@ -101,17 +185,23 @@ def take(estimator: Any, old: Sequence[Module], new: Sequence[Module]) -> Any:
     return estimator
 
 
-def _ensemble(estimator: Any, modules: Sequence[Module]) -> Ensemble:
-    points, learn = estimator.ensemble_inducing, estimator.learn
-    if len(modules) == 1:  # the ensemble is the module itself, with its own kernel and points
-        points, learn = CodedInputs(modules[0].inducing), False
-    return merge(modules, inducing=points, learn=learn, owners=estimator.owners, trust=estimator.trust)
+def _ensemble(estimator: Any, modules: Sequence[AnyModule]) -> AnyEnsemble:
+    options = {"owners": estimator.owners, "trust": estimator.trust}
+    if len(modules) > 1:
+        return merge(modules, inducing=estimator.ensemble_inducing, learn=estimator.learn, **options)
+    # The ensemble is the module itself, with its own kernel and points.
+    (only,) = modules
+    if isinstance(only, JointModule):
+        each = [merge([part], inducing=CodedInputs(part.inducing), learn=False, **options) for part in only.parts]
+        return JointEnsemble(only.link, tuple(each))
+    return merge([only], inducing=CodedInputs(only.inducing), learn=False, **options)
 
 
 def asked(estimator: Any, X: Any) -> Any:
     """Where to predict, checked; levels are matched by name where the model knows some."""
     check_is_fitted(estimator)
-    if estimator.ensemble_.categories:
+    gp = estimator.ensemble_
+    if (gp.parts[0] if isinstance(gp, JointEnsemble) else gp).categories:
         return validate_data(estimator, X, reset=False, skip_check_array=True)
     return validate_data(estimator, X, reset=False, dtype=np.float64)
 
@@ -121,25 +211,23 @@ def unfitted(estimator: Any) -> Any:
     return clone(estimator)
 
 
-def modules_of(others: Any, estimator: Any) -> list[Module]:
+def items_of(others: Any, estimator: Any) -> list[Any]:
+    """Fitted estimators of its kind and modules, checked."""
     kind = type(estimator)
-    if isinstance(others, (Module, kind)) or not isinstance(others, Iterable):
+    if isinstance(others, (Module, JointModule, kind)) or not isinstance(others, Iterable):
         others = [others]
-    found: list[Module] = []
-    for other in others:
-        if isinstance(other, Module):
-            found.append(other)
-        elif isinstance(other, kind):
+    found = list(others)
+    for other in found:
+        if isinstance(other, kind):
             check_is_fitted(other)
-            labels = getattr(other, "classes_", None)
-            if labels is not None and not np.array_equal(labels, estimator.classes_):
-                raise RecycleGPError(
-                    f"merge: labels {labels.tolist()} against {estimator.classes_.tolist()}; name classes alike first"
-                )
-            found += other.modules_
-        else:
+        elif not isinstance(other, (Module, JointModule)):
             raise TypeError(f"merge takes {kind.__name__} or Module objects, not {type(other).__name__}")
     return found
+
+
+def modules_of(items: Sequence[Any]) -> list[AnyModule]:
+    """Of estimators and modules."""
+    return [m for item in items for m in (item.modules_ if hasattr(item, "modules_") else [item])]
 
 
 def _name(stem: str | None, position: int) -> str:
@@ -151,33 +239,3 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
-def two_classes(y: Any) -> np.ndarray:
-    check_classification_targets(y)
-    kind = type_of_target(y, input_name="y")
-    if kind != "binary":
-        # These are the words that scikit-learn's own checks expect.
-        raise RecycleGPError(
-            f"Only binary classification is supported. The type of the target is {kind}; use OneVsRestClassifier"
-        )
-    classes: np.ndarray = np.unique(column_or_1d(y))
-    if len(classes) != 2:
-        raise RecycleGPError(f"y holds one class, {classes[0]!r}; two are needed (partial_fit takes classes=)")
-    return classes
-
-
-def words_of(classes: np.ndarray) -> tuple[str, str] | None:
-    """Labels as files hold them, where they can."""
-    words = tuple(str(label) for label in classes)
-    fits = all(0 < len(word) <= LONGEST and word.isprintable() for word in words) and words[0] != words[1]
-    return (words[0], words[1]) if fits else None
-
-
-def encoded(y: Any, classes: np.ndarray) -> np.ndarray:
-    """Labels → 0 and 1."""
-    y = column_or_1d(y, warn=True)
-    unknown = np.setdiff1d(y, classes)
-    if len(unknown):
-        raise RecycleGPError(f"y holds {unknown[:5].tolist()}, but the labels are {classes.tolist()}")
-    return (y == classes[1]).astype(np.float64)

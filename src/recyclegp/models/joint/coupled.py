@@ -21,6 +21,7 @@ from ... import arrays, categories
 from ...categories import Categories
 from ...core import sites
 from ...core.convergence import NOTHING_TO_LEARN
+from ...core.owner_posterior import Answers
 from ...core.posterior import Predicted
 from ...core.sites import Site
 from ...errors import RecycleGPError
@@ -113,12 +114,23 @@ class Coupled:
         """(n, C) both."""
         inputs = self._inputs(X)
         found = []
-        for c, name in enumerate(self.link.names):
-            whose = None if owner is None else owner + BETWEEN + name if owner != NEW else NEW
-            whose = NEW if whose is not None and whose not in self.ensemble.owners else whose
-            mean, variance = self.ensemble._latent(_at(inputs, c), self.ensemble._answers(whose, of_y=of_y))
+        for c in range(len(self.link.names)):
+            mean, variance = self.ensemble._latent(_at(inputs, c), self._answers(c, owner, of_y=of_y))
             found.append((self.shift[c] + self.scale[c] * mean, self.scale[c] ** 2 * variance))
         return Predicted(*(torch.stack(part, -1) for part in zip(*found, strict=True)))
+
+    def covariances(self, X: Any, owner: str | None) -> list[Tensor]:
+        """(n, n) of each output, between all rows."""
+        inputs = self._inputs(X)
+        return [
+            self.scale[c] ** 2 * self._answers(c, owner, of_y=False).joint(_at(inputs, c)).covariance
+            for c in range(len(self.link.names))
+        ]
+
+    def _answers(self, c: int, owner: str | None, *, of_y: bool) -> Answers:
+        whose = None if owner is None else owner + BETWEEN + self.link.names[c] if owner != NEW else NEW
+        whose = NEW if whose is not None and whose not in self.ensemble.owners else whose
+        return self.ensemble._answers(whose, of_y=of_y)
 
     def sample(self, X: Any, n: int, seed: int) -> Tensor:
         """(n, rows, C) draws of all outputs together."""
@@ -266,7 +278,7 @@ def _as_module(m: Member, columns: arrays.Columns, levels: Categories) -> Module
         convergence=NOTHING_TO_LEARN,
         method="output",
         densities=m.densities,
-        given_owner=m.owner,
+        given_owner=m.given_owner,
         time=m.time,
     )
 

@@ -15,6 +15,7 @@ from ...categories import Categories, joined
 from ...core.posterior import Predicted
 from ...devices import CPU
 from ...errors import RecycleGPError
+from ...export import gpytorch_model
 from ...likelihoods import Likelihood
 from ...storage import container
 from ...storage.fields import Fields
@@ -22,7 +23,7 @@ from ..ensemble import Ensemble
 from ..naming import NEW, few, name_of_update
 from . import files
 from .coupled import Coupled, coupled_from_json
-from .links import Link, Outputs, some_rows
+from .links import Classes, Link, Outputs, some_rows
 from .module import JointModule, changes_of
 from .new_rows import modules_of_rows
 from .predictive import JointPredictive, draws_of, side_by_side
@@ -157,7 +158,7 @@ class JointEnsemble(JointPredictive):
             if owner is not None:
                 raise RecycleGPError("sample: of correlated outputs the shared functions are drawn; leave owner out")
             return arrays.like(X, self.coupled.sample(X, n, arrays.seed(seed)))
-        return draws_of(list(self.parts), X, n, seed, owner)
+        return draws_of(list(self.parts), X, n, seed, [self._whose(part, owner) for part in self.parts])
 
     # --- operations: each returns a new ensemble ---
 
@@ -315,12 +316,22 @@ class JointEnsemble(JointPredictive):
             )
         return JointModule(self.link, tuple(part.to_module(name, inducing) for part in self.parts))
 
-    def to_gpytorch(self) -> list[Any]:
-        """A GPyTorch model and likelihood for each output, as `Ensemble.to_gpytorch` gives them.
+    def to_gpytorch(self) -> Any:
+        """GPyTorch models, as `Ensemble.to_gpytorch` gives them.
 
         Returns:
-            (model, likelihood) pairs in the order of `outputs`; GPyTorch's IndependentModelList takes the models.
+            Of outputs (model, likelihood) pairs in the order of `outputs`; GPyTorch's IndependentModelList takes the
+            models. Of classes one model of all functions, in the order of `classes`, and a SoftmaxLikelihood.
         """
+        if isinstance(self.link, Classes):
+            return gpytorch_model.classes_to_gpytorch([part._points_form.posterior for part in self.parts])
+        if not isinstance(self.link, Outputs):
+            raise RecycleGPError(f"to_gpytorch: GPyTorch has no likelihood of {self.link.kind}; use predict_y")
+        if self.coupled is not None:
+            raise RecycleGPError(
+                "to_gpytorch: these outputs are correlated, and the models would be independent; use "
+                "independent().to_gpytorch()"
+            )
         return [self.part(name).to_gpytorch() for name in self.outputs]
 
     def save(self, path: str | PathLike[str]) -> None:

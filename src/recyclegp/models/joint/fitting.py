@@ -154,11 +154,14 @@ def _outputs(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
     if not bool(seen.any()):
         raise RecycleGPError("y has no values at all; a model needs at least one")
     measured = [c for c in range(len(names)) if bool(seen[:, c].any())]
-    door = Door(replace(options.fit, target=None, unit=None))
+    weights = options.fit.weights
+    if weights is not None:
+        weights = arrays.row_weights(weights, len(Y))
     requests = []
     for c in measured:
         rows = X if bool(seen[:, c].all()) else some_rows(X, seen[:, c])
-        made = door.check(rows, Y[seen[:, c], c], name)
+        own = replace(options.fit, target=None, unit=None, weights=None if weights is None else weights[seen[:, c]])
+        made = Door(own).check(rows, Y[seen[:, c], c], name)
         requests.append(made._replace(target=Target(names[c], units[c])))
     link = Outputs(tuple(names[c] for c in measured))
     sharing = Sharing.SHAPE if options.fit.learn else Sharing.NOTHING
@@ -191,7 +194,9 @@ def _classes(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
         y_c = is_class[:, c]
         if kind == DirichletCategorical.name:
             y_c, noise = DirichletCategorical.observations(y_c)
-            own = replace(own, likelihood=Gaussian.name, noise=noise)
+            if own.weights is not None:
+                noise = noise / arrays.row_weights(own.weights, len(noise))
+            own = replace(own, likelihood=Gaussian.name, noise=noise, weights=None)
         requests.append(Door(own).check(X, y_c, name)._replace(target=target))
     return _alike(Classes(labels, kind), requests, Sharing.KERNEL)
 

@@ -135,7 +135,7 @@ class JointModule(JointPredictive):
         Returns:
             (n, len(X), C) numbers.
         """
-        return draws_of(list(self.parts), X, n, seed, owner)
+        return draws_of(list(self.parts), X, n, seed, [owner] * len(self.parts))
 
     # --- the same, otherwise ---
 

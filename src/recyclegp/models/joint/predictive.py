@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -163,8 +164,8 @@ def side_by_side(answers: list[Predicted]) -> Predicted:
     return Predicted(*(torch.stack(part, -1) for part in zip(*answers, strict=True)))
 
 
-def draws_of(parts: list[Any], X: Any, n: int, seed: int, owner: str | None) -> Any:
-    """(n, len(X), C) draws of functions that are independent of each other."""
+def draws_of(parts: list[Any], X: Any, n: int, seed: int, owners: Sequence[str | None]) -> Any:
+    """(n, len(X), C) draws of functions that are independent of each other, each of its owner's."""
     seeds = np.random.default_rng(arrays.seed(seed)).integers(0, 2**31, len(parts))
-    drawn = [part.sample(X, n, int(own), owner) for part, own in zip(parts, seeds, strict=True)]
+    drawn = [part.sample(X, n, int(own), who) for part, own, who in zip(parts, seeds, owners, strict=True)]
     return torch.stack(drawn, -1) if isinstance(X, Tensor) else np.stack(drawn, -1)
