@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from torch import Tensor
-
 from .. import threads
 from ..kernels import Kernel
-from ..kernels.units import in_units
+from ..kernels.units import InputUnits, in_units
 from ..local.kernel_choice import AUTO
 from .build import Merged, build, chosen_kernel, step_cost
 from .member import Member
@@ -67,11 +65,11 @@ class Recipe(NamedTuple):
             )
         return Made(merged, whom, sites)
 
-    def in_units(self, scale: float, input_shift: Tensor) -> Recipe:
-        """For the ensemble of s·f(x − input_shift) + b."""
+    def in_units(self, scale: float, inputs: InputUnits) -> Recipe:
+        """For the ensemble of s·f((x − shift)/scale) + b, the inputs changed so."""
         if not isinstance(self.kernel, Kernel):
             return self
-        return self._replace(kernel=in_units(self.kernel, scale, input_shift))
+        return self._replace(kernel=in_units(self.kernel, scale, inputs))
 
 
 USUAL = Recipe()  # what merge does unless told
