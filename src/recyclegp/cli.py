@@ -28,6 +28,7 @@ from .commands import (
     screening,
     serve,
     signatures,
+    transform,
 )
 from .errors import RecycleGPError, RecycleGPWarning, printable
 
@@ -135,7 +136,7 @@ def main(
 PANELS = {
     "From data to predictions": (fit.fit, merge.merge, predict.predict, plot.plot),
     "How good it is": (score.score, calibrate.calibrate),
-    "What is in a file": (inspect.inspect, screening.screen, inspect.compare, serve.serve),
+    "What is in a file": (inspect.inspect, screening.screen, inspect.compare, transform.transform, serve.serve),
     "Who vouches for it": (signatures.keygen, signatures.sign, signatures.verify),
     "Change an ensemble": (operate.update, operate.add, operate.remove, operate.reweight),
     "See it work": (demo.demo, experiment.experiment),

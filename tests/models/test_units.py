@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-import reference as ref
 import recyclegp as rgp
+import reference as ref
 from recyclegp.target import Target
 
 SCALE, SHIFT, S, B = np.array([1.8, 0.001]), np.array([32.0, -4.0]), -2.5, 7.0

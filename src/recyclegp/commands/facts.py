@@ -135,6 +135,8 @@ def in_words(facts: Facts) -> dict[str, str]:
                 f"{name} ({why.removeprefix(FLAGGED).removeprefix(': ')})" for name, why in facts["not_trusted"].items()
             ]
             lines["not trusted"] = ", ".join(said[:NAMES_SHOWN]) + (", …" if len(said) > NAMES_SHOWN else "")
+        for p in facts.get("proposals", ()):
+            lines[f"try for {p['name']}"] = p["command"] or p["python"]
         if facts["modules_removed"]:
             lines["removed"] = facts["removed"]
         lines["keeps"] = {

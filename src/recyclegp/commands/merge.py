@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +27,7 @@ from .options import (
 )
 from .paths import check_model_output, expand
 from .screen import Screen
+from .screening import proposals
 from .signatures import verified
 
 
@@ -44,7 +46,7 @@ def merge(
     ] = True,
     weights: Annotated[
         list[str] | None,
-        typer.Option("--weights", metavar="NAME=W", help="What a module counts; may be repeated.", show_default="1"),
+        typer.Option("--weights", metavar="NAME=W,…", help="What a module counts; may be repeated.", show_default="1"),
     ] = None,
     keep: Annotated[
         str, typer.Option(metavar="sites|names", help="With names only the file is small, but none can be removed.")
@@ -96,8 +98,9 @@ def merge(
     with screen.working("Merging", threads, total=len(paths)) as advance:
         from ..models import merge as library
 
-        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, verified=signed)
-        library.merge(
+        holding: dict[str, Path] = {}
+        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, verified=signed, files=holding)
+        merged = library.merge(
             modules,
             inducing=points,
             kernel=kernel,
@@ -108,8 +111,10 @@ def merge(
             trust=believed,
             half_life=half_life,
             now=as_of,
-        ).save(output)
-    facts.report(screen, output)
+        )
+        merged.save(output)
+    verdicts = {m.name: m.verdict for m in merged._members if m.verdict is not None}
+    facts.report(screen, output, proposals=[p._asdict() for p in proposals(verdicts, holding)])
 
 
 def _points(inducing: str) -> int | str:

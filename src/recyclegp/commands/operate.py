@@ -31,6 +31,7 @@ from .options import (
     Target,
     Threads,
     in_days,
+    names_of,
     pairs,
 )
 from .paths import check_model_output, expand
@@ -138,7 +139,10 @@ def add(
 
 def remove(
     ensemble: Ensemble,
-    names: Annotated[list[str], typer.Argument(metavar="NAMES…", help="Modules to leave out, as inspect names them.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAMES…", help="Modules to leave out, as inspect names them; also A,B,…"),
+    ],
     output: Output,
     relearn: Annotated[
         bool,
@@ -161,12 +165,19 @@ def remove(
     Example: recyclegp remove city.safetensors south -o city2.safetensors
     """
     screen = Screen(quiet, as_json)
-    _changed(screen, ensemble, "remove", lambda old: old.remove(names, relearn=relearn), output, threads)
+
+    def removed(old: library.Ensemble) -> library.Ensemble:
+        return old.remove(names_of(names, old.names), relearn=relearn)
+
+    _changed(screen, ensemble, "remove", removed, output, threads)
 
 
 def reweight(
     ensemble: Ensemble,
-    weights: Annotated[list[str], typer.Argument(metavar="NAME=W…", help="0 leaves a module out, 2 counts it twice.")],
+    weights: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME=W…", help="0 leaves a module out, 2 counts it twice; also A=0,B=2"),
+    ],
     output: Output,
     relearn: Relearn = False,
     threads: Threads = 1,

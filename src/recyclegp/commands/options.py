@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -109,19 +109,40 @@ Relearn = Annotated[
 ]
 
 
+class Pair(NamedTuple):
+    name: str
+    number: float
+
+
 def pairs(given: list[str], option: str) -> dict[str, float]:
-    """NAME=NUMBER …, where a name may itself hold an equals sign."""
+    """NAME=NUMBER …, also several separated by commas; a name may itself hold a comma or an equals sign."""
     found = {}
     for item in given:
-        name, equals, text = item.rpartition("=")
-        try:
-            number = float(text)
-        except ValueError:
-            equals = ""
-        if not equals or not name:
-            raise RecycleGPError(f"{option} {item}: write NAME=NUMBER, as ward-7=0.5")
-        found[name] = number
+        several = [_pair(part.strip()) for part in item.split(",")]
+        for pair in several if None not in several else [_pair(item)]:
+            if pair is None:
+                raise RecycleGPError(f"{option} {item}: write NAME=NUMBER, as ward-7=0.5, and commas between several")
+            if pair.name in found:
+                raise RecycleGPError(f"{option} {item}: {pair.name!r} has a number already; name each once")
+            found[pair.name] = pair.number
     return found
+
+
+def _pair(text: str) -> Pair | None:
+    name, _, number = text.rpartition("=")
+    try:
+        return Pair(name, float(number)) if name else None
+    except ValueError:
+        return None
+
+
+def names_of(given: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Names, also several separated by commas; one that is known as it stands may itself hold a comma."""
+    return [
+        name
+        for item in given
+        for name in ([item] if item in known else [part.strip() for part in item.split(",") if part.strip()])
+    ]
 
 
 def time_of(text: str, name: str) -> When:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .. import threads
+from ..arrays import Columns
 from ..kernels import Kernel
 from ..kernels.units import InputUnits, in_units
 from ..local.kernel_choice import AUTO
@@ -46,12 +47,20 @@ class Recipe(NamedTuple):
         return kernel_by_name(self.kernel, members, store, dimension)
 
     def follow(
-        self, members: Sequence[Member], store: SiteSource, wanted: PointsWanted, dimension: int, owners: Owners
+        self,
+        members: Sequence[Member],
+        store: SiteSource,
+        wanted: PointsWanted,
+        dimension: int,
+        owners: Owners,
+        columns: Columns = None,
     ) -> Made:
         """All that is chosen, chosen from these members: in the same way whenever it is done."""
         with threads.suited_to(step_cost(store, wanted)):
             trust = self.trust if self.learn else Trust.NONE
-            whom, sites, learned = judged(members, store, trust=trust, owners=owners, pool_noise=self.pool_noise)
+            whom, sites, learned = judged(
+                members, store, trust=trust, owners=owners, pool_noise=self.pool_noise, columns=columns
+            )
             start = self.start(whom, sites, dimension, owners)
             merged = build(
                 start,

@@ -625,7 +625,7 @@ class Ensemble(Predictive):
         wanted = wanted_again(self.choice, self._form.Z)
         recipe = self._recipe._replace(learn=True)
         with stored(as_before(members), now=False) as store:
-            made = recipe.follow(as_before(members), store, wanted, self.dimension, self._owners)
+            made = recipe.follow(as_before(members), store, wanted, self.dimension, self._owners, self.columns)
             new = Ensemble._from_merged(made, wanted, self.columns, self.categories, self._owners, recipe)
             return replace(new, unlearned=self.unlearned.relearned())
 

@@ -242,18 +242,19 @@ class Module(Predictive):
         *,
         input_scale: Any = None,
     ) -> Module:
-        """The module as if its owner had measured x' = input_scale·x + input_shift and y' = output_scale·y + output_shift.
+        """The module of s·f((x − shift)/scale) + b: as if its owner had measured x and y in other units.
 
-        It is the module of s·f((x' − shift)/scale) + b: each input is multiplied first and shifted afterwards, so that
-        °C become °F with input_scale=1.8, input_shift=32. Lengthscales, periods, slopes and centres of the kernel
-        follow. Its evidence does not notice a change of inputs.
+        What was x is input_scale·x + input_shift afterwards, and y is output_scale·y + output_shift: multiplied first,
+        shifted then, so that °C become °F with input_scale=1.8, input_shift=32. Lengthscales, periods, slopes and
+        centres of the kernel follow. The evidence does not notice a change of inputs.
 
         Args:
-            input_shift: one number for each input column, or {column: number}; 0 for those that are not named.
+            input_shift: one number for each input column, or {column: number} by name (by position where columns have
+                none); 0 for those that are not named.
             output_scale: s; a negative one turns f upside down.
             output_shift: b.
             unit: what y is measured in afterwards, if the module is to say so.
-            input_scale: one positive number for each input column, or {column: number}; 1 for those that are not named.
+            input_scale: the same of positive numbers; 1 for those that are not named.
 
         Returns:
             The module in its new units.

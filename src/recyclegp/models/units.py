@@ -52,11 +52,11 @@ def new_units(
 
 
 def _each(given: Any, argument: str, usual: float, dimension: int, columns: arrays.Columns) -> torch.Tensor:
-    """One number for each input column, from {name: number}, one number each, or nothing."""
+    """One number for each input column, from {column: number}, one number each, or nothing."""
     if given is None:
         return torch.full((dimension,), usual, dtype=torch.float64)
     if isinstance(given, Mapping):
-        return _by_name(given, argument, usual, dimension, columns)
+        return _by_column(given, argument, usual, dimension, columns)
     vector = arrays.as_tensor(given, argument, "cpu").reshape(-1)
     if len(vector) != dimension:
         raise RecycleGPError(
@@ -66,16 +66,19 @@ def _each(given: Any, argument: str, usual: float, dimension: int, columns: arra
     return vector
 
 
-def _by_name(
+def _by_column(
     given: Mapping[Any, Any], argument: str, usual: float, dimension: int, columns: arrays.Columns
 ) -> torch.Tensor:
-    if columns is None:
+    known: Sequence[Any] = range(dimension) if columns is None else columns
+    if columns is None and any(isinstance(key, str) for key in given):
         raise RecycleGPError(
-            f"{argument}: the {dimension} input columns have no names; pass one number each, or name them first with "
-            "module.with_columns"
+            f"{argument}: the {dimension} input columns have no names; use their positions 0 to {dimension - 1}, or "
+            "name them first with module.with_columns"
         )
-    unknown = [str(name) for name in given if name not in columns]
+    unknown = [str(key) for key in given if key not in known]
     if unknown:
-        raise RecycleGPError(f"{argument}: no input column {', '.join(unknown)}; there are {', '.join(columns)}")
-    numbers = {name: arrays.number(value, f"{argument}[{name!r}]") for name, value in given.items()}
-    return torch.tensor([numbers.get(c, usual) for c in columns], dtype=torch.float64)
+        raise RecycleGPError(
+            f"{argument}: no input column {', '.join(unknown)}; there are {', '.join(map(str, known))}"
+        )
+    numbers = {key: arrays.number(value, f"{argument}[{key!r}]") for key, value in given.items()}
+    return torch.tensor([numbers.get(key, usual) for key in known], dtype=torch.float64)
