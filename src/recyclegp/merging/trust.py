@@ -32,7 +32,7 @@ from .noise import FREEDOM, PooledNoise, Readings, at_noise
 from .owners import Owners, owner_numbers
 from .points import select
 from .pooling import median_mean, most_common_kernel
-from .screening import CHECKED, PRICE, About, Screened, screen
+from .screening import CHECKED, PRICE, TOO_SURE, About, Screened, screen
 from .site_source import SiteSource
 from .verdicts import TRUSTED, InputFactor, Standing, Units, Verdict
 
@@ -227,14 +227,11 @@ def _verdicts(c: _Compared, members: Sequence[Member], columns: Columns) -> list
             asked += 1
             found.append(Verdict(Standing.FLAGGED, why.reason, why.remedy))
         elif i in unchecked:
-            said = f"the others know {max(0.0, float(c.screened.fit.share[i])):.0%} of what it says"
-            remedy = None
+            changed: tuple[InputFactor, ...] = ()
             if c.trusted >= FEWEST and asked < MOST_ASKED and _strange_lengths(c, m):
-                remedy = _elsewhere(c, i, m, columns)
+                changed = _elsewhere(c, i, m, columns)
                 asked += 1
-            if remedy is not None:
-                said = f"{said}, and it would agree with them as {_in_words(remedy.inputs)}"
-            found.append(Verdict(Standing.UNCHECKED, said, remedy))
+            found.append(_unchecked(c, i, changed))
         else:
             found.append(TRUSTED)
     return found
@@ -249,10 +246,25 @@ def _explained(c: _Compared, member: int, columns: Columns, *, inputs: bool) -> 
     if not found.changes or found.value <= best.value or found.share < CHECKED:
         return best
     changed = found.inputs(columns)
-    return Explanation(f"inputs in other units: it would agree as {_in_words(changed)}", found.value, inputs=changed)
+    return Explanation(_other_inputs(changed), found.value, inputs=changed)
 
 
-def _elsewhere(c: _Compared, member: int, m: Member, columns: Columns) -> Units | None:
+def _unchecked(c: _Compared, member: int, changed: tuple[InputFactor, ...]) -> Verdict:
+    """Of a module of which the others know little; with these changes of inputs it would agree with them."""
+    fit, remedy = c.screened.fit, Units(inputs=changed) if changed else None
+    if changed and float(fit.misfit[member]) > TOO_SURE * c.screened.usual * float(fit.counts[member]):
+        return Verdict(Standing.FLAGGED, _other_inputs(changed), remedy)  # nor can it be where it says it is
+    said = f"the others know {max(0.0, float(fit.share[member])):.0%} of what it says"
+    if changed:
+        said = f"{said}, and it would agree with them as {_in_words(changed)}"
+    return Verdict(Standing.UNCHECKED, said, remedy)
+
+
+def _other_inputs(changed: Sequence[InputFactor]) -> str:
+    return f"inputs in other units: it would agree as {_in_words(changed)}"
+
+
+def _elsewhere(c: _Compared, member: int, m: Member, columns: Columns) -> tuple[InputFactor, ...]:
     """Other units in which a module would be where the others are, and agree with them.
 
     Only usual factors, and such that bring the lengths of its own kernel nearer to theirs: where a function hardly
@@ -267,8 +279,8 @@ def _elsewhere(c: _Compared, member: int, m: Member, columns: Columns) -> Units 
     place = _place(c, member)
     found, as_it_is = best_units(place, worth), best_units(place, lambda change: False)
     if found.share < CHECKED or found.value - as_it_is.value < PRICE:
-        return None
-    return Units(inputs=found.inputs(columns))
+        return ()
+    return found.inputs(columns)
 
 
 def _strange_lengths(c: _Compared, m: Member) -> bool:
