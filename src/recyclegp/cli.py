@@ -77,7 +77,8 @@ def _message(error: Exception) -> str:
 
 def _with_options(text: str) -> str:
     """Messages of the library name its arguments, which are options here."""
-    said = re.sub(rf"\b({OPTIONS})=", lambda found: f"--{found[1].replace('_', '-')} ", text)
+    said = re.sub(r"\ballow_small=True", "--allow-small", text)
+    said = re.sub(rf"\b({OPTIONS})=", lambda found: f"--{found[1].replace('_', '-')} ", said)
     return said.replace("  ", " ").replace("--trust None", "--trust none")
 
 

@@ -39,6 +39,7 @@ def of_file(path: Path) -> Facts:
         "name": None if isinstance(model, Ensemble) else model.name,
         "rows": model.rows,
         "points": len(model.inducing),
+        "points_per_row": len(model.inducing) / model.rows,
         "columns": None if model.columns is None else names,
         "inputs": model.dimension,
         "region": {
@@ -104,6 +105,7 @@ def in_words(facts: Facts) -> dict[str, str]:
         lines["module"] = f"{facts['name']}, {_many(rows, 'row')} of {_many(D, 'input')}, {facts['method']} method"
         if facts["kept"] is not None:
             lines["kept"] = f"{facts['kept']:.0%} of what the rows say about f, at {_many(points, 'point')}"
+        lines["points per row"] = f"{facts['points_per_row']:.2g}"
         if facts["owner"] != facts["name"]:
             lines["owner"] = facts["owner"]
         if facts["time"] is not None:
@@ -153,7 +155,8 @@ def in_words(facts: Facts) -> dict[str, str]:
 
 
 def table(found: list[Facts]) -> Table:
-    made = plain_table("file", "holds", "inputs", "rows", "points", "likelihood", "bytes", "content id", folded=3)
+    numbers = ("rows", "points", "per row", "likelihood", "bytes", "content id")
+    made = plain_table("file", "holds", "inputs", *numbers, folded=3)
     for f in found:
         made.add_row(
             printable(f["file"]),
@@ -161,6 +164,7 @@ def table(found: list[Facts]) -> Table:
             printable(", ".join(f["columns"] or [str(f["inputs"])])),
             f"{f['rows']:,}",
             str(f["points"]),
+            f"{f['points_per_row']:.2g}",
             ", ".join(f["likelihoods"]),
             f"{f['bytes']:,}",
             f["content_id"][7:15],

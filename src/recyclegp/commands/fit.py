@@ -13,6 +13,7 @@ from ..models.naming import check_owner
 from . import facts
 from .fit_partitions import Partitioning, destination, fit_parts, opened
 from .options import (
+    AllowSmall,
     AsJson,
     Categories,
     Data,
@@ -124,6 +125,7 @@ def fit(
     ] = False,
     categories: Categories = None,
     dates: Dates = None,
+    allow_small: AllowSmall = False,
     positive: Positive = None,
     drop_missing: DropMissing = False,
     seed: Seed = 0,
@@ -177,7 +179,8 @@ def fit(
     if parts.wanted:
         how = {"likelihood": likelihood, "kernel": kernel, "method": method, "inducing": inducing, "noise": noise}
         how |= {"publish": "auto" if publish is None else publish, "rows_per_point": rows_per_point}
-        fit_parts(screen, rows, parts, output, threads, {**how, "seed": seed, "unit": unit})
+        how |= {"seed": seed, "unit": unit, "allow_small": allow_small}
+        fit_parts(screen, rows, parts, output, threads, how)
         return
     X, y, noises = rows.whole(screen)
     with screen.working("Fitting", threads):
@@ -200,6 +203,7 @@ def fit(
             labels=rows.class_labels,
             owner=owner,
             time=at,
+            allow_small=allow_small,
         )
         module = module if digits is None else module.rounded(digits)
         module.save(output)

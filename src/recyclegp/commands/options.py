@@ -42,6 +42,7 @@ Dates = Annotated[
     str | None,
     typer.Option(metavar="days", help="Read dates in inputs as days since 1970-01-01.", show_default="refused"),
 ]
+AllowSmall = Annotated[bool, typer.Option("--allow-small", help="Do not warn of fewer than 10 rows.")]
 Positive = Annotated[
     str | None,
     typer.Option(metavar="LABEL", help="The class that counts as 1, every other as 0, where classes are not 0 and 1."),

@@ -30,7 +30,8 @@ def fitted_modules(
     parts = regions(_numbers(X), estimator.n_partitions)
     names = [_name(estimator.name, taken + i) for i in range(len(parts))]
     options |= {k: getattr(estimator, k) for k in ("kernel", "inducing", "publish", "rows_per_point", "learn")}
-    options |= {"likelihood": likelihood, "seed": seed_of(estimator.random_state), "progress": False}
+    options |= {"likelihood": likelihood, "seed": seed_of(estimator.random_state)}
+    options |= {"progress": False, "allow_small": True}
     if hasattr(estimator, "method"):
         options["method"] = estimator.method
     workers = min(effective_n_jobs(estimator.n_jobs), len(parts))
