@@ -18,6 +18,7 @@ from .options import (
     Categories,
     Data,
     Dates,
+    Decimal,
     DropMissing,
     Inputs,
     NoiseOfRows,
@@ -128,6 +129,7 @@ def fit(
     allow_small: AllowSmall = False,
     positive: Positive = None,
     drop_missing: DropMissing = False,
+    decimal: Decimal = ".",
     seed: Seed = 0,
     threads: Threads = 1,
     quiet: Quiet = False,
@@ -159,7 +161,7 @@ def fit(
     from .rows import NoiseColumn, Rows
 
     measured = NoiseColumn.given(noise, noise_column, noise_sd_column)
-    table = opened(data)
+    table = opened(data, decimal)
     from .. import likelihoods  # not before the table is known to be one: torch takes seconds
 
     classes = likelihoods.named(likelihood).classifies

@@ -14,6 +14,7 @@ from .options import (
     AsJson,
     Data,
     Dates,
+    Decimal,
     DropMissing,
     Ensemble,
     FileNames,
@@ -70,6 +71,7 @@ def update(
     dates: Dates = None,
     positive: Positive = None,
     drop_missing: DropMissing = False,
+    decimal: Decimal = ".",
     threads: Threads = 1,
     seed: NoSeed = 0,
     quiet: Quiet = False,
@@ -86,7 +88,7 @@ def update(
     from .tables import open_table
 
     measured = NoiseColumn.given(noise, noise_column, noise_sd_column)
-    table = open_table(data)
+    table = open_table(data, decimal)
     with screen.working("Loading"):
         from .. import likelihoods
 

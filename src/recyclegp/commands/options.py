@@ -17,7 +17,10 @@ Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
 NoSeed = Annotated[int, typer.Option("--seed", min=0, help="As every command has; nothing here is random.")]
 Threads = Annotated[int, typer.Option(min=1, help="For matrices. One is best on a busy machine, or for small ones.")]
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help="Table with a header line: CSV (also .gz) or Parquet.")]
+Data = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="Table with a header line: CSV (also .gz), Parquet, or - for standard input."),
+]
 Target = Annotated[str, typer.Option("-t", "--target", metavar="COLUMN", help="The column y.")]
 Inputs = Annotated[
     str | None,
@@ -27,6 +30,7 @@ ModelInputs = Annotated[
     str | None,
     typer.Option("-i", "--inputs", metavar="A,B,…", help="The columns of X, if the model does not know their names."),
 ]
+Decimal = Annotated[str, typer.Option("--decimal", metavar=".|,", help="The decimal mark of numbers in a CSV table.")]
 DropMissing = Annotated[
     bool, typer.Option("--drop-missing", help="Leave out rows with missing values, instead of refusing the table.")
 ]
