@@ -23,6 +23,7 @@ from ..core.packing import PackedSites, project
 from ..core.posterior import Basis
 from ..kernels.units import InputUnits
 from .consensus import LOG_2PI, Consensus
+from .screening import CHECKED
 from .verdicts import InputFactor
 
 PRICE = 1.0  # nats for each changed input, beside the logarithm of how many changes are tried
@@ -31,7 +32,9 @@ AFFINE = ((1.8, 32.0), (1 / 1.8, -32 / 1.8), (1.0, 273.15), (1.0, -273.15))  # Â
 USUAL = (*((f, 0.0) for f in FACTORS), *((1 / f, 0.0) for f in FACTORS), *AFFINE)
 LEARNED = 4.0  # nats more for a factor that nobody uses: within what a module can tell, a usual one is meant
 DECADES = 4.0  # on either side of one, in which a factor is learned
-STEPS = 161  # of the first search for it
+STEPS = 65  # of the first search for it
+PROBES = (0.01, 0.1, 0.4, 0.6, 0.8, 1.25, 1.7, 2.5, 10.0, 100.0)  # factors that tell for which inputs it is worth while
+MOST_LEARNED = 2  # inputs whose factor is learned
 FINER, SOME = 4, 9  # later ones between the neighbours of the best, and how many are tried there
 MOST_CHANGED = 3  # inputs
 AT_ONCE = 64  # changes that are evaluated side by side
@@ -69,7 +72,6 @@ class Found(NamedTuple):
 
     changes: tuple[Change, ...]
     value: float  # log-probability of what the module says, less the price
-    share: float  # of what it says that the others know then
 
     def inputs(self, columns: Columns) -> tuple[InputFactor, ...]:
         """By the names of their columns, where these have names."""
@@ -81,9 +83,9 @@ def best_units(place: Place, worth: Callable[[Change], bool] = lambda change: Tr
     D = place.packed.Z.shape[-1]
     best = _best(place, [()])
     for _ in range(min(MOST_CHANGED, D)):
-        left = set(range(D)) - {c.column for c in best.changes}
+        left = sorted(set(range(D)) - {c.column for c in best.changes})
         usual = [Change(j, *how, _price(D)) for j in left for how in USUAL]
-        learned = [_learned(place, best.changes, j, D) for j in left if worth(Change(j, 1.0, 0.0, 0.0, usual=False))]
+        learned = [_learned(place, best.changes, j, D) for j in _promising(place, best.changes, left, worth)]
         found = _best(place, [(*best.changes, c) for c in (*usual, *learned) if worth(c)])
         if found.value <= best.value:
             break
@@ -91,13 +93,32 @@ def best_units(place: Place, worth: Callable[[Change], bool] = lambda change: Tr
     return best
 
 
+def _promising(
+    place: Place, so_far: tuple[Change, ...], columns: Sequence[int], worth: Callable[[Change], bool]
+) -> list[int]:
+    """The columns, a few of them, of which some factor explains most: there it is worth while to learn one."""
+    some = [Change(j, factor, 0.0, 0.0, usual=False) for j in columns for factor in PROBES]
+    tried = [c for c in some if worth(c)]
+    if not tried:
+        return []
+    order = _values(place, [(*so_far, c) for c in tried]).argsort(descending=True).tolist()
+    return list(dict.fromkeys(tried[i].column for i in order))[:MOST_LEARNED]
+
+
 def _best(place: Place, tried: Sequence[tuple[Change, ...]]) -> Found:
     if not tried:
-        return Found((), -math.inf, 0.0)
-    found = fits(place, _units(tried, place.packed.Z.shape[-1]))
-    net = found.value - found.value.new_tensor([sum(c.price for c in changes) for changes in tried])
+        return Found((), -math.inf)
+    value = _values(place, tried)
+    net = value - value.new_tensor([sum(c.price for c in changes) for changes in tried])
     i = int(net.argmax())
-    return Found(tried[i], float(net[i]), float(found.share[i]))
+    return Found(tried[i], float(net[i]))
+
+
+def _values(place: Place, tried: Sequence[tuple[Change, ...]]) -> Tensor:
+    """(K,)  log-probabilities; none of changes to where nobody knows anything, and so nobody is contradicted."""
+    found = fits(place, _units(tried, place.packed.Z.shape[-1]))
+    there = (found.share >= CHECKED) | torch.tensor([not changes for changes in tried], device=found.share.device)
+    return torch.where(there, found.value, -math.inf)
 
 
 def _learned(place: Place, so_far: tuple[Change, ...], column: int, dimension: int) -> Change:
@@ -106,7 +127,7 @@ def _learned(place: Place, so_far: tuple[Change, ...], column: int, dimension: i
     grid = torch.linspace(-DECADES, DECADES, STEPS, dtype=torch.float64)
     for _ in range(FINER):
         tried = [(*so_far, Change(column, 10**x, 0.0, price)) for x in grid.tolist()]
-        i = int(fits(place, _units(tried, dimension)).value.argmax())
+        i = int(_values(place, tried).argmax())
         low, high = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
         grid = torch.linspace(float(low), float(high), SOME, dtype=torch.float64)
     return Change(column, float(f"{10 ** float(grid[len(grid) // 2]):.4g}"), 0.0, price, usual=False)

@@ -32,7 +32,7 @@ from .noise import FREEDOM, PooledNoise, Readings, at_noise
 from .owners import Owners, owner_numbers
 from .points import select
 from .pooling import median_mean, most_common_kernel
-from .screening import CHECKED, PRICE, TOO_SURE, About, Screened, screen
+from .screening import PRICE, TOO_SURE, About, Screened, screen
 from .site_source import SiteSource
 from .verdicts import TRUSTED, InputFactor, Standing, Units, Verdict
 
@@ -46,7 +46,7 @@ ENOUGH = 8  # trusted modules from which one can tell whether owners differ
 CONTRADICTION = Verdict(Standing.UNCHECKED, "they contradict each other, and nobody can say who is right")
 NO_CONSENSUS = Verdict(Standing.UNCHECKED, "no majority agrees about the function")
 FEWEST = 3  # modules: of two that contradict each other nobody can say who is wrong
-MOST_ASKED = 50  # modules whose inputs are tried in other units
+MOST_ASKED = 24  # inputs of modules, in all, that are tried in other units
 STRANGE = 2.0  # times as long or as short as the shared lengthscale
 
 
@@ -217,18 +217,18 @@ def _tempered(store: SiteSource, members: int) -> SiteSource:
 def _verdicts(c: _Compared, members: Sequence[Member], columns: Columns) -> list[Verdict]:
     """In words. Other units of inputs are looked for in some modules only: it takes a while."""
     flagged, unchecked = set(c.screened.flagged), set(c.screened.unchecked)
-    asked = 0
+    most, asked = max(1, MOST_ASKED // c.base.Z.shape[-1]), 0
     found = []
     for i, m in enumerate(members):
         if m.weight <= 0:
             found.append(Verdict(Standing.UNCHECKED, "does not count"))
         elif i in flagged:
-            why = _explained(c, i, columns, inputs=asked < MOST_ASKED)
+            why = _explained(c, i, columns, inputs=asked < most)
             asked += 1
             found.append(Verdict(Standing.FLAGGED, why.reason, why.remedy))
         elif i in unchecked:
             changed: tuple[InputFactor, ...] = ()
-            if c.trusted >= FEWEST and asked < MOST_ASKED and _strange_lengths(c, m):
+            if c.trusted >= FEWEST and asked < most and _strange_lengths(c, m):
                 changed = _elsewhere(c, i, m, columns)
                 asked += 1
             found.append(_unchecked(c, i, changed))
@@ -243,7 +243,7 @@ def _explained(c: _Compared, member: int, columns: Columns, *, inputs: bool) -> 
     if not inputs:
         return best
     found = best_units(_place(c, member))
-    if not found.changes or found.value <= best.value or found.share < CHECKED:
+    if not found.changes or found.value <= best.value:
         return best
     changed = found.inputs(columns)
     return Explanation(_other_inputs(changed), found.value, inputs=changed)
@@ -278,7 +278,7 @@ def _elsewhere(c: _Compared, member: int, m: Member, columns: Columns) -> tuple[
 
     place = _place(c, member)
     found, as_it_is = best_units(place, worth), best_units(place, lambda change: False)
-    if found.share < CHECKED or found.value - as_it_is.value < PRICE:
+    if found.value - as_it_is.value < PRICE:
         return ()
     return found.inputs(columns)
 
