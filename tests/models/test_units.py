@@ -205,3 +205,36 @@ def test_names_need_names():
     with pytest.raises(rgp.RecycleGPError, match=r"input_scale: the 2 input columns have no names.*with_columns"):
         m.transform(input_scale={"dose": 2.0})
     m.with_columns(COLUMNS).transform(input_scale={"dose": 2.0})
+
+
+# --- categories, and several functions at once ------------------------------------------------
+
+
+def test_categories_have_no_units():
+    X, y = rows(6, 40)
+    frame = pd.DataFrame(X, columns=COLUMNS).assign(ward=["surgery", "medicine"] * 20)
+    m = rgp.fit(frame, y, publish=10)
+    new = m.transform(input_scale={"dose": 1000.0}, input_shift={"temp": 3.0})
+    there = frame.assign(dose=1000 * frame.dose, temp=frame.temp + 3)
+    np.testing.assert_allclose(new.predict(there)[0], m.predict(frame)[0], rtol=1e-8)
+    assert new.evidence == pytest.approx(m.evidence, rel=1e-9)
+    for how in ({"input_scale": {"ward": 2.0}}, {"input_shift": {"ward": 1.0}}):
+        with pytest.raises(rgp.RecycleGPError, match="column 'ward' holds categories, which have no place"):
+            m.transform(**how)
+
+
+def test_several_outputs_at_once():
+    """Each of them, apart and coupled."""
+    made = []
+    for seed in (7, 8):
+        X, y = rows(seed, 40)
+        made.append(
+            rgp.fit(pd.DataFrame(X, columns=COLUMNS), np.column_stack([y, 2 * y + 1]), name=f"j{seed}", publish=8)
+        )
+    how = {"input_scale": {"dose": 1000.0}, "input_shift": {"temp": 32.0}}
+    there = X_NEW * [1.0, 1000.0] + [32.0, 0.0]
+    for model in (made[0], rgp.merge(made)):
+        new = model.transform(**how)
+        for one, other in zip(new.predict(there), model.predict(X_NEW), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9)
+        assert new.evidence == pytest.approx(model.evidence, rel=1e-9)

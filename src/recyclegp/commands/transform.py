@@ -52,9 +52,14 @@ def transform(
         )
     how: dict[str, Any] = {"output_scale": output_scale, "output_shift": output_shift, "unit": unit}
     with screen.working("Transforming"):
+        from ..models.ensemble import Ensemble
         from ..models.load import opened
+        from ..models.module import Module
+        from ..models.modules import Modules
 
         found = opened(model).model
+        if not isinstance(found, (Module, Modules, Ensemble)):
+            raise RecycleGPError(f"{model}: it holds several functions at once; change its units in Python: transform")
         try:
             changed = found.transform(input_scale=scales or None, input_shift=shifts or None, **how)
         except RecycleGPError as refused:

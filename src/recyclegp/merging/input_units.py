@@ -81,9 +81,10 @@ class Found(NamedTuple):
 def best_units(place: Place, worth: Callable[[Change], bool] = lambda change: True) -> Found:
     """One input after the other is changed, as long as that explains more than it costs; `worth` says what to try."""
     D = place.packed.Z.shape[-1]
+    measured = set(range(D)) - set(place.base.kernel.structure.discrete)  # categories have no units
     best = _best(place, [()])
     for _ in range(min(MOST_CHANGED, D)):
-        left = sorted(set(range(D)) - {c.column for c in best.changes})
+        left = sorted(measured - {c.column for c in best.changes})
         usual = [Change(j, *how, _price(D)) for j in left for how in USUAL]
         learned = [_learned(place, best.changes, j, D) for j in _promising(place, best.changes, left, worth)]
         found = _best(place, [(*best.changes, c) for c in (*usual, *learned) if worth(c)])

@@ -88,7 +88,9 @@ class Modules(Sequence[Module]):
         def changed(block: Block) -> Block:
             c = block.common
             given = (input_scale, input_shift, output_scale, output_shift, unit)
-            return block.in_units(new_units(*given, dimension=c.dimension, columns=c.columns, discrete=c.structure.discrete))
+            return block.in_units(
+                new_units(*given, dimension=c.dimension, columns=c.columns, discrete=c.structure.discrete)
+            )
 
         small = self._compact()
         return Modules([changed(block) for block in small._blocks], small._order)

@@ -47,7 +47,9 @@ def new_units(
         categories = [i for i in discrete if float(vector[i]) != usual]
         if categories:
             named = categories[0] if columns is None else repr(columns[categories[0]])
-            raise RecycleGPError(f"{argument}: column {named} holds categories, which have no place; pass {usual} there")
+            raise RecycleGPError(
+                f"{argument}: column {named} holds categories, which have no place; pass {usual} there"
+            )
     return NewUnits(InputUnits(factors, shifts), scale, shift, unit)
 
 

@@ -25,7 +25,7 @@ from ...core.sites import Site
 from ...errors import RecycleGPError
 from ...kernels import Kernel
 from ...kernels.nodes import Index, Node
-from ...kernels.units import beside, in_units, times
+from ...kernels.units import InputUnits, beside, in_units, times
 from ...merging.member import Member, active
 from ...storage.fields import fields, listed, number, positive
 from ..ensemble import Ensemble
@@ -140,10 +140,8 @@ class Coupled:
         }
         return replace(self, ensemble=self.ensemble.reweight(own, relearn=relearn)) if own else self
 
-    def in_units(self, input_shift: Any, changes: Sequence[tuple[float, float]]) -> Coupled:
-        moved = self.ensemble
-        if input_shift is not None:
-            moved = moved.transform([*arrays.as_tensor(input_shift, "input_shift", "cpu").reshape(-1).tolist(), 0.0])
+    def in_units(self, inputs: InputUnits, changes: Sequence[tuple[float, float]]) -> Coupled:
+        moved = self.ensemble.transform([*inputs.shift.tolist(), 0.0], input_scale=[*inputs.scale.tolist(), 1.0])
         scale = tuple(s * own for (s, _), own in zip(changes, self.scale, strict=True))
         shift = tuple(s * own + b for (s, b), own in zip(changes, self.shift, strict=True))
         return replace(self, ensemble=moved, scale=scale, shift=shift)
@@ -276,7 +274,7 @@ def _module_over_index(
 ) -> Module:
     """In units of the output's scale and about its mean, with its index as one more column."""
     columns = None if module.columns is None else (*module.columns, "output")
-    own = in_units(module._kernel, 1 / scale, torch.zeros(module.dimension, dtype=torch.float64))
+    own = in_units(module._kernel, 1 / scale, InputUnits.same(module.dimension))
     same = beside(own, module.dimension)
     index = _index(kernel)
     if same.structure == kernel.structure.parts[0]:
@@ -298,8 +296,7 @@ def _module_over_index(
 def _shared_kernel(parts: Sequence[Ensemble], scales: Sequence[float]) -> Kernel:
     """Of the inputs, for all outputs in units of their scale: the mean of those that have the first one's structure."""
     D = parts[0].dimension
-    still = torch.zeros(D, dtype=torch.float64)
-    each = [beside(in_units(p.kernel_spec, 1 / s, still), D) for p, s in zip(parts, scales, strict=True)]
+    each = [beside(in_units(p.kernel_spec, 1 / s, InputUnits.same(D)), D) for p, s in zip(parts, scales, strict=True)]
     alike = [k.theta for k in each if k.structure == each[0].structure]
     return each[0].with_theta(torch.stack(alike).mean(0))
 
