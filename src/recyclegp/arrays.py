@@ -105,13 +105,13 @@ def _read(
             levels.append(Levels(j, names))
             continue
         try:
-            found[:, j] = np.asarray(part.to_numpy() if hasattr(part, "to_numpy") else part).astype(np.float64)
+            found[:, j] = _floats(part.to_numpy() if hasattr(part, "to_numpy") else part)
         except (ValueError, TypeError, OverflowError):
             said = "" if known is None else ", which are what the model has there"
             raise RecycleGPError(
                 f"{what} cannot be read as numbers{said}; pass numbers, or fit the model to text, which are categories"
             ) from None
-    return as_tensor(found, argument, device), Categories(tuple(levels))
+    return as_tensor(found, argument, device, columns or ()), Categories(tuple(levels))
 
 
 def _said(column: int, columns: Columns) -> str:
@@ -256,12 +256,14 @@ def share(value: Any, argument: str) -> float:
     return found
 
 
-def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
+def as_tensor(value: Any, argument: str, device: Any, names: Sequence[str] = ()) -> Tensor:
+    """Numbers, all of them ordinary; `names` are those of the columns, if these are not a table's own."""
     if value is None:
         raise RecycleGPError(f"{argument} is None; pass an array, tensor or DataFrame of numbers")
     if device is not None:
         device = device_of(device)
-    names = [str(c) for c in value.columns] if hasattr(value, "columns") and hasattr(value, "to_numpy") else []
+    if hasattr(value, "columns") and hasattr(value, "to_numpy"):
+        names = [str(c) for c in value.columns]
     if isinstance(value, Tensor):
         if value.is_complex() or value.layout != torch.strided:
             raise RecycleGPError(f"{argument} is complex or sparse; pass a dense tensor of real numbers")

@@ -64,7 +64,7 @@ BAD = {
     "commas between columns": ("x,y\n1,2\n", ["--decimal", ","], "columns are separated by semicolons or tabs"),
     "points as well": ("x;y\n1,5;2,5\n1.234;3\n", ["--decimal", ","], "'1.234', with a point, beside --decimal ,"),
     "thousands": ("x;y\n1.234,5;2,5\n", ["--decimal", ","], "'1.234,5', with a point"),
-    "text among numbers": ("x;y\n1,5;2,5\nlow;3\n", ["--decimal", ","], "column 'x' holds text ('low' in row 2)"),
+    "text in the target": ("x;y\n1,5;2,5\n2,5;low\n", ["--decimal", ","], "column 'y' holds text ('low' in row 2)"),
     "another mark": ("x;y\n1;2\n", ["--decimal", "'"], "--decimal ': use . or ,"),
 }
 

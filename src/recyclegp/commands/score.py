@@ -17,6 +17,7 @@ from .options import (
     CalibrationFile,
     Data,
     Dates,
+    Decimal,
     DropMissing,
     Likelihood,
     Model,
@@ -68,6 +69,7 @@ def score(
     ] = None,
     calibration: CalibrationFile = None,
     drop_missing: DropMissing = False,
+    decimal: Decimal = ".",
     threads: Threads = 1,
     seed: NoSeed = 0,
     quiet: Quiet = False,
@@ -95,7 +97,7 @@ def score(
     from .rows import Rows
     from .tables import open_table
 
-    table = open_table(data)
+    table = open_table(data, decimal)
     with screen.working("Loading"):
         from .. import likelihoods, metrics
         from . import predictions
