@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import recyclegp as rgp
+from recyclegp import arrays
 
 OPTIONS = {"publish": 12, "seed": 3}
 
@@ -343,3 +344,30 @@ def test_tensors_stay_on_their_device(ensemble, data):
     np.testing.assert_allclose(mean.cpu().numpy(), ensemble.predict(data[0])[0], rtol=1e-8)
     assert ensemble.update(X, data[1]).predict(data[0])[0].shape == (30,)
     assert variance.device == X.device
+
+
+# --- tables as pandas has them ----------------------------------------------------------------
+
+
+def nullable():
+    frame = pd.DataFrame({"dose": [1.0, 2.0, 3.0], "age": [30, 40, 50]})
+    return frame.astype({"dose": "Float64", "age": "Int64"})
+
+
+def test_nullable_columns_are_numbers():
+    frame = nullable().assign(smokes=pd.array([True, False, True], dtype="boolean"))
+    np.testing.assert_array_equal(arrays.inputs(frame).X, [[1, 30, 1], [2, 40, 0], [3, 50, 1]])
+    np.testing.assert_array_equal(arrays.targets(frame["age"], 3), [30, 40, 50])
+
+
+def test_what_is_missing_in_nullable_columns_is_counted_by_column():
+    frame = nullable()
+    frame.loc[1, "dose"] = pd.NA
+    frame.loc[[0, 2], "age"] = pd.NA
+    with pytest.raises(rgp.RecycleGPError, match=r"X holds 3 NaN or infinite values \(in 'dose': 1, 'age': 2\)"):
+        arrays.inputs(frame)
+    with pytest.raises(rgp.RecycleGPError, match="y holds 2 NaN or infinite values; drop or fill those rows first"):
+        arrays.targets(frame["age"], 3)
+    mixed = pd.DataFrame({"x": [1.0, pd.NA, 2.0]}, dtype=object)
+    with pytest.raises(rgp.RecycleGPError, match=r"X holds 1 NaN or infinite values \(in 'x': 1\)"):
+        arrays.inputs(mixed)

@@ -105,13 +105,13 @@ def _read(
             levels.append(Levels(j, names))
             continue
         try:
-            found[:, j] = np.asarray(part.to_numpy() if hasattr(part, "to_numpy") else part).astype(np.float64)
+            found[:, j] = _floats(part.to_numpy() if hasattr(part, "to_numpy") else part)
         except (ValueError, TypeError, OverflowError):
             said = "" if known is None else ", which are what the model has there"
             raise RecycleGPError(
                 f"{what} cannot be read as numbers{said}; pass numbers, or fit the model to text, which are categories"
             ) from None
-    return as_tensor(found, argument, device), Categories(tuple(levels))
+    return as_tensor(found, argument, device, columns or ()), Categories(tuple(levels))
 
 
 def _said(column: int, columns: Columns) -> str:
@@ -272,30 +272,30 @@ def row_weights(value: Any, rows: int, argument: str = "weights", *, device: Any
     return tensor
 
 
-def as_tensor(value: Any, argument: str, device: Any) -> Tensor:
+def as_tensor(value: Any, argument: str, device: Any, names: Sequence[str] = ()) -> Tensor:
+    """Numbers, all of them ordinary; `names` are those of the columns, if these are not a table's own."""
     if value is None:
         raise RecycleGPError(f"{argument} is None; pass an array, tensor or DataFrame of numbers")
     if device is not None:
         device = device_of(device)
+    if hasattr(value, "columns") and hasattr(value, "to_numpy"):
+        names = [str(c) for c in value.columns]
     if isinstance(value, Tensor):
         if value.is_complex() or value.layout != torch.strided:
             raise RecycleGPError(f"{argument} is complex or sparse; pass a dense tensor of real numbers")
         tensor = value.to(dtype=torch.float64, device=device).contiguous()
     else:
-        if hasattr(value, "to_numpy"):
-            value = value.to_numpy()
+        array = value.to_numpy() if hasattr(value, "to_numpy") else value
         try:
-            array = np.ma.filled(value.astype(float), np.nan) if np.ma.isMA(value) else np.asarray(value)
-            if array.dtype.kind in "cMm":
-                raise ValueError
-            tensor = torch.tensor(array.astype(np.float64, order="C"), dtype=torch.float64, device=device)
+            numbers = _floats(array)
         except (ValueError, TypeError, OverflowError):
             raise RecycleGPError(
                 f"{argument} cannot be read as numbers; pass numbers, dates as days since one of them"
             ) from None
+        tensor = torch.tensor(numbers, dtype=torch.float64, device=device)
     largest = float(tensor.detach().abs().max()) if tensor.numel() else 0.0
     if not (largest == 0 or 1 / LARGEST <= largest <= LARGEST):  # also where it is NaN
-        _say_what_is_wrong(tensor.detach(), argument, largest)
+        _say_what_is_wrong(tensor.detach(), argument, largest, names)
     return tensor
 
 
@@ -313,6 +313,19 @@ def with_missing(value: Any, argument: str, device: Any) -> Tensor:
     return tensor if device is None else tensor.to(device_of(device))
 
 
+def _floats(value: Any) -> np.ndarray:
+    """As float64, with NaN for what is missing."""
+    array = np.ma.filled(value.astype(float), np.nan) if np.ma.isMA(value) else np.asarray(value)
+    if array.dtype.kind in "cMm":
+        raise ValueError
+    if array.dtype == object:  # as those of pandas' columns that can be empty, whose pd.NA is no number
+        array = np.where(np.asarray(_is_na(array), dtype=bool), np.nan, array)
+    return array.astype(np.float64, order="C")
+
+
+_is_na = np.frompyfunc(lambda cell: type(cell).__name__ == "NAType", 1, 1)
+
+
 def side_by_side(values: Sequence[Any]) -> Tensor | None:
     """Plain NumPy arrays of float64 and of one shape as one tensor, if all their numbers are ordinary; else None."""
     first = values[0]
@@ -323,10 +336,16 @@ def side_by_side(values: Sequence[Any]) -> Tensor | None:
     return whole if bool(((size == 0) | ((size >= 1 / LARGEST) & (size <= LARGEST))).all()) else None
 
 
-def _say_what_is_wrong(tensor: Tensor, argument: str, largest: float) -> NoReturn:
-    bad = int((~torch.isfinite(tensor)).sum())
-    if bad:
-        raise RecycleGPError(f"{argument} holds {bad} NaN or infinite values; drop or fill those rows first")
+def _say_what_is_wrong(tensor: Tensor, argument: str, largest: float, names: Sequence[str] = ()) -> NoReturn:
+    bad = ~torch.isfinite(tensor)
+    if bool(bad.any()):
+        where = ""
+        if tensor.ndim == 2 and tensor.shape[1] == len(names):
+            where = ", ".join(f"{name!r}: {n}" for name, n in zip(names, bad.sum(0).tolist(), strict=True) if n)
+            where = f" (in {where})"
+        raise RecycleGPError(
+            f"{argument} holds {int(bad.sum())} NaN or infinite values{where}; drop or fill those rows first"
+        )
     raise RecycleGPError(f"{argument} holds values of size {largest:g}, whose squares overflow or vanish; rescale it")
 
 

@@ -28,6 +28,7 @@ from .commands import (
     screening,
     serve,
     signatures,
+    transform,
 )
 from .errors import RecycleGPError, RecycleGPWarning, printable
 
@@ -76,7 +77,8 @@ def _message(error: Exception) -> str:
 
 def _with_options(text: str) -> str:
     """Messages of the library name its arguments, which are options here."""
-    said = re.sub(rf"\b({OPTIONS})=", lambda found: f"--{found[1].replace('_', '-')} ", text)
+    said = re.sub(r"\ballow_small=True", "--allow-small", text)
+    said = re.sub(rf"\b({OPTIONS})=", lambda found: f"--{found[1].replace('_', '-')} ", said)
     return said.replace("  ", " ").replace("--trust None", "--trust none")
 
 
@@ -135,7 +137,7 @@ def main(
 PANELS = {
     "From data to predictions": (fit.fit, merge.merge, predict.predict, plot.plot),
     "How good it is": (score.score, calibrate.calibrate),
-    "What is in a file": (inspect.inspect, screening.screen, inspect.compare, serve.serve),
+    "What is in a file": (inspect.inspect, screening.screen, inspect.compare, transform.transform, serve.serve),
     "Who vouches for it": (signatures.keygen, signatures.sign, signatures.verify),
     "Change an ensemble": (operate.update, operate.add, operate.remove, operate.reweight),
     "See it work": (demo.demo, experiment.experiment),

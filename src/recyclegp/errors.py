@@ -27,6 +27,10 @@ class LittleKeptWarning(RecycleGPWarning):
     """A module's points are too few for what its rows say."""
 
 
+class FewRowsWarning(RecycleGPWarning):
+    """A module is of so few rows that it says much about each of them."""
+
+
 LONGEST_MESSAGE = 500  # characters about a file that is refused
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .errors import RecycleGPError
@@ -33,6 +33,11 @@ class Target:
     @property
     def known(self) -> bool:
         return not (self.name is None and self.unit is None and self.labels is None)
+
+    def in_units(self, scale: float, shift: float, unit: str | None) -> Target:
+        """Of scale·y + shift, which is measured in `unit`: without one, nobody knows in what."""
+        changed = (scale, shift) != (1.0, 0.0) or unit is not None
+        return replace(self, unit=unit) if changed else self
 
     def __str__(self) -> str:
         said = [self.name or "", f"in {self.unit}" if self.unit else ""]

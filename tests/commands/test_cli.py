@@ -19,7 +19,19 @@ COMMANDS = [function.__name__ for functions in PANELS.values() for function in f
 
 def test_every_command_is_there():
     assert set(COMMANDS) == {
-        *("fit", "merge", "predict", "score", "plot", "inspect", "screen", "compare", "serve"),
+        *(
+            "fit",
+            "merge",
+            "predict",
+            "score",
+            "plot",
+            "inspect",
+            "screen",
+            "compare",
+            "transform",
+            "serve",
+            "calibrate",
+        ),
         *("update", "add", "remove", "reweight", "demo", "experiment"),
         *("keygen", "sign", "verify"),
     }

@@ -32,7 +32,9 @@ def city(parts, tmp_path_factory):
 @pytest.mark.slow
 def test_screen_to_a_machine(parts):
     facts, found = answer("screen", parts), rgp.screen(parts)
+    commands = [row.pop("command") for row in facts["modules"]]
     assert facts == {"flagged": found.flagged, "unchecked": [], "modules": found.table}
+    assert [c.startswith("recyclegp transform ") for c in commands] == [name in NAMES for name in found.verdicts]
     assert facts["flagged"] == NAMES
 
 

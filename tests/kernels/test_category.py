@@ -103,9 +103,9 @@ def test_a_file_must_say_which_columns(dims):
 
 
 def test_units_and_order():
-    shift = torch.tensor([1.0, 0.0, -2.0, 0.0], dtype=torch.float64)
-    moved = units.in_units(PRODUCT, 3.0, shift)
-    np.testing.assert_allclose(value(moved, A + shift.numpy(), B + shift.numpy()), 9 * value(PRODUCT), rtol=1e-12)
+    scale, shift = np.array([5.0, 1.0, 0.3, 1.0]), np.array([1.0, 0.0, -2.0, 0.0])
+    moved = units.in_units(PRODUCT, 3.0, units.InputUnits(torch.tensor(scale), torch.tensor(shift)))
+    np.testing.assert_allclose(value(moved, scale * A + shift, scale * B + shift), 9 * value(PRODUCT), rtol=1e-9)
     order = [3, 0, 1, 2]
     turned = units.permuted(PRODUCT, order)
     np.testing.assert_allclose(value(turned, A[:, order], B[:, order]), value(PRODUCT), rtol=1e-12)

@@ -251,11 +251,12 @@ def test_scaled_without_an_amplitude_gains_one():
 
 
 @every
-def test_shifted(name):
-    """k(x − c, x' − c), also for the kernels that are not stationary."""
+def test_in_units(name):
+    """s²·k((x − c)/a, (x' − c)/a), also for the kernels that are not stationary."""
     kernel, formula = FORMULAS[name]
-    shift = np.array([5.0, -70.0])
-    check_close(value(units.shifted(kernel, torch.tensor(shift)), A + shift, B + shift), formula(A, B), 1e-10)
+    scale, shift = np.array([3.0, 0.02]), np.array([5.0, -70.0])
+    found = units.in_units(kernel, -1.5, units.InputUnits(torch.tensor(scale), torch.tensor(shift)))
+    check_close(value(found, scale * A + shift, scale * B + shift), 1.5**2 * formula(A, B), 1e-9)
 
 
 @every

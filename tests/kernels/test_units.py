@@ -84,11 +84,11 @@ def test_lengths_are_the_shortest_along_each_column():
 
 @pytest.mark.parametrize("expression", ["rbf", "rq * linear", "periodic + linear"])
 def test_a_function_in_other_units(expression):
-    """k of s·f(x − c) is s²k(x − c, x' − c)."""
+    """k of s·f((x − c)/a) is s²k((x − c)/a, (x' − c)/a)."""
     kernel = parse(expression, 2)
     kernel = kernel.with_theta(torch.linspace(-0.6, 0.5, len(kernel.theta), dtype=torch.float64))
     rng = np.random.default_rng(1)
     X1, X2 = torch.tensor(rng.standard_normal((5, 2))), torch.tensor(rng.standard_normal((4, 2)))
-    shift = torch.tensor([3.0, -0.7], dtype=torch.float64)
-    found = units.in_units(kernel, -3.0, shift).matrix(X1 + shift, X2 + shift)
+    scale, shift = torch.tensor([0.1, 40.0], dtype=torch.float64), torch.tensor([3.0, -0.7], dtype=torch.float64)
+    found = units.in_units(kernel, -3.0, units.InputUnits(scale, shift)).matrix(scale * X1 + shift, scale * X2 + shift)
     np.testing.assert_allclose(found, 9.0 * kernel.matrix(X1, X2), rtol=1e-11, atol=1e-12)

@@ -105,7 +105,7 @@ def test_a_warning_names_who_and_why():
     with pytest.warns(rgp.RecycleGPWarning, match="3 of 12 modules contradict the others and do not count") as said:
         rgp.merge(spoiled("sign-flipped"))
     text = str(said[0].message)
-    assert text.count("(opposite sign)") == 3
+    assert text.count("(opposite sign; transform(output_scale=-1, output_shift=0))") == 3
     assert all(name in text for name in BAD_NAMES)
     assert "reweight" in text
 

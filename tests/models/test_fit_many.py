@@ -232,7 +232,7 @@ def test_the_bar_is_on_standard_error(capfd):
     data = parts("gaussian", 1, sizes=(9, 9))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rgp.fit_many(data, method="collapsed", inducing=8, publish=8, progress=True)
+        rgp.fit_many(data, method="collapsed", inducing=8, publish=8, progress=True, allow_small=True)
     out, err = capfd.readouterr()
     assert out == ""
     assert "fitting" in err

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
-from ..errors import LittleKeptWarning, RecycleGPError
+from ..errors import FewRowsWarning, LittleKeptWarning, RecycleGPError
 from ..likelihoods import Likelihood
 from ..models.module import Module
 
@@ -28,9 +28,10 @@ Parts = Sequence[tuple[Any, Any]]
 
 @contextmanager
 def for_hyperparameters() -> Iterator[None]:
-    """Around a fit whose points do not matter: that they keep little need not be said."""
+    """Around a fit whose points do not matter: that they keep little, of few rows, need not be said."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LittleKeptWarning)
+        warnings.simplefilter("ignore", FewRowsWarning)
         yield
 
 

@@ -15,6 +15,7 @@ from .options import (
     AsJson,
     Data,
     Dates,
+    Decimal,
     DropMissing,
     Likelihood,
     Model,
@@ -51,6 +52,7 @@ def calibrate(
     dates: Dates = None,
     positive: Positive = None,
     drop_missing: DropMissing = False,
+    decimal: Decimal = ".",
     threads: Threads = 1,
     seed: NoSeed = 0,
     quiet: Quiet = False,
@@ -74,7 +76,7 @@ def calibrate(
     from .rows import Rows
     from .tables import open_table
 
-    table = open_table(data)
+    table = open_table(data, decimal)
     with screen.working("Loading"):
         from .. import likelihoods
         from ..models import calibration as library

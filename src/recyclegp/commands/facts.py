@@ -67,6 +67,7 @@ def _of_model(model: Module | Ensemble) -> Facts:
         "name": None if isinstance(model, Ensemble) else model.name,
         "rows": model.rows,
         "points": len(model.inducing),
+        "points_per_row": len(model.inducing) / model.rows,
         "likelihoods": [p.name for p in model.likelihoods],
         "kernel": model.kernel_spec.describe(),
         "mean": model.mean,
@@ -119,6 +120,7 @@ def in_words(facts: Facts) -> dict[str, str]:
         lines["module"] = f"{facts['name']}, {_many(rows, 'row')} of {_many(D, 'input')}, {facts['method']} method"
         if facts["kept"] is not None:
             lines["kept"] = f"{facts['kept']:.0%} of what the rows say about f, at {_many(points, 'point')}"
+        lines["points per row"] = f"{facts['points_per_row']:.2g}"
         if facts["owner"] != facts["name"]:
             lines["owner"] = facts["owner"]
         if facts["time"] is not None:
@@ -150,6 +152,8 @@ def in_words(facts: Facts) -> dict[str, str]:
                 f"{name} ({why.removeprefix(FLAGGED).removeprefix(': ')})" for name, why in facts["not_trusted"].items()
             ]
             lines["not trusted"] = ", ".join(said[:NAMES_SHOWN]) + (", …" if len(said) > NAMES_SHOWN else "")
+        for p in facts.get("proposals", ()):
+            lines[f"try for {p['name']}"] = p["command"] or p["python"]
         if facts["modules_removed"]:
             lines["removed"] = facts["removed"]
         lines["keeps"] = {
@@ -166,7 +170,8 @@ def in_words(facts: Facts) -> dict[str, str]:
 
 
 def table(found: list[Facts]) -> Table:
-    made = plain_table("file", "holds", "inputs", "rows", "points", "likelihood", "bytes", "content id", folded=3)
+    numbers = ("rows", "points", "per row", "likelihood", "bytes", "content id")
+    made = plain_table("file", "holds", "inputs", *numbers, folded=3)
     for f in found:
         made.add_row(
             printable(f["file"]),
@@ -174,6 +179,7 @@ def table(found: list[Facts]) -> Table:
             printable(", ".join(f["columns"] or [str(f["inputs"])])),
             f"{f['rows']:,}",
             str(f["points"]),
+            f"{f['points_per_row']:.2g}",
             ", ".join(f["likelihoods"]),
             f"{f['bytes']:,}",
             f["content_id"][7:15],

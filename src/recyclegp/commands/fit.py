@@ -14,10 +14,12 @@ from . import facts
 from .fit_jointly import Asked, fit_jointly
 from .fit_partitions import Partitioning, destination, fit_parts, opened
 from .options import (
+    AllowSmall,
     AsJson,
     Categories,
     Data,
     Dates,
+    Decimal,
     DropMissing,
     Inputs,
     Missing,
@@ -140,8 +142,10 @@ def fit(
         ),
     ] = None,
     missing: Missing = "refuse",
+    allow_small: AllowSmall = False,
     positive: Positive = None,
     drop_missing: DropMissing = False,
+    decimal: Decimal = ".",
     seed: Seed = 0,
     threads: Threads = 1,
     quiet: Quiet = False,
@@ -178,7 +182,7 @@ def fit(
     from .rows import NoiseColumn, Rows
 
     measured = NoiseColumn.given(noise, noise_column, noise_sd_column)
-    table = opened(data)
+    table = opened(data, decimal)
     named = targets_of(targets, table)
     target = named[0]
     from .. import likelihoods  # not before the table is known to be one: torch takes seconds
@@ -201,7 +205,8 @@ def fit(
     if parts.wanted:
         how = {"likelihood": likelihood, "kernel": kernel, "method": method, "inducing": inducing, "noise": noise}
         how |= {"publish": "auto" if publish is None else publish, "rows_per_point": rows_per_point}
-        fit_parts(screen, rows, parts, output, threads, {**how, "seed": seed, "unit": unit})
+        how |= {"seed": seed, "unit": unit, "allow_small": allow_small}
+        fit_parts(screen, rows, parts, output, threads, how)
         return
     X, y, noises = rows.whole(screen)
     with screen.working("Fitting", threads):
@@ -224,6 +229,7 @@ def fit(
             labels=rows.class_labels,
             owner=owner,
             time=at,
+            allow_small=allow_small,
         )
         module = module if digits is None else module.rounded(digits)
         module.save(output)

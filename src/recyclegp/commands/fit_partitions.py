@@ -85,9 +85,9 @@ def destination(output: Path, modules: Path | None, data: str) -> Destination:
     return Destination(None, output)
 
 
-def opened(data: str) -> Table:
+def opened(data: str, decimal: str) -> Table:
     path = Path(data)
-    return open_folder(path) if path.is_dir() else open_table(path)
+    return open_folder(path) if path.is_dir() else open_table(path, decimal)
 
 
 def fit_parts(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ..errors import RecycleGPError
+from ..errors import RecycleGPError, printable
 from . import facts, models
 from .options import AsJson, Ensemble, Files, NoSeed, Quiet
 from .paths import expand
@@ -34,22 +34,39 @@ def inspect(
 ) -> None:
     """Say in words what files hold: rows, region, kernel, noise, size, and whether a data row is among it.
 
-    Several files make a table. The content id is the file's SHA-256. A file
-    that cannot be read ends the command with exit code 2.
+    Several files make a table. The content id is the file's SHA-256. Of a file
+    that cannot be read the reason is said; the others are shown all the same,
+    and the command ends with exit code 2.
 
     Example: recyclegp inspect north.safetensors
     """
     screen = Screen(quiet, as_json)
     paths = expand(files)
+    alone = len(files) == 1 and paths == [Path(files[0])]
     with screen.bar("Inspecting", len(paths)) as advance:
-        found = []
+        found, damaged = list[facts.Facts](), list[facts.Facts]()
         for path in paths:
-            found.append(facts.of_file(path))
+            try:
+                found.append(facts.of_file(path))
+            except (RecycleGPError, OSError) as error:
+                if alone:
+                    raise
+                damaged.append({"file": str(path), "error": _reason(error, path)})
             advance(by=1)
-    if len(files) == 1 and paths == [Path(files[0])]:
+    if alone:
         screen.result(found[0], lambda: say(facts.in_words(found[0])))
-    else:
-        screen.result(found, lambda: show(facts.table(found)))
+        return
+    screen.result([*found, *damaged], lambda: show(facts.table(found)) if found else None)
+    for one in damaged:
+        typer.echo(f"recyclegp: {printable(one['file'])}: {printable(one['error'])}", err=True)
+    if damaged:
+        raise typer.Exit(2)
+
+
+def _reason(error: RecycleGPError | OSError, path: Path) -> str:
+    """Without the name of the file, which is said anyway."""
+    said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return " ".join(said.removeprefix(f"{path}: ").split())
 
 
 def compare(

@@ -29,6 +29,7 @@ def of_model(model: JointModule | JointEnsemble) -> Facts:
     facts: Facts = {
         "rows": model.rows,
         "points": max(f["points"] for f in functions),
+        "points_per_row": max(f["points_per_row"] for f in functions),
         "likelihoods": list(dict.fromkeys(p.name for p in model.likelihoods)),
         "evidence": model.evidence if math.isfinite(model.evidence) else None,
         "holds": model.link.kind,
@@ -67,6 +68,7 @@ def _of_function(name: str, part: Module | Ensemble) -> Facts:
         "function": name,
         "rows": part.rows,
         "points": len(part.inducing),
+        "points_per_row": len(part.inducing) / part.rows,
         "kernel": part.kernel_spec.describe(),
         "mean": part.mean,
         "noise": part.noise,

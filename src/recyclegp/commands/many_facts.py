@@ -32,14 +32,16 @@ def of_file(path: Path) -> Facts:
         [torch.stack([p.Z.amin((0, 1)), p.Z.amax((0, 1))]) for b in blocks for p in b.models.sites.packs()]
     )
     low, high = corners[:, 0].amin(0).tolist(), corners[:, 1].amax(0).tolist()
+    rows, points = sum(int(b.rows.sum()) for b in blocks), sum(int(b.models.sites.points.sum()) for b in blocks)
     return {
         "file": str(path),
         "kind": "modules",
         "name": None,
         "modules": len(modules),
         "names": modules.names,
-        "rows": sum(int(b.rows.sum()) for b in blocks),
-        "points": sum(int(b.models.sites.points.sum()) for b in blocks),
+        "rows": rows,
+        "points": points,
+        "points_per_row": points / rows,
         "columns": None if first.columns is None else names,
         "inputs": first.dimension,
         "region": {
@@ -66,6 +68,7 @@ def in_words(f: Facts) -> dict[str, str]:
         "file": f"{f['file']}, {f['bytes']:,} bytes, schema {f['schema']}, by {f['written_by']}",
         "modules": f"{f['modules']:,} ({_shown(names)}), {f['rows']:,} rows of {f['inputs']} inputs",
         "kept": f"at least {f['kept']:.0%} of what the rows of each say about f, at {f['points']:,} points in all",
+        "points per row": f"{f['points_per_row']:.2g} in all",
     }
     lines |= where(f)
     if f["target"] is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +27,7 @@ from .options import (
 )
 from .paths import check_model_output, expand
 from .screen import Screen
+from .screening import proposals, verdicts_of
 from .signatures import verified
 
 
@@ -44,7 +46,7 @@ def merge(
     ] = True,
     weights: Annotated[
         list[str] | None,
-        typer.Option("--weights", metavar="NAME=W", help="What a module counts; may be repeated.", show_default="1"),
+        typer.Option("--weights", metavar="NAME=W,…", help="What a module counts; may be repeated.", show_default="1"),
     ] = None,
     keep: Annotated[
         str, typer.Option(metavar="sites|names", help="With names only the file is small, but none can be removed.")
@@ -103,8 +105,9 @@ def merge(
     with screen.working("Merging", threads, total=len(paths)) as advance:
         from ..models import merge as library
 
-        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, verified=signed)
-        library.merge(
+        holding: dict[str, Path] = {}
+        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, verified=signed, files=holding)
+        merged = library.merge(
             models.to_merge(modules, paths),
             inducing=points,
             kernel=kernel,
@@ -116,8 +119,9 @@ def merge(
             half_life=half_life,
             now=as_of,
             outputs=int(outputs) if outputs.isdecimal() else outputs,
-        ).save(output)
-    facts.report(screen, output)
+        )
+        merged.save(output)
+    facts.report(screen, output, proposals=[p._asdict() for p in proposals(verdicts_of(merged), holding)])
 
 
 def _points(inducing: str) -> int | str:

@@ -94,10 +94,12 @@ def modules(
     file_names: bool = False,
     taken: Iterable[str] = (),
     verified: Mapping[Path, str] | None = None,
+    files: dict[str, Path] | None = None,
 ) -> Iterator[Module | JointModule]:
     """Modules from files, one after the other.
 
     `taken` are names already used, `verified` the content ids whose signatures have been verified, where they must be.
+    `files` is told which file holds which module, where that holds no others.
     """
     from ..models.ensemble import Ensemble
     from ..models.joint.ensemble import JointEnsemble
@@ -134,6 +136,8 @@ def modules(
                 stacklevel=2,
             )
         contents.setdefault(digest, path)
+        if files is not None:
+            files[model.name] = path
         advance(by=1)
         yield model
 

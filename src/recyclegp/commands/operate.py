@@ -14,6 +14,7 @@ from .options import (
     AsJson,
     Data,
     Dates,
+    Decimal,
     DropMissing,
     Ensemble,
     FileNames,
@@ -32,6 +33,7 @@ from .options import (
     Targets,
     Threads,
     in_days,
+    names_of,
     pairs,
 )
 from .paths import check_model_output, expand
@@ -72,6 +74,7 @@ def update(
     missing: Missing = "refuse",
     positive: Positive = None,
     drop_missing: DropMissing = False,
+    decimal: Decimal = ".",
     threads: Threads = 1,
     seed: NoSeed = 0,
     quiet: Quiet = False,
@@ -89,7 +92,7 @@ def update(
     from .tables import open_table
 
     measured = NoiseColumn.given(noise, noise_column, noise_sd_column)
-    table = open_table(data)
+    table = open_table(data, decimal)
     named = targets_of(targets, table)
     with screen.working("Loading"):
         from .. import likelihoods
@@ -158,7 +161,10 @@ def add(
 
 def remove(
     ensemble: Ensemble,
-    names: Annotated[list[str], typer.Argument(metavar="NAMES…", help="Modules to leave out, as inspect names them.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAMES…", help="Modules to leave out, as inspect names them; also A,B,…"),
+    ],
     output: Output,
     relearn: Annotated[
         bool,
@@ -181,12 +187,19 @@ def remove(
     Example: recyclegp remove city.safetensors south -o city2.safetensors
     """
     screen = Screen(quiet, as_json)
-    _changed(screen, ensemble, "remove", lambda old: old.remove(names, relearn=relearn), output, threads)
+
+    def removed(old: Ensemble_ | JointEnsemble) -> Ensemble_ | JointEnsemble:
+        return old.remove(names_of(names, old.names), relearn=relearn)
+
+    _changed(screen, ensemble, "remove", removed, output, threads)
 
 
 def reweight(
     ensemble: Ensemble,
-    weights: Annotated[list[str], typer.Argument(metavar="NAME=W…", help="0 leaves a module out, 2 counts it twice.")],
+    weights: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME=W…", help="0 leaves a module out, 2 counts it twice; also A=0,B=2"),
+    ],
     output: Output,
     relearn: Relearn = False,
     threads: Threads = 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -17,7 +17,10 @@ Seed = Annotated[int, typer.Option(min=0, help="Of everything random.")]
 NoSeed = Annotated[int, typer.Option("--seed", min=0, help="As every command has; nothing here is random.")]
 Threads = Annotated[int, typer.Option(min=1, help="For matrices. One is best on a busy machine, or for small ones.")]
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help="Table with a header line: CSV (also .gz) or Parquet.")]
+Data = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="Table with a header line: CSV (also .gz), Parquet, or - for standard input."),
+]
 Target = Annotated[str, typer.Option("-t", "--target", metavar="COLUMN", help="The column y.")]
 Targets = Annotated[
     list[str],
@@ -35,6 +38,7 @@ ModelInputs = Annotated[
     str | None,
     typer.Option("-i", "--inputs", metavar="A,B,…", help="The columns of X, if the model does not know their names."),
 ]
+Decimal = Annotated[str, typer.Option("--decimal", metavar=".|,", help="The decimal mark of numbers in a CSV table.")]
 DropMissing = Annotated[
     bool, typer.Option("--drop-missing", help="Leave out rows with missing values, instead of refusing the table.")
 ]
@@ -50,6 +54,7 @@ Dates = Annotated[
     str | None,
     typer.Option(metavar="days", help="Read dates in inputs as days since 1970-01-01.", show_default="refused"),
 ]
+AllowSmall = Annotated[bool, typer.Option("--allow-small", help="Do not warn of fewer than 10 rows.")]
 Positive = Annotated[
     str | None,
     typer.Option(metavar="LABEL", help="The class that counts as 1, every other as 0, where classes are not 0 and 1."),
@@ -117,19 +122,40 @@ Relearn = Annotated[
 ]
 
 
+class Pair(NamedTuple):
+    name: str
+    number: float
+
+
 def pairs(given: list[str], option: str) -> dict[str, float]:
-    """NAME=NUMBER …, where a name may itself hold an equals sign."""
+    """NAME=NUMBER …, also several separated by commas; a name may itself hold a comma or an equals sign."""
     found = {}
     for item in given:
-        name, equals, text = item.rpartition("=")
-        try:
-            number = float(text)
-        except ValueError:
-            equals = ""
-        if not equals or not name:
-            raise RecycleGPError(f"{option} {item}: write NAME=NUMBER, as ward-7=0.5")
-        found[name] = number
+        several = [_pair(part.strip()) for part in item.split(",")]
+        for pair in several if None not in several else [_pair(item)]:
+            if pair is None:
+                raise RecycleGPError(f"{option} {item}: write NAME=NUMBER, as ward-7=0.5, and commas between several")
+            if pair.name in found:
+                raise RecycleGPError(f"{option} {item}: {pair.name!r} has a number already; name each once")
+            found[pair.name] = pair.number
     return found
+
+
+def _pair(text: str) -> Pair | None:
+    name, _, number = text.rpartition("=")
+    try:
+        return Pair(name, float(number)) if name else None
+    except ValueError:
+        return None
+
+
+def names_of(given: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Names, also several separated by commas; one that is known as it stands may itself hold a comma."""
+    return [
+        name
+        for item in given
+        for name in ([item] if item in known else [part.strip() for part in item.split(",") if part.strip()])
+    ]
 
 
 def time_of(text: str, name: str) -> When:

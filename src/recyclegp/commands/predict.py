@@ -18,6 +18,7 @@ from .options import (
     CalibrationFile,
     Data,
     Dates,
+    Decimal,
     DropMissing,
     Likelihood,
     Model,
@@ -52,6 +53,7 @@ def predict(
     dates: Dates = None,
     calibration: CalibrationFile = None,
     drop_missing: DropMissing = False,
+    decimal: Decimal = ".",
     threads: Threads = 1,
     seed: NoSeed = 0,
     quiet: Quiet = False,
@@ -80,7 +82,7 @@ def predict(
     from .rows import Rows
     from .tables import listed, open_table
 
-    table = open_table(data)
+    table = open_table(data, decimal)
     kept = list(table.names) if keep == "all" else [] if keep == "none" else listed(keep, table.names)
     with screen.working("Loading"):
         from ..models.joint.predictive import JointPredictive

@@ -254,7 +254,7 @@ class Rows:
             said = str(column.iloc[text])[:40]
             remedy = "correct it; two classes are for --likelihood bernoulli"
             if comma is not None:
-                remedy = "numbers need a decimal point, not a comma: save the table so"
+                remedy = "numbers need a decimal point, not a comma; or say so with --decimal ,"
             elif self.noise is not None and column.name == self.noise.name:
                 remedy = "correct it; measurement errors are numbers"
             elif column.name != self.target:

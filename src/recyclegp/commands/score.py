@@ -17,6 +17,7 @@ from .options import (
     CalibrationFile,
     Data,
     Dates,
+    Decimal,
     DropMissing,
     Likelihood,
     Missing,
@@ -70,6 +71,7 @@ def score(
     ] = None,
     calibration: CalibrationFile = None,
     drop_missing: DropMissing = False,
+    decimal: Decimal = ".",
     threads: Threads = 1,
     seed: NoSeed = 0,
     quiet: Quiet = False,
@@ -100,7 +102,7 @@ def score(
     from .rows import Rows
     from .tables import open_table
 
-    table = open_table(data)
+    table = open_table(data, decimal)
     with screen.working("Loading"):
         from .. import likelihoods, metrics
         from ..models.joint.predictive import JointPredictive

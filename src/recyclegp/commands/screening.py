@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from ..errors import printable
 from . import models
 from .options import OWNERS, AsJson, FileNames, Modules, NoSeed, Owners, Quiet, Recycle, Threads, none_or
 from .paths import expand
 from .screen import Screen, plain_table, show
+
+if TYPE_CHECKING:
+    from ..merging.verdicts import Verdict
+    from ..models.ensemble import Ensemble
 
 
 def screen(
@@ -26,9 +33,10 @@ def screen(
 
     A flagged module is better explained by other units, the opposite sign,
     another function, or far too little doubt than by being honest. Where a
-    change of units explains it, the change that would undo it is proposed; ask
-    the owner. A module of which the others know too little cannot be checked.
-    merge does the same by itself.
+    change of units (of the target, or of inputs) explains it, the change that
+    would undo it is proposed, with the transform command for it; ask the owner.
+    A module of which the others know too little cannot be checked. merge does
+    the same by itself.
 
     Example: recyclegp screen north.safetensors south.safetensors east.safetensors
     """
@@ -38,10 +46,36 @@ def screen(
     with terminal.working("Screening", threads, total=len(paths)) as advance:
         from ..models import screening as library
 
-        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names)
+        holding: dict[str, Path] = {}
+        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, files=holding)
         found = library.screen(models.to_merge(modules, paths), owners=differing)
-    facts = {"flagged": found.flagged, "unchecked": found.unchecked, "modules": found.table}
-    terminal.result(facts, lambda: _in_words(found.table, len(found.flagged)))
+    proposed = {p.name: p.command for p in proposals(found.verdicts, holding)}
+    rows = [row | {"command": proposed.get(row["name"], "")} for row in found.table]
+    facts = {"flagged": found.flagged, "unchecked": found.unchecked, "modules": rows}
+    terminal.result(facts, lambda: _in_words(rows, len(found.flagged)))
+
+
+class Proposal(NamedTuple):
+    """What would make a module agree with the others."""
+
+    name: str
+    python: str
+    command: str  # for its file; nothing where that holds others too, or where its inputs have no names
+
+
+def proposals(verdicts: Mapping[str, Verdict], files: Mapping[str, Path]) -> list[Proposal]:
+    """For the modules of these files by name, where there is something to propose."""
+    return [
+        Proposal(name, v.proposal, v.command(str(files[name])) if name in files else "")
+        for name, v in verdicts.items()
+        if v.proposal
+    ]
+
+
+def verdicts_of(merged: Ensemble) -> dict[str, Verdict]:
+    """On the modules of an ensemble of one function; several are judged one by one, and `report` says how."""
+    members = getattr(merged, "_members", ())
+    return {m.name: m.verdict for m in members if m.verdict is not None}
 
 
 def _in_words(rows: list[dict[str, Any]], flagged: int) -> None:
@@ -49,4 +83,7 @@ def _in_words(rows: list[dict[str, Any]], flagged: int) -> None:
     for row in sorted(rows, key=lambda r: ("flagged", "cannot be checked", "trusted").index(r["standing"])):
         table.add_row(row["name"], f"{row['rows']:,}", row["standing"], row["reason"], row["proposal"])
     show(table)
+    for row in rows:
+        if row["command"]:
+            typer.echo(printable(f"if the owner of {row['name']} agrees: {row['command']}"))
     typer.echo(f"{flagged} of {len(rows)} modules contradict the others")

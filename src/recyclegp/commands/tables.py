@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import os
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import typer
 
 from ..errors import RecycleGPError
 from .screen import Advance
@@ -21,6 +25,11 @@ ROWS_AT_ONCE = 65_536  # held in memory
 TEXT = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None"]
+DECIMALS = (".", ",")
+COMMA_NUMBER = re.compile(r"\s*[-+]?(\d+,?\d*|,\d+)([eE][-+]?\d+)?\s*")
+POINT_NUMBER = re.compile(r"\s*[-+]?[\d.]*\.[\d.]*(,\d*)?([eE][-+]?\d+)?\s*")
+STANDARD_INPUT = "-"
+GZIP = b"\x1f\x8b"  # how such files begin
 NAMES_SHOWN = 12  # column names in an error
 
 
@@ -30,10 +39,14 @@ class Table:
     names: tuple[str, ...]
     delimiter: str | None  # None for Parquet
     files: tuple[Path, ...] = ()  # of a folder, whose rows follow each other; none for a single file
+    decimal: str = "."  # mark of numbers in text
+    content: bytes | None = None  # of a table that is no file, but came through a pipe
 
     @property
     def size(self) -> float:
         """What `frames` counts up to: bytes of a CSV file, rows of Parquet files."""
+        if self.content is not None:
+            return len(self.content)
         if self.delimiter is not None:
             return os.path.getsize(self.path)
         return sum(_parquet(path).metadata.num_rows for path in self.files or (self.path,))
@@ -83,8 +96,12 @@ def open_folder(path: Path) -> Table:
     return Table(path, first.names, None, files)
 
 
-def open_table(path: str | Path) -> Table:
-    """Find out which columns a table has and how to read it."""
+def open_table(path: str | Path, decimal: str = ".") -> Table:
+    """Find out which columns a table has and how to read it; - is standard input."""
+    if decimal not in DECIMALS:
+        raise RecycleGPError(f"--decimal {decimal}: use . or ,")
+    if str(path) == STANDARD_INPUT:
+        return _piped(typer.get_binary_stream("stdin"), decimal)
     path = Path(path)
     size = path.stat().st_size  # FileNotFoundError names the file
     suffixes = [s.lower() for s in path.suffixes]
@@ -97,20 +114,46 @@ def open_table(path: str | Path) -> Table:
         names, delimiter = _parquet(path).schema_arrow.names, None
         names = [n for n in names if not n.startswith("__index_level_")]
     else:
-        names, delimiter = _csv_header(path)
+        names, delimiter = _csv_header(path, None, decimal)
+    _check_unique(path, names)
+    return Table(path, tuple(names), delimiter, decimal=decimal)
+
+
+def _piped(stream: BinaryIO, decimal: str) -> Table:
+    """A CSV table that comes through a pipe: all of it is held in memory, because it is read twice."""
+    path = Path("standard input")  # for messages
+    if stream.isatty():
+        raise RecycleGPError("-: standard input is a terminal; pipe a table into the command, or name a file")
+    content = stream.read()
+    if not content:
+        raise RecycleGPError(f"{path}: it is empty; it needs a header line and rows")
+    names, delimiter = _csv_header(path, content, decimal)
+    _check_unique(path, names)
+    return Table(path, tuple(names), delimiter, decimal=decimal, content=content)
+
+
+def _check_unique(path: Path, names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         twice = sorted({n for n in names if names.count(n) > 1})
         raise RecycleGPError(f"{path}: column names repeat ({', '.join(map(repr, twice))}); rename them")
-    return Table(path, tuple(names), delimiter)
 
 
 # --- CSV --------------------------------------------------------------------------------------
 
 
-def _csv_header(path: Path) -> tuple[list[str], str]:
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
+def _opened(path: Path, content: bytes | None) -> BinaryIO:
+    return open(path, "rb") if content is None else io.BytesIO(content)
+
+
+def _zipped(path: Path, content: bytes | None) -> bool:
+    return path.suffix.lower() == ".gz" if content is None else content[:2] == GZIP
+
+
+def _csv_header(path: Path, content: bytes | None, decimal: str) -> tuple[list[str], str]:
     try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
+        with _opened(path, content) as raw:
+            plain = gzip.GzipFile(fileobj=raw) if _zipped(path, content) else raw
+            stream = io.TextIOWrapper(plain, encoding="utf-8-sig", newline="")
             first = stream.readline()
             while first and not first.strip():
                 first = stream.readline()
@@ -118,7 +161,15 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
                 raise ValueError
     except (ValueError, EOFError, gzip.BadGzipFile):
         raise RecycleGPError(f"{path}: not a text table in UTF-8; save it as CSV in UTF-8") from None
-    delimiter = "," if "," in first else next((d for d in "\t;" if d in first), ",")
+    if decimal == ",":
+        delimiter = next((d for d in ";\t" if d in first), ";")
+        if delimiter not in first and "," in first:
+            raise RecycleGPError(
+                f"{path}: with --decimal , columns are separated by semicolons or tabs, and the header has commas; "
+                "leave the option out, or save the table so"
+            )
+    else:
+        delimiter = "," if "," in first else next((d for d in "\t;" if d in first), ",")
     names = next(csv.reader([first], delimiter=delimiter, skipinitialspace=True), [])
     return [n.strip() for n in names], delimiter
 
@@ -136,17 +187,18 @@ def _csv_frames(table: Table, numbers: Sequence[str], advance: Advance) -> Itera
         "na_values": {n: MISSING for n in numbers},
         "skipinitialspace": True,
         "encoding": "utf-8-sig",
-        "compression": "gzip" if table.path.suffix.lower() == ".gz" else None,
+        "compression": "gzip" if _zipped(table.path, table.content) else None,
+        "decimal": table.decimal,
         "chunksize": ROWS_AT_ONCE,
     }
-    with open(table.path, "rb") as stream, warnings.catch_warnings():
+    with _opened(table.path, table.content) as stream, warnings.catch_warnings():
         # Rows longer than the header would be cut without an error. A column that is partly text is looked at later.
         warnings.simplefilter("error", pd.errors.ParserWarning)
         warnings.simplefilter("ignore", pd.errors.DtypeWarning)
         try:
             for frame in pd.read_csv(stream, **options):
                 advance(to=stream.tell())
-                yield frame
+                yield _with_commas(table, frame, numbers) if table.decimal == "," else frame
         except pd.errors.ParserWarning:
             raise RecycleGPError(
                 f"{table.path}: rows have more fields than the {len(table.names)} names in the header; "
@@ -155,6 +207,23 @@ def _csv_frames(table: Table, numbers: Sequence[str], advance: Advance) -> Itera
         except (pd.errors.ParserError, UnicodeError, EOFError, gzip.BadGzipFile) as error:
             said = str(error).replace("Error tokenizing data. C error: ", "")
             raise RecycleGPError(f"{table.path}: not a table in CSV ({said.strip()})") from None
+
+
+def _with_commas(table: Table, frame: pd.DataFrame, numbers: Sequence[str]) -> pd.DataFrame:
+    """Columns that hold text as well are left as text: their numbers are made of it here."""
+
+    def value(name: str, cell: Any) -> Any:
+        if not isinstance(cell, str):
+            return cell
+        if POINT_NUMBER.fullmatch(cell):
+            raise RecycleGPError(
+                f"{table.path}: column {name!r} holds {cell.strip()!r}, with a point, beside --decimal ,; is it a "
+                "decimal point, or one between thousands? Save the table with decimal commas alone"
+            )
+        return float(cell.replace(",", ".")) if COMMA_NUMBER.fullmatch(cell) else cell
+
+    mixed = [n for n in numbers if frame[n].dtype.kind not in "biuf"]
+    return frame.assign(**{n: [value(n, cell) for cell in frame[n]] for n in mixed}) if mixed else frame
 
 
 # --- Parquet ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..kernels.units import InputUnits
 from . import linalg
 from .least_squares import CentredRows, compress
 
@@ -94,9 +95,9 @@ def in_units(site: Site, scale: float, shift: float, densities: float) -> Site:
     return Site(site.Z, Rt, site.rho + shift * Rt.sum(-1), e)
 
 
-def moved(site: Site, shift: Tensor) -> Site:
-    """The same statement about f(x − shift)."""
-    return site._replace(Z=site.Z + shift)
+def moved(site: Site, inputs: InputUnits) -> Site:
+    """The same statement about f((x − shift)/scale), whose points are scale∘Z + shift."""
+    return site._replace(Z=inputs.of(site.Z))
 
 
 def box(Z: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from ..models.fit import (
     check_on_failure,
     check_unique,
     tell_of_failures,
-    tell_of_little_kept,
+    tell_of_published,
     what_failed,
 )
 from ..models.merge import merge_read
@@ -139,7 +139,7 @@ def _tell(chunks: Sequence[FittedChunk], job: Job) -> None:
         for c in chunks
         for m, points in zip(c.members, c.points, strict=True)
     )
-    tell_of_little_kept(list(published), job.options.rows_per_point)
+    tell_of_published(list(published), job.options)
 
 
 def merge_chunks(executor: Executor, chunks: Sequence[FittedChunk], merging: Merging) -> Ensemble:

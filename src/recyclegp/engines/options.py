@@ -29,6 +29,7 @@ class FitArguments(TypedDict, total=False):
     columns: Any
     unit: str | None
     labels: Any
+    allow_small: bool
 
 
 class Merging(NamedTuple):

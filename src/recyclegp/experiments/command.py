@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..errors import LittleKeptWarning, RecycleGPError, RecycleGPWarning
+from ..errors import FewRowsWarning, LittleKeptWarning, RecycleGPError, RecycleGPWarning
 from ..threads import using_threads
 from .core import Outcome, Report, Settings
 from .output import Result, write
@@ -68,12 +68,13 @@ def _bar(name: str, total: int | None, console: Console) -> Iterator[Report]:
 def _collected() -> Iterator[list[str]]:
     """The library's own warnings, each once, as notes; other libraries' are not about this experiment.
 
-    How many points modules publish is part of an experiment, so that nobody needs to be warned of it.
+    How many points modules publish, and of how many rows, is part of an experiment: nobody needs to be warned of it.
     """
     said: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", LittleKeptWarning)
+        warnings.simplefilter("ignore", FewRowsWarning)
         yield said
     words = [str(w.message) for w in caught if issubclass(w.category, RecycleGPWarning)]
     said += [f"{text} (warned {words.count(text)} times)" for text in dict.fromkeys(words)]

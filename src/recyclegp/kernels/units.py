@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +26,25 @@ from .nodes import (
     Unit,
     shares,
 )
+
+
+class InputUnits(NamedTuple):
+    """x' = scale∘x + shift: inputs as they are measured afterwards, by those before."""
+
+    scale: Tensor  # (D,)  positive
+    shift: Tensor  # (D,)
+
+    @staticmethod
+    def same(dimension: int) -> InputUnits:
+        """Nothing changes."""
+        return InputUnits(torch.ones(dimension, dtype=torch.float64), torch.zeros(dimension, dtype=torch.float64))
+
+    def of(self, X: Tensor) -> Tensor:
+        """Points (…, D) in the new units."""
+        return self.scale * X + self.shift
+
+    def to(self, device: torch.device) -> InputUnits:
+        return InputUnits(self.scale.to(device), self.shift.to(device))
 
 
 def reference(structure: Node, x_scale: Tensor, x_centre: Tensor, y_scale: Tensor) -> Tensor:
@@ -81,15 +101,9 @@ def scaled(kernel: Kernel, factor: float) -> Kernel:
     return kernel.with_theta(kernel.theta + math.log(factor) * carries)
 
 
-def shifted(kernel: Kernel, shift: Tensor) -> Kernel:
-    """k(x − shift, x' − shift): only centres notice."""
-    move = [_of(shift, p.columns) if p.unit is Unit.PLACE else shift.new_zeros(p.size) for p in kernel.parameters]
-    return kernel.with_theta(kernel.theta + torch.cat(move))
-
-
-def in_units(kernel: Kernel, scale: float, shift: Tensor) -> Kernel:
-    """The kernel of s·f(x − shift)."""
-    return shifted(scaled(kernel, scale**2), shift)
+def in_units(kernel: Kernel, scale: float, inputs: InputUnits) -> Kernel:
+    """The kernel of s·f((x − shift)/scale): lengths and periods grow with the inputs' scale, centres move with them."""
+    return stretched(scaled(kernel, scale**2), 1 / inputs.scale, -inputs.shift / inputs.scale)
 
 
 def stretched(kernel: Kernel, scale: Tensor, shift: Tensor) -> Kernel:

@@ -69,6 +69,7 @@ class FitOptions:
     labels: Any = None  # and the names of classes 0 and 1
     rows_per_point: int | None = None  # rows behind each published point, at least
     weights: Any = None  # of each row of one data set
+    allow_small: bool = False  # nobody needs to be told of few rows
 
 
 class FitRequest(NamedTuple):
@@ -132,8 +133,9 @@ class Door:
     """Checks data sets for which the options are the same; what follows from these is found once for each shape."""
 
     def __init__(self, options: FitOptions) -> None:
-        if not isinstance(options.learn, bool):
-            raise TypeError(f"learn must be True or False, not {options.learn!r}")
+        for argument in ("learn", "allow_small"):
+            if not isinstance(getattr(options, argument), bool):
+                raise TypeError(f"{argument} must be True or False, not {getattr(options, argument)!r}")
         self.options = options
         self.device = None if options.device is None else device_of(options.device)
         self.likelihood = likelihoods.named(options.likelihood)

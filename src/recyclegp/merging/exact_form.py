@@ -22,7 +22,7 @@ from ..core.posterior import basis
 from ..core.sites import Site
 from ..core.stacked import Block, Stacked, best_mean, stack
 from ..kernels import Kernel
-from ..kernels.units import in_units
+from ..kernels.units import InputUnits, in_units
 from .points_form import PointsForm
 from .site_source import SiteSource
 from .site_store import SiteStore
@@ -148,20 +148,20 @@ class ExactForm:
         mean = best_mean(self.L, self.stacked.rho, self.stacked.ones)
         return replace(self, mean=float(mean), factor=self.L)
 
-    def in_units(self, scale: float, shift: float, input_shift: Tensor, densities: float) -> ExactForm:
-        """The form of s·f(x − input_shift) + b: A, and so its factor, do not notice."""
+    def in_units(self, scale: float, shift: float, inputs: InputUnits, densities: float) -> ExactForm:
+        """The form of s·f((x − shift)/scale) + b, the inputs changed so: A, and so its factor, do not notice."""
         s = self.stacked
         ones = s.ones / scale
         constant = densities * s.e.new_tensor(abs(scale)).log()
         moved = s._replace(
-            Z=s.Z + input_shift,
+            Z=inputs.of(s.Z),
             blocks=tuple(b._replace(Rt=b.Rt / scale) for b in s.blocks),
             rho=s.rho + shift * ones,
             ones=ones,
             e=s.e - constant,
         )
         return ExactForm(
-            kernel=in_units(self.kernel, scale, input_shift),
+            kernel=in_units(self.kernel, scale, inputs),
             mean=scale * self.mean + shift,
             stacked=moved,
             effects=self.effects.in_units(scale),

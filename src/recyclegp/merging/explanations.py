@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .consensus import LOG_2PI, Prediction
-from .verdicts import Units
+from .verdicts import InputFactor, Units
 
 PRICE = 1.0  # nats for each number that an explanation needs, beside half the logarithm of how many it explains
 ROUNDS = 10  # of weighing and fitting a change of units
@@ -19,7 +19,15 @@ STEPS = torch.logspace(0, 8, 81, dtype=torch.float64)  # factors of the variance
 class Explanation(NamedTuple):
     reason: str
     value: float  # log-probability of what the module says, less the price of the numbers it needs
-    units: Units | None = None  # where a change of units explains it
+    units: Units | None = None  # where a change of the units of y explains it
+    inputs: tuple[InputFactor, ...] = ()  # changes of inputs that would undo it, where these explain it
+
+    @property
+    def remedy(self) -> Units | None:
+        """What would make the module agree."""
+        if self.inputs:
+            return Units(inputs=self.inputs)
+        return None if self.units is None else self.units.back
 
 
 def explained(p: Prediction, alone: float, usual: float) -> Explanation:
@@ -65,7 +73,7 @@ def _units(p: Prediction, usual: float, free: tuple[bool, bool]) -> Units:
         best = torch.linalg.lstsq(root * columns[:, some], root * rest[:, None]).solution[:, 0]
         for i, value in zip(some, best.tolist(), strict=True):
             now[i] = value
-    return Units(*now)
+    return Units(now[0], now[1])
 
 
 def _too_sure(p: Prediction) -> tuple[float, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -15,7 +14,7 @@ from ..core.effects import Offset
 from ..core.noise import NoiseEvidence
 from ..core.sites import Site
 from ..kernels import Kernel
-from ..kernels.units import in_units
+from ..kernels.units import InputUnits, in_units
 from ..likelihoods import Gaussian, Likelihood, gaussian_noise
 from ..target import NO_TARGET, Target
 from ..times import When
@@ -76,21 +75,21 @@ class Member(NamedTuple):
         """With the noise with which it counts."""
         return self.likelihoods if self.noise is None else (Gaussian(self.noise),)
 
-    def in_units(self, scale: float, shift: float, input_shift: torch.Tensor) -> Member:
-        """The member of s·f(x − input_shift) + b."""
+    def in_units(self, scale: float, shift: float, inputs: InputUnits, unit: str | None) -> Member:
+        """The member of s·f((x − shift)/scale) + b, the inputs changed so; `unit` is what y is measured in then."""
         site = self.site
         if site is not None:
-            site = sites.moved(sites.in_units(site, scale, shift, self.number_of_densities), input_shift)
+            site = sites.moved(sites.in_units(site, scale, shift, self.number_of_densities), inputs)
         return self._replace(
             site=site,
             likelihoods=tuple(p.in_units(scale, shift) for p in self.likelihoods),
-            kernel=in_units(self.kernel, scale, input_shift),
+            kernel=in_units(self.kernel, scale, inputs),
             mean=scale * self.mean + shift,
             offset=None if self.offset is None else Offset(scale * self.offset.mean, abs(scale) * self.offset.sd),
             noise_evidence=None if self.noise_evidence is None else self.noise_evidence.in_units(scale),
             noise=None if self.noise is None else self.noise * scale**2,
             verdict=None if self.verdict is None else self.verdict._replace(remedy=None),
-            target=self.target if (scale, shift) == (1.0, 0.0) else replace(self.target, unit=None),
+            target=self.target.in_units(scale, shift, unit),
         )
 
 

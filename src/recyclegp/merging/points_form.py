@@ -22,7 +22,7 @@ from ..core.posterior import Basis, Posterior, basis
 from ..core.sites import Site
 from ..errors import RecycleGPError
 from ..kernels import Kernel
-from ..kernels.units import in_units
+from ..kernels.units import InputUnits, in_units
 from .extending import padded
 from .folding import fold
 from .owners import by_owner
@@ -138,12 +138,12 @@ class PointsForm:
         """With only some of its points; what it says there must be folded anew (`only`)."""
         return replace(self, Z=self.Z[kept])
 
-    def in_units(self, scale: float, shift: float, input_shift: Tensor, densities: float) -> PointsForm:
-        """The form of s·f(x − input_shift) + b."""
+    def in_units(self, scale: float, shift: float, inputs: InputUnits, densities: float) -> PointsForm:
+        """The form of s·f((x − shift)/scale) + b, the inputs changed so."""
         return PointsForm(
-            kernel=in_units(self.kernel, scale, input_shift),
+            kernel=in_units(self.kernel, scale, inputs),
             mean=scale * self.mean + shift,
-            Z=self.Z + input_shift,
+            Z=inputs.of(self.Z),
             jitter=scale**2 * self.jitter,
             bound_rows=rows_in_units(self.bound_rows, scale, densities),
             effects=self.effects.in_units(scale),

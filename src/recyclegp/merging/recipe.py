@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from torch import Tensor
-
 from .. import threads
+from ..arrays import Columns
 from ..kernels import Kernel
-from ..kernels.units import in_units
+from ..kernels.units import InputUnits, in_units
 from ..local.kernel_choice import AUTO
 from .build import Merged, build, chosen_kernel, step_cost
 from .member import Member
@@ -48,12 +47,20 @@ class Recipe(NamedTuple):
         return kernel_by_name(self.kernel, members, store, dimension)
 
     def follow(
-        self, members: Sequence[Member], store: SiteSource, wanted: PointsWanted, dimension: int, owners: Owners
+        self,
+        members: Sequence[Member],
+        store: SiteSource,
+        wanted: PointsWanted,
+        dimension: int,
+        owners: Owners,
+        columns: Columns = None,
     ) -> Made:
         """All that is chosen, chosen from these members: in the same way whenever it is done."""
         with threads.suited_to(step_cost(store, wanted)):
             trust = self.trust if self.learn else Trust.NONE
-            whom, sites, learned = judged(members, store, trust=trust, owners=owners, pool_noise=self.pool_noise)
+            whom, sites, learned = judged(
+                members, store, trust=trust, owners=owners, pool_noise=self.pool_noise, columns=columns
+            )
             start = self.start(whom, sites, dimension, owners)
             merged = build(
                 start,
@@ -67,11 +74,11 @@ class Recipe(NamedTuple):
             )
         return Made(merged, whom, sites)
 
-    def in_units(self, scale: float, input_shift: Tensor) -> Recipe:
-        """For the ensemble of s·f(x − input_shift) + b."""
+    def in_units(self, scale: float, inputs: InputUnits) -> Recipe:
+        """For the ensemble of s·f((x − shift)/scale) + b, the inputs changed so."""
         if not isinstance(self.kernel, Kernel):
             return self
-        return self._replace(kernel=in_units(self.kernel, scale, input_shift))
+        return self._replace(kernel=in_units(self.kernel, scale, inputs))
 
 
 USUAL = Recipe()  # what merge does unless told

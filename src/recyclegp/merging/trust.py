@@ -14,23 +14,27 @@ from enum import Enum
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from .. import threads
+from ..arrays import Columns
 from ..core.effects import NO_EFFECTS, Effects
-from ..core.posterior import basis
+from ..core.posterior import Basis, basis
 from ..kernels import Kernel
-from .consensus import Statements, predicted, statements
+from ..kernels.units import lengths
+from .consensus import Statements, consensus, predicted, statements
 from .exact_learning import Learned, decide_from_some
 from .explanations import Explanation, explained
+from .input_units import Change, Place, best_units
 from .learning import starts
 from .member import Member
 from .noise import FREEDOM, PooledNoise, Readings, at_noise
 from .owners import Owners, owner_numbers
 from .points import select
 from .pooling import median_mean, most_common_kernel
-from .screening import About, Screened, screen
+from .screening import PRICE, TOO_SURE, About, Screened, screen
 from .site_source import SiteSource
-from .verdicts import TRUSTED, Standing, Verdict
+from .verdicts import TRUSTED, InputFactor, Standing, Units, Verdict
 
 POINTS = 200  # at which modules are compared, at most
 NOTHING = 0.1  # nats that these may leave unsaid, of what all modules say: no verdict depends on that
@@ -42,6 +46,8 @@ ENOUGH = 8  # trusted modules from which one can tell whether owners differ
 CONTRADICTION = Verdict(Standing.UNCHECKED, "they contradict each other, and nobody can say who is right")
 NO_CONSENSUS = Verdict(Standing.UNCHECKED, "no majority agrees about the function")
 FEWEST = 3  # modules: of two that contradict each other nobody can say who is wrong
+MOST_ASKED = 24  # inputs of modules, in all, that are tried in other units
+STRANGE = 2.0  # times as long or as short as the shared lengthscale
 
 
 class Trust(Enum):
@@ -66,6 +72,8 @@ class Belief(NamedTuple):
 
 
 class _Compared(NamedTuple):
+    base: Basis
+    now: SiteSource  # as they count under the belief
     said: list[Statements]
     screened: Screened
     mean: float
@@ -92,7 +100,9 @@ class Opinion(NamedTuple):
     learned: Learned | None = None  # from some of them, where all are trusted and it was needed to see that
 
 
-def opinion(members: Sequence[Member], store: SiteSource, *, owners: Owners, pool_noise: bool) -> Opinion:
+def opinion(
+    members: Sequence[Member], store: SiteSource, *, owners: Owners, pool_noise: bool, columns: Columns = None
+) -> Opinion:
     """About members whose sites are as they were published.
 
     Args:
@@ -100,6 +110,7 @@ def opinion(members: Sequence[Member], store: SiteSource, *, owners: Owners, poo
         store: the sites.
         owners: how owners may differ.
         pool_noise: whether Gaussian modules come to one noise.
+        columns: names of the inputs, where they have names.
     """
     readings = Readings.of(members) if pool_noise else None
     noise = None
@@ -108,7 +119,7 @@ def opinion(members: Sequence[Member], store: SiteSource, *, owners: Owners, poo
     start = most_common_kernel(members)
     first = _compared(Belief(start, median_mean(members), noise=noise), members, store, readings)
     if not first.screened.flagged:
-        return Opinion(_verdicts(first, members))
+        return Opinion(_verdicts(first, members, columns))
     if store.sites < FEWEST:
         return Opinion([CONTRADICTION] * len(members))
     candidates, differ = [], owners
@@ -116,7 +127,9 @@ def opinion(members: Sequence[Member], store: SiteSource, *, owners: Owners, poo
         of_trusted = _learned(store.without(first.screened.flagged), members, start, owners, readings)
         again = _compared(Belief.of(of_trusted), members, store, readings)
         if not again.screened.flagged and again.value > first.value:
-            return Opinion(_verdicts(again, members), of_trusted)  # it was the median kernel that suited nobody
+            return Opinion(
+                _verdicts(again, members, columns), of_trusted
+            )  # it was the median kernel that suited nobody
         candidates += [first, again]
         if first.trusted >= ENOUGH and not of_trusted.effects.present:
             differ = Owners.NONE  # owners do not differ; those few who stand out are no reason to believe it
@@ -125,7 +138,7 @@ def opinion(members: Sequence[Member], store: SiteSource, *, owners: Owners, poo
     best = max(candidates, key=lambda c: c.value)
     # a kernel that believes everybody where no majority agrees has only bent; owners that differ are another matter
     settled = best.most_agree and (first.most_agree or of_all.effects.present)
-    return Opinion(_verdicts(best, members) if settled else [NO_CONSENSUS] * len(members))
+    return Opinion(_verdicts(best, members, columns) if settled else [NO_CONSENSUS] * len(members))
 
 
 class Judged(NamedTuple):
@@ -134,11 +147,19 @@ class Judged(NamedTuple):
     learned: Learned | None = None  # from some of these, if that is known
 
 
-def judged(members: Sequence[Member], store: SiteSource, *, trust: Trust, owners: Owners, pool_noise: bool) -> Judged:
+def judged(
+    members: Sequence[Member],
+    store: SiteSource,
+    *,
+    trust: Trust,
+    owners: Owners,
+    pool_noise: bool,
+    columns: Columns = None,
+) -> Judged:
     """Whom to trust, and what follows from it."""
     if trust is Trust.NONE:
         return Judged(tuple(members), store)
-    about = opinion(members, store, owners=owners, pool_noise=pool_noise)
+    about = opinion(members, store, owners=owners, pool_noise=pool_noise, columns=columns)
     found = with_verdicts(members, about.verdicts, trust)
     disarmed = [i for i, m in enumerate(found) if m.weight != members[i].weight]
     return Judged(found, store.without(disarmed) if disarmed else store, about.learned)
@@ -177,9 +198,10 @@ def _compared(belief: Belief, members: Sequence[Member], store: SiteSource, read
     count = int(min(POINTS, max(LEAST_POINTS, FEATURES // max(store.rows, 1))))
     with torch.no_grad(), threads.suited_to(float(min(store.rows, TOGETHER)) * count**2):
         Z = select(belief.kernel, _tempered(now, len(members)), None, NOTHING, count)
-        said = statements(basis(belief.kernel, Z, effects=belief.effects), now, belief.mean)
+        base = basis(belief.kernel, Z, effects=belief.effects)
+        said = statements(base, now, belief.mean)
         about = About(belief.mean, float(belief.kernel.diagonal(Z).mean()))
-        return _Compared(said, screen(said, len(members), about), belief.mean)
+        return _Compared(base, now, said, screen(said, len(members), about), belief.mean)
 
 
 def _tempered(store: SiteSource, members: int) -> SiteSource:
@@ -192,27 +214,96 @@ def _tempered(store: SiteSource, members: int) -> SiteSource:
     return store.scaled(roots, torch.zeros_like(roots))
 
 
-def _verdicts(c: _Compared, members: Sequence[Member]) -> list[Verdict]:
-    """In words."""
+def _verdicts(c: _Compared, members: Sequence[Member], columns: Columns) -> list[Verdict]:
+    """In words. Other units of inputs are looked for in some modules only: it takes a while."""
     flagged, unchecked = set(c.screened.flagged), set(c.screened.unchecked)
+    most, asked = max(1, MOST_ASKED // c.base.Z.shape[-1]), 0
     found = []
     for i, m in enumerate(members):
         if m.weight <= 0:
             found.append(Verdict(Standing.UNCHECKED, "does not count"))
         elif i in flagged:
-            found.append(_flagged(_explained(c, i)))
+            why = _explained(c, i, columns, inputs=asked < most)
+            asked += 1
+            found.append(Verdict(Standing.FLAGGED, why.reason, why.remedy))
         elif i in unchecked:
-            share = max(0.0, float(c.screened.fit.share[i]))
-            found.append(Verdict(Standing.UNCHECKED, f"the others know {share:.0%} of what it says"))
+            changed: tuple[InputFactor, ...] = ()
+            if c.trusted >= FEWEST and asked < most and _strange_lengths(c, m):
+                changed = _elsewhere(c, i, m, columns)
+                asked += 1
+            found.append(_unchecked(c, i, changed))
         else:
             found.append(TRUSTED)
     return found
 
 
-def _explained(c: _Compared, member: int) -> Explanation:
+def _explained(c: _Compared, member: int, columns: Columns, *, inputs: bool) -> Explanation:
     p = predicted(c.said, c.screened.agreed, member, c.mean)
-    return explained(p, float(c.screened.fit.alone[member]), c.screened.usual)
+    best = explained(p, float(c.screened.fit.alone[member]), c.screened.usual)
+    if not inputs:
+        return best
+    found = best_units(_place(c, member))
+    if not found.changes or found.value <= best.value:
+        return best
+    changed = found.inputs(columns)
+    return Explanation(_other_inputs(changed), found.value, inputs=changed)
 
 
-def _flagged(why: Explanation) -> Verdict:
-    return Verdict(Standing.FLAGGED, why.reason, None if why.units is None else why.units.back)
+def _unchecked(c: _Compared, member: int, changed: tuple[InputFactor, ...]) -> Verdict:
+    """Of a module of which the others know little; with these changes of inputs it would agree with them."""
+    fit, remedy = c.screened.fit, Units(inputs=changed) if changed else None
+    if changed and float(fit.misfit[member]) > TOO_SURE * c.screened.usual * float(fit.counts[member]):
+        return Verdict(Standing.FLAGGED, _other_inputs(changed), remedy)  # nor can it be where it says it is
+    said = f"the others know {max(0.0, float(fit.share[member])):.0%} of what it says"
+    if changed:
+        said = f"{said}, and it would agree with them as {_in_words(changed)}"
+    return Verdict(Standing.UNCHECKED, said, remedy)
+
+
+def _other_inputs(changed: Sequence[InputFactor]) -> str:
+    return f"inputs in other units: it would agree as {_in_words(changed)}"
+
+
+def _elsewhere(c: _Compared, member: int, m: Member, columns: Columns) -> tuple[InputFactor, ...]:
+    """Other units in which a module would be where the others are, and agree with them.
+
+    Only usual factors, and such that bring the lengths of its own kernel nearer to theirs: where a function hardly
+    varies, a module agrees with the others wherever it is put.
+    """
+    own = _log_lengths(c, m)
+
+    def worth(change: Change) -> bool:
+        ratio = float(own[change.column])
+        return change.usual and abs(ratio + math.log(change.scale)) < 0.5 * abs(ratio)
+
+    place = _place(c, member)
+    found, as_it_is = best_units(place, worth), best_units(place, lambda change: False)
+    if found.value - as_it_is.value < PRICE:
+        return ()
+    return found.inputs(columns)
+
+
+def _strange_lengths(c: _Compared, m: Member) -> bool:
+    """Has its own kernel a length that is far from the shared one?"""
+    return bool((_log_lengths(c, m).abs() > math.log(STRANGE)).any())
+
+
+def _log_lengths(c: _Compared, m: Member) -> Tensor:
+    """log of the lengths of a module's own kernel over those of the shared one, by column; 0 where there are none."""
+    D = c.base.Z.shape[-1]
+    ratio = lengths(m.kernel, D).log() - lengths(c.base.kernel, D).log().cpu()
+    return ratio.nan_to_num(0.0, posinf=0.0, neginf=0.0)
+
+
+def _place(c: _Compared, member: int) -> Place:
+    packed = next(p for p in (q.only(frozenset([member])) for q in c.now.packs(len(c.base.Z))) if p.members)
+    agreed = c.screened.agreed
+    if bool(agreed.trusted[member]):  # what the others say without it
+        others = agreed.trusted.clone()
+        others[member] = False
+        agreed = consensus(c.said, others)
+    return Place(c.base, packed, agreed, c.mean, c.screened.usual)
+
+
+def _in_words(inputs: Sequence[InputFactor]) -> str:
+    return ", ".join(f.words for f in inputs)

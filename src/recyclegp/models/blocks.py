@@ -11,12 +11,14 @@ from torch import Tensor
 
 from .. import arrays, categories
 from ..categories import NO_CATEGORIES, Categories
+from ..core import sites
 from ..core.convergence import Convergence
+from ..core.noise import NoiseEvidence
 from ..core.packing import PackedSites
 from ..core.site_columns import of_sites
 from ..core.sites import Site, weighted
 from ..kernels import Kernel, Node
-from ..kernels.units import permuted
+from ..kernels.units import in_units, permuted
 from ..likelihoods import Likelihood
 from ..local import fitted
 from ..local.fitted import Fitted
@@ -24,6 +26,7 @@ from ..local.request import FitRequest
 from ..merging.member import Member
 from ..target import Target
 from .module import Module
+from .units import NewUnits
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,28 @@ class Block:
         )
         models = self.models._replace(sites=sites, theta=torch.stack([k.theta for k in kernels]))
         return replace(self, common=common, models=models)
+
+    def in_units(self, new: NewUnits) -> Block:
+        """As if all owners had measured in other units."""
+        c, m, rows = self.common, self.models, self.rows.tolist()
+        kernels = [in_units(Kernel(c.structure, theta), new.scale, new.inputs) for theta in m.theta]
+        changed = (sites.in_units(s, new.scale, new.shift, n) for s, n in zip(m.sites.each(), rows, strict=True))
+        squared = new.scale**2
+        models = m._replace(
+            sites=of_sites([sites.moved(s, new.inputs) for s in changed], c.dimension),
+            theta=torch.stack([k.theta for k in kernels]),
+            parameters=torch.stack(
+                [
+                    p.new_tensor(c.likelihood.with_values(*p.tolist()).in_units(new.scale, new.shift).parameters)
+                    for p in m.parameters
+                ]
+            ),
+            mean=new.scale * m.mean + new.shift,
+            jitter=squared * m.jitter,
+            noise=m.noise * m.noise.new_tensor(NoiseEvidence(1.0, squared, squared, 1.0)),
+        )
+        target = c.target.in_units(new.scale, new.shift, new.unit)
+        return replace(self, common=replace(c, structure=kernels[0].structure, target=target), models=models)
 
 
 class Piece(NamedTuple):

@@ -84,11 +84,18 @@ def about_trust(members: Sequence[Member]) -> None:
     """Who does not count because of what the others say?"""
     disarmed = [m for m in members if m.verdict is not None and m.verdict.flagged and m.weight == 0]
     if disarmed:
-        said = [f"{m.name} ({m.verdict.reason})" for m in disarmed if m.verdict is not None]
+        said = [f"{m.name} ({m.verdict.explained})" for m in disarmed if m.verdict is not None]
         tell(
             f"{len(disarmed)} of {len(members)} modules contradict the others and do not count: {few(said)}; ask their "
             "owners. reweight makes one count all the same, trust=None all of them",
             ContradictionWarning,
+        )
+    elsewhere = [m for m in members if m.verdict is not None and m.verdict.elsewhere]
+    if elsewhere:
+        said = [f"{m.name} ({m.verdict.explained})" for m in elsewhere if m.verdict is not None]
+        tell(
+            f"{len(elsewhere)} of {len(members)} modules count, but the others know little of what they say, and in "
+            f"other units they would agree with them: {few(said)}; ask their owners"
         )
 
 

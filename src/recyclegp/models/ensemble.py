@@ -46,11 +46,12 @@ from ..storage.fields import Fields
 from ..target import NO_TARGET, Target
 from . import doubts, ensemble_files, reporting, unlearning
 from .choice import ALL, AUTO, choice_of, wanted_again
-from .module import Module, check_finite, check_units
+from .module import Module, check_finite
 from .naming import NEW, check_owner, few, name_of_update
 from .new_rows import as_member, observed
 from .predictive import Predictive, outside_autograd
 from .reading import Frame, Source, check_weight, read_modules
+from .units import new_units
 from .unlearning import NOTHING_REMOVED, Chosen, Guarantee, Unlearned
 
 P = ParamSpec("P")
@@ -414,18 +415,34 @@ class Ensemble(Predictive):
         with stored((new,)) as store:
             return self._with((new,), store, relearn, form)
 
-    def transform(self, input_shift: Any = None, output_scale: float = 1.0, output_shift: float = 0.0) -> Ensemble:
-        """The ensemble of the function s·f(x − shift) + b; arguments as for modules."""
-        discrete = self._form.kernel.structure.discrete
-        shift, scale, offset = check_units(input_shift, output_scale, output_shift, self.dimension, discrete)
+    def transform(
+        self,
+        input_shift: Any = None,
+        output_scale: float = 1.0,
+        output_shift: float = 0.0,
+        unit: str | None = None,
+        *,
+        input_scale: Any = None,
+    ) -> Ensemble:
+        """The ensemble of s·f((x − shift)/scale) + b; arguments as for modules, all of which change with it."""
+        new = new_units(
+            input_scale,
+            input_shift,
+            output_scale,
+            output_shift,
+            unit,
+            dimension=self.dimension,
+            columns=self.columns,
+            discrete=self._form.kernel.structure.discrete,
+        )
         return replace(
             self,
-            _form=self._form.in_units(scale, offset, shift.to(self._device), self._densities),
-            likelihoods=tuple(p.in_units(scale, offset) for p in self.likelihoods),
-            _members=tuple(m.in_units(scale, offset, shift) for m in self._members),
-            _extent=None if self._extent is None else self._extent + shift,
-            _noise=None if self._noise is None else self._noise.in_units(scale),
-            _recipe=self._recipe.in_units(scale, shift),
+            _form=self._form.in_units(new.scale, new.shift, new.inputs.to(self._device), self._densities),
+            likelihoods=tuple(p.in_units(new.scale, new.shift) for p in self.likelihoods),
+            _members=tuple(m.in_units(new.scale, new.shift, new.inputs, unit) for m in self._members),
+            _extent=None if self._extent is None else new.inputs.of(self._extent),
+            _noise=None if self._noise is None else self._noise.in_units(new.scale),
+            _recipe=self._recipe.in_units(new.scale, new.inputs),
         )
 
     def to_module(self, name: str, inducing: Any = "auto") -> Module:
@@ -608,7 +625,7 @@ class Ensemble(Predictive):
         wanted = wanted_again(self.choice, self._form.Z)
         recipe = self._recipe._replace(learn=True)
         with stored(as_before(members), now=False) as store:
-            made = recipe.follow(as_before(members), store, wanted, self.dimension, self._owners)
+            made = recipe.follow(as_before(members), store, wanted, self.dimension, self._owners, self.columns)
             new = Ensemble._from_merged(made, wanted, self.columns, self.categories, self._owners, recipe)
             return replace(new, unlearned=self.unlearned.relearned())
 

@@ -24,6 +24,7 @@ from ..likelihoods import Likelihood
 from ..local.kernel_choice import AUTO as KERNEL_AUTO
 from ..merging.build import Form
 from ..merging.exact_form import ExactForm
+from ..merging.input_units import MOST_CHANGED
 from ..merging.member import Member, stored
 from ..merging.noise import PooledNoise
 from ..merging.owners import Owners, owner_numbers
@@ -32,7 +33,7 @@ from ..merging.pooling import discrete_columns
 from ..merging.recipe import Recipe
 from ..merging.site_store import SiteStore
 from ..merging.trust import Trust
-from ..merging.verdicts import Standing, Units, Verdict
+from ..merging.verdicts import InputFactor, Standing, Units, Verdict
 from ..storage import limits
 from ..storage.container import Document
 from ..storage.fields import (
@@ -182,7 +183,9 @@ def _verdict_header(v: Verdict) -> dict[str, Any]:
     if v.reason:
         header["reason"] = v.reason
     if v.remedy is not None:
-        header["remedy"] = v.remedy._asdict()
+        header["remedy"] = {"scale": v.remedy.scale, "shift": v.remedy.shift}
+        if v.remedy.inputs:
+            header["remedy"]["inputs"] = [f._asdict() for f in v.remedy.inputs]
     if v.weight is not None:
         header["weight"] = v.weight
     return header
@@ -356,7 +359,15 @@ def _verdict(found: dict[str, Any]) -> Verdict:
 
 
 def _units(found: dict[str, Any]) -> Units:
-    return Units(number(found["scale"], "a scale"), number(found["shift"], "a shift"))
+    inputs = listed(found.get("inputs", []), "inputs of a remedy", most=MOST_CHANGED)
+    changed = tuple(_input_factor(fields(entry, "an input of a remedy")) for entry in inputs)
+    return Units(number(found["scale"], "a scale"), number(found["shift"], "a shift"), changed)
+
+
+def _input_factor(found: dict[str, Any]) -> InputFactor:
+    said, what = found["column"], "a column of a remedy"
+    column = text(said, what) if isinstance(said, str) else count(said, what)
+    return InputFactor(column, positive(found["scale"], "a scale"), number(found["shift"], "a shift"))
 
 
 def _offset(found: Any) -> Offset:

@@ -18,7 +18,7 @@ import torch
 from .. import arrays, threads
 from ..categories import joined
 from ..devices import retried, room
-from ..errors import LittleKeptWarning, RecycleGPError, RecycleGPWarning
+from ..errors import FewRowsWarning, LittleKeptWarning, RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
 from ..local.batch_fit import step_cost
 from ..local.fitted import Fitted
@@ -33,6 +33,7 @@ from .modules import Modules, of_pieces
 from .naming import check_owner, name_or_new
 from .progress import bar
 
+FEW_ROWS = 10  # below which a module says much about each of its rows
 LITTLE_KEPT = 0.8  # of what the rows say, below which somebody should know
 LANES, MOST_LANES = 1024, 64  # models solved as one batched problem, and so many times as many on a GPU
 WINDOW = 2**23  # numbers in the inputs of models that are read before any is fitted
@@ -74,6 +75,7 @@ def fit(
     missing: str = "refuse",
     classes: Sequence[Any] | None = None,
     weights: Any = None,
+    allow_small: bool = False,
 ) -> Module:
     """Fit one local model and return what may be shared of it: no data rows.
 
@@ -114,6 +116,7 @@ def fit(
         weights: what each row counts, n positive numbers. Gaussian: a row of weight w has the noise variance σ²/w,
             where σ² (learned, or `noise`) is that of a row of weight one; weights should therefore be about one.
             Other likelihoods: p(y|f)^w, as if the row were there w times.
+        allow_small: say nothing where there are fewer than 10 rows, about each of which a module says much.
 
     Returns:
         The module; of several outputs, of classes and of varying noise a `JointModule`.
@@ -136,11 +139,12 @@ def fit(
         labels=labels,
         rows_per_point=rows_per_point,
         weights=weights,
+        allow_small=allow_small,
     )
     label = name_or_new(name)
     if is_joint(y, likelihood):
         joint = _fit_jointly([(X, y)], [label], JointOptions(options, missing, classes))[0]
-        tell_of_little_kept([Published.of(part) for part in joint.parts], rows_per_point)
+        tell_of_published([Published.of(part) for part in joint.parts], options)
         joint = joint if owner is None else joint.owned_by(owner)
         # Declared as one function, which nearly every call asks for: with a union everybody would have to narrow it.
         return cast(Module, joint if at is None else joint.at_time(at))
@@ -150,7 +154,7 @@ def fit(
     request = check(X, y, label, options)
     with threads.suited_to(step_cost(request)):
         module = of_requests([request], _one(request), [owner]).module(0)
-    tell_of_little_kept([Published.of(module)], rows_per_point)
+    tell_of_published([Published.of(module)], options)
     return module if at is None else replace(module, time=at)
 
 
@@ -186,9 +190,29 @@ class Published(NamedTuple):
         return 8 * (points * (self.dimension + points + 1) + 1)
 
 
-def tell_of_little_kept(modules: Iterable[Published], rows_per_point: int | None) -> None:
-    """Warn of points that are too few, once for all modules, with what more of them would cost."""
-    modules = list(modules)
+def tell_of_published(modules: Sequence[Published], options: FitOptions) -> None:
+    """Warn of modules that say too much about single rows, or too little about all of them: once of each."""
+    if not options.allow_small:
+        _tell_of_few_rows(modules)
+    _tell_of_little_kept(modules, options.rows_per_point)
+
+
+def _tell_of_few_rows(modules: Sequence[Published]) -> None:
+    small = [m for m in modules if m.rows < FEW_ROWS]
+    if not small:
+        return
+    fewest = min(small, key=lambda m: m.rows)
+    others = f", and {len(small) - 1} others of {len(modules)} fewer than {FEW_ROWS}" if len(small) > 1 else ""
+    warnings.warn(
+        f"{fewest.name} has {fewest.rows} row{'s' * (fewest.rows != 1)}{others}: a module of fewer than {FEW_ROWS} "
+        "says much about each of them; collect more before you publish it, or pass allow_small=True",
+        FewRowsWarning,
+        stacklevel=4,
+    )
+
+
+def _tell_of_little_kept(modules: Sequence[Published], rows_per_point: int | None) -> None:
+    """With what more points would cost."""
     poor = [m for m in modules if m.kept is not None and m.kept < LITTLE_KEPT]
     if not poor:
         return
@@ -201,7 +225,7 @@ def tell_of_little_kept(modules: Iterable[Published], rows_per_point: int | None
         f"{worst.name} keeps {worst.kept:.0%} of what its {worst.rows} rows say about f at {now} points{others}; "
         f"{more} ({remedy})",
         LittleKeptWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 
@@ -239,6 +263,7 @@ def fit_many(
     progress: bool | None = None,
     missing: str = "refuse",
     classes: Sequence[Any] | None = None,
+    allow_small: bool = False,
 ) -> Modules:
     """`fit` for each (X, y), in order: the same answers, from a few batched problems instead of many small ones.
 
@@ -267,6 +292,7 @@ def fit_many(
         progress: a bar on standard error; by default only where somebody may be looking.
         missing: as for `fit`, the same for all.
         classes: as for `fit`, the same for all.
+        allow_small: as for `fit`, the same for all; one warning names those of too few rows.
 
     Returns:
         One module for each data set: a sequence like a list, which is kept as columns. It slices, `save` writes all
@@ -298,6 +324,7 @@ def fit_many(
         unit=unit,
         labels=labels,
         rows_per_point=rows_per_point,
+        allow_small=allow_small,
     )
     first, data = _peeked(data)
     if first is not None and is_joint(first, likelihood):
@@ -315,7 +342,7 @@ def fit_many(
         said = f"{what_failed(failures)}; on_failure='skip' leaves them out, and this error's modules are the others"
         raise FitManyError(said, modules, failures)
     tell_of_failures(failures)
-    tell_of_little_kept(Published.of_all(modules), rows_per_point)
+    tell_of_published(list(Published.of_all(modules)), options)
     return modules
 
 
@@ -336,7 +363,7 @@ def _fit_many_jointly(
     if any(len(pair) != 2 for pair, _ in named):
         raise RecycleGPError("data: noises beside (X, y) are for one output; pass pairs")
     made = _fit_jointly([(pair[0], pair[1]) for pair, _ in named], [name for _, name in named], options)
-    tell_of_little_kept([Published.of(p) for m in made for p in m.parts], options.fit.rows_per_point)
+    tell_of_published([Published.of(p) for m in made for p in m.parts], options.fit)
     return [m.owned_by(owners[m.name]) if m.name in owners else m for m in made]
 
 

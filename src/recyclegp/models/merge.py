@@ -190,7 +190,7 @@ def merge_read(read: ModulesRead, store: SiteSource, options: MergeOptions) -> E
 
     def merged() -> Ensemble:
         members, sites = aged(read.members, store, options.half_life, options.now)
-        made = recipe.follow(members, sites, wanted, frame.dimension, options.owners)
+        made = recipe.follow(members, sites, wanted, frame.dimension, options.owners, frame.columns)
         return Ensemble._from_merged(made, wanted, frame.columns, frame.categories, options.owners, recipe)
 
     with on(store.device):

@@ -52,6 +52,7 @@ from ..target import NO_TARGET, Target
 from ..times import When, when, written
 from .naming import check_name, check_owner, name_or_new
 from .predictive import Predictive, outside_autograd
+from .units import new_units
 
 MOST_DIGITS = 15  # that a float64 has
 MOMENTS_JITTER = 1e-8  # of the prior variance, where the source's jitter is not given
@@ -238,33 +239,45 @@ class Module(Predictive):
         output_scale: float = 1.0,
         output_shift: float = 0.0,
         unit: str | None = None,
+        *,
+        input_scale: Any = None,
     ) -> Module:
-        """The module of the function s·f(x − shift) + b.
+        """The module of s·f((x − shift)/scale) + b: as if its owner had measured x and y in other units.
+
+        What was x is input_scale·x + input_shift afterwards, and y is output_scale·y + output_shift: multiplied first,
+        shifted then, so that °C become °F with input_scale=1.8, input_shift=32. Lengthscales, periods, slopes and
+        centres of the kernel follow. The evidence does not notice a change of inputs.
 
         Args:
-            input_shift: one number for each input column.
-            output_scale: s.
+            input_shift: one number for each input column, or {column: number} by name (by position where columns have
+                none); 0 for those that are not named.
+            output_scale: s; a negative one turns f upside down.
             output_shift: b.
             unit: what y is measured in afterwards, if the module is to say so.
+            input_scale: the same of positive numbers; 1 for those that are not named.
 
         Returns:
             The module in its new units.
         """
-        shift, output_scale, output_shift = check_units(
-            input_shift, output_scale, output_shift, self.dimension, self._kernel.structure.discrete
+        new = new_units(
+            input_scale,
+            input_shift,
+            output_scale,
+            output_shift,
+            unit,
+            dimension=self.dimension,
+            columns=self.columns,
+            discrete=self._kernel.structure.discrete,
         )
-        site = sites.moved(sites.in_units(self._site, output_scale, output_shift, self._densities), shift)
-        changed = (output_scale, output_shift) != (1.0, 0.0)
-        target = replace(self.target, unit=unit) if changed or unit is not None else self.target
         return replace(
             self,
-            _site=site,
-            _kernel=in_units(self._kernel, output_scale, shift),
-            mean=output_scale * self.mean + output_shift,
-            jitter=output_scale**2 * self.jitter,
-            likelihoods=tuple(p.in_units(output_scale, output_shift) for p in self.likelihoods),
-            target=target,
-            noise_evidence=None if self.noise_evidence is None else self.noise_evidence.in_units(output_scale),
+            _site=sites.moved(sites.in_units(self._site, new.scale, new.shift, self._densities), new.inputs),
+            _kernel=in_units(self._kernel, new.scale, new.inputs),
+            mean=new.scale * self.mean + new.shift,
+            jitter=new.scale**2 * self.jitter,
+            likelihoods=tuple(p.in_units(new.scale, new.shift) for p in self.likelihoods),
+            target=self.target.in_units(new.scale, new.shift, unit),
+            noise_evidence=None if self.noise_evidence is None else self.noise_evidence.in_units(new.scale),
         )
 
     @property
@@ -483,20 +496,3 @@ def check_finite(what: str, *tensors: torch.Tensor) -> None:
             f"{what} would hold NaN or numbers beyond {arrays.LARGEST:g}: its data or kernel overflow; rescale "
             "X and y to ordinary sizes, use a larger noise, or smaller weights"
         )
-
-
-def check_units(
-    input_shift: Any, scale: Any, shift: Any, dimension: int, discrete: Sequence[int]
-) -> tuple[torch.Tensor, float, float]:
-    """(input shift as a vector, scale, shift), all three checked."""
-    scale, shift = arrays.number(scale, "output_scale"), arrays.number(shift, "output_shift")
-    if abs(scale) < 1 / arrays.LARGEST:
-        raise RecycleGPError(f"output_scale={scale}; pass a number that is not zero")
-    if input_shift is None:
-        return torch.zeros(dimension, dtype=torch.float64), scale, shift
-    vector = arrays.as_tensor(input_shift, "input_shift", "cpu").reshape(-1)
-    if len(vector) != dimension:
-        raise RecycleGPError(f"input_shift has {len(vector)} numbers for {dimension} input columns; pass one each")
-    if bool(vector[list(discrete)].any()):
-        raise RecycleGPError(f"input_shift: column {discrete[0]} holds categories, which have no place; pass 0 there")
-    return vector, scale, shift

@@ -20,6 +20,7 @@ from . import modules_file
 from .blocks import Block, Common, Piece, in_one_coding, joined
 from .module import Module
 from .naming import few
+from .units import new_units
 
 
 class Modules(Sequence[Module]):
@@ -72,6 +73,27 @@ class Modules(Sequence[Module]):
         """Of what the rows of each say about f, by its points."""
         columns = [block.models.kept.tolist() for block in self._blocks]
         return [columns[b][i] for b, i in self._order]
+
+    def transform(
+        self,
+        input_shift: Any = None,
+        output_scale: float = 1.0,
+        output_shift: float = 0.0,
+        unit: str | None = None,
+        *,
+        input_scale: Any = None,
+    ) -> Modules:
+        """Every module of them in other units; arguments as for one module."""
+
+        def changed(block: Block) -> Block:
+            c = block.common
+            given = (input_scale, input_shift, output_scale, output_shift, unit)
+            return block.in_units(
+                new_units(*given, dimension=c.dimension, columns=c.columns, discrete=c.structure.discrete)
+            )
+
+        small = self._compact()
+        return Modules([changed(block) for block in small._blocks], small._order)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all of them to one safetensors file, all or nothing; `load_many` gives them back."""

@@ -39,8 +39,9 @@ class Screening:
     def table(self) -> list[dict[str, Any]]:
         """One row per module: name, rows, standing, reason, and what would explain it.
 
-        `proposal` is the call on a flagged module that would make it agree with the others, where a change of units
-        explains it; ask its owner before you believe it.
+        `proposal` is the call on a module that would make it agree with the others, where a change of units of y or of
+        inputs explains why it does not, or where it cannot be checked but would be among the others in other units;
+        ask its owner before you believe it.
         """
         return [
             {
@@ -92,8 +93,8 @@ def screen(modules: Source | JointSource, *, owners: str | None = "auto", noise:
 def _screen_one(modules: Source, owners: Owners, pool: bool) -> Screening:
     """Of one function."""
     with SiteStore() as store:
-        members = read_modules(modules, store, keep=False).members
-        found = opinion(members, store, owners=owners, pool_noise=pool).verdicts
+        members, frame = read_modules(modules, store, keep=False)
+        found = opinion(members, store, owners=owners, pool_noise=pool, columns=frame.columns).verdicts
     return Screening(dict(zip((m.name for m in members), found, strict=True)), {m.name: m.rows for m in members})
 
 

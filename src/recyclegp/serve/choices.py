@@ -15,7 +15,7 @@ FIELDS = ("output_scale", "output_shift", "input_shift", "unit")
 
 @dataclass(frozen=True)
 class Change:
-    """Of units: s·f(x − shift) + b, as `Module.transform` takes it."""
+    """Of units: s·f(x − shift) + b, as `Module.transform` takes it; inputs are shifted only."""
 
     output_scale: float = 1.0
     output_shift: float = 0.0

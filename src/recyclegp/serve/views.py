@@ -119,6 +119,8 @@ def _verdicts(merged: Merged, choice: Choice) -> list[Json]:
         verdict = member.verdict
         turned = verdict is not None and all(p.has_units for p in member.likelihoods)  # units of classes are fixed
         remedy = verdict.remedy if verdict is not None and turned else None
+        if remedy is not None and remedy.inputs:  # the page has no factors of inputs; the reason names them
+            remedy = None
         found.append(
             {
                 "position": position,

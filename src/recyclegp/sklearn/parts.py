@@ -140,9 +140,9 @@ def _parts(estimator: Any, rows: Rows, old: Sequence[AnyModule]) -> list[Part]:
 def _fitted(parts: Sequence[Part], options: dict[str, Any]) -> list[AnyModule]:
     if all(part.rows.weights is None for part in parts):
         data, names = [(part.rows.X, part.rows.y) for part in parts], [part.name for part in parts]
-        found = list(fit_many(data, names=names, progress=False, **options))
+        found = list(fit_many(data, names=names, progress=False, allow_small=True, **options))
     else:
-        found = [fit(r.X, r.y, weights=r.weights, name=name, **options) for r, name, _ in parts]
+        found = [fit(r.X, r.y, weights=r.weights, name=name, allow_small=True, **options) for r, name, _ in parts]
     return [m if part.owner is None else m.owned_by(part.owner) for m, part in zip(found, parts, strict=True)]
 
 

@@ -27,7 +27,7 @@ from ...core.sites import Site
 from ...errors import RecycleGPError
 from ...kernels import Kernel
 from ...kernels.nodes import Index, Node
-from ...kernels.units import beside, in_units, times
+from ...kernels.units import InputUnits, beside, in_units, times
 from ...likelihoods import Likelihood
 from ...merging.member import Member, active
 from ...storage.fields import fields, listed, number, positive
@@ -152,10 +152,8 @@ class Coupled:
         }
         return replace(self, ensemble=self.ensemble.reweight(own, relearn=relearn)) if own else self
 
-    def in_units(self, input_shift: Any, changes: Sequence[tuple[float, float]]) -> Coupled:
-        moved = self.ensemble
-        if input_shift is not None:
-            moved = moved.transform([*arrays.as_tensor(input_shift, "input_shift", "cpu").reshape(-1).tolist(), 0.0])
+    def in_units(self, inputs: InputUnits, changes: Sequence[tuple[float, float]]) -> Coupled:
+        moved = self.ensemble.transform([*inputs.shift.tolist(), 0.0], input_scale=[*inputs.scale.tolist(), 1.0])
         scale = tuple(s * own for (s, _), own in zip(changes, self.scale, strict=True))
         shift = tuple(s * own + b for (s, b), own in zip(changes, self.shift, strict=True))
         return replace(self, ensemble=moved, scale=scale, shift=shift)
@@ -251,14 +249,9 @@ def _modules(
     found = []
     for c, (name, part) in enumerate(zip(link.names, parts, strict=True)):
         for m in active(part._members):
-            site = m.site_now
-            assert site is not None  # asked before
-            site = site._replace(Z=part.categories.recoded(site.Z, whole))
-            found.append(
-                _module_over_index(
-                    _as_module(m, part.columns, part.categories), site, c, name, scales[c], means[c], kernel
-                )
-            )
+            module = replace(_as_module(m, part.columns, part.categories), categories=whole)
+            site = module._site._replace(Z=part.categories.recoded(module._site.Z, whole))
+            found.append(_module_over_index(module, site, c, name, scales[c], means[c], kernel))
     return found
 
 
@@ -288,7 +281,7 @@ def _module_over_index(
 ) -> Module:
     """In units of the output's scale and about its mean, with its index as one more column."""
     columns = None if module.columns is None else (*module.columns, "output")
-    own = in_units(module._kernel, 1 / scale, torch.zeros(module.dimension, dtype=torch.float64))
+    own = in_units(module._kernel, 1 / scale, InputUnits.same(module.dimension))
     same = beside(own, module.dimension)
     index = _index(kernel)
     if same.structure == kernel.structure.parts[0]:
@@ -316,8 +309,7 @@ def _measured(likelihoods: Sequence[Likelihood], densities: float) -> float:
 def _shared_kernel(parts: Sequence[Ensemble], scales: Sequence[float]) -> Kernel:
     """Of the inputs, for all outputs in units of their scale: the mean of those that have the first one's structure."""
     D = parts[0].dimension
-    still = torch.zeros(D, dtype=torch.float64)
-    each = [beside(in_units(p.kernel_spec, 1 / s, still), D) for p, s in zip(parts, scales, strict=True)]
+    each = [beside(in_units(p.kernel_spec, 1 / s, InputUnits.same(D)), D) for p, s in zip(parts, scales, strict=True)]
     alike = [k.theta for k in each if k.structure == each[0].structure]
     return each[0].with_theta(torch.stack(alike).mean(0))
 

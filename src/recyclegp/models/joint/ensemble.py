@@ -21,6 +21,7 @@ from ...storage import container
 from ...storage.fields import Fields
 from ..ensemble import Ensemble
 from ..naming import NEW, few, name_of_update
+from ..units import new_units
 from . import files
 from .coupled import Coupled, coupled_from_json
 from .links import Classes, Link, Outputs, some_rows
@@ -278,12 +279,19 @@ class JointEnsemble(JointPredictive):
         faded = self if forget == 1 else self._map(lambda _, part: part.reweight(_less(part, forget)))
         return faded._map(lambda function, part: part.add([rows[function]], relearn=relearn))
 
-    def transform(self, input_shift: Any = None, output_scale: Any = 1.0, output_shift: Any = 0.0) -> JointEnsemble:
-        """The ensemble of the functions s·f(x − shift) + b; arguments as for joint modules."""
+    def transform(
+        self, input_shift: Any = None, output_scale: Any = 1.0, output_shift: Any = 0.0, *, input_scale: Any = None
+    ) -> JointEnsemble:
+        """The ensemble of the functions s·f((x − shift)/scale) + b; arguments as for joint modules."""
         each = changes_of(self.link, output_scale, output_shift)
         changes = dict(zip(self.link.names, each, strict=True))
-        other = self._map(lambda name, part: part.transform(input_shift, *changes[name]))
-        return other if self.coupled is None else replace(other, coupled=self.coupled.in_units(input_shift, each))
+        other = self._map(lambda name, part: part.transform(input_shift, *changes[name], input_scale=input_scale))
+        if self.coupled is None:
+            return other
+        discrete = self.parts[0]._prior_kernel.structure.discrete
+        given = (input_scale, input_shift, 1.0, 0.0, None)
+        new = new_units(*given, dimension=self.dimension, columns=self.columns, discrete=discrete)
+        return replace(other, coupled=self.coupled.in_units(new.inputs, each))
 
     def to(self, device: Any) -> JointEnsemble:
         """The same on another device, as "cuda" or "cpu"."""

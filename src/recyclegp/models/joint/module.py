@@ -182,20 +182,24 @@ class JointModule(JointPredictive):
         input_shift: Any = None,
         output_scale: Any = 1.0,
         output_shift: Any = 0.0,
+        *,
+        input_scale: Any = None,
     ) -> JointModule:
-        """The module of the functions s·f(x − shift) + b.
+        """The module of the functions s·f((x − shift)/scale) + b.
 
         Args:
-            input_shift: one number for each input column.
+            input_shift: as for a module of one function.
             output_scale: s; for outputs one number for all, or one for each.
             output_shift: b, likewise.
+            input_scale: as for a module of one function.
 
         Returns:
             The module in its new units. Where noise varies, e^g is in the units of the new y².
         """
         changes = changes_of(self.link, output_scale, output_shift)
         parts = zip(self.parts, changes, strict=True)
-        return replace(self, parts=tuple(part.transform(input_shift, *change) for part, change in parts))
+        moved = (part.transform(input_shift, *change, input_scale=input_scale) for part, change in parts)
+        return replace(self, parts=tuple(moved))
 
     def _map(self, change: Callable[[Module], Module]) -> JointModule:
         return replace(self, parts=tuple(map(change, self.parts)))

@@ -1,0 +1,91 @@
+"""Modules of few rows say much about each of them: a warning says so, once."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import recyclegp as rgp
+from cases_cli import answer, call, ok, written
+from recyclegp.errors import FewRowsWarning
+from recyclegp.sklearn import RecyclableGPRegressor
+
+pytestmark = [
+    pytest.mark.filterwarnings("always::recyclegp.errors.FewRowsWarning"),
+    pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning"),
+]
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 5, n)
+    return x, np.sin(x) + 0.1 * rng.standard_normal(n)
+
+
+def warned(run):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run()
+    return [str(w.message) for w in caught if issubclass(w.category, FewRowsWarning)]
+
+
+def test_fit():
+    (said,) = warned(lambda: rgp.fit(*rows(9), name="ward"))
+    assert said.startswith("ward has 9 rows: a module of fewer than 10 says much about each of them")
+    assert "allow_small=True" in said
+    assert warned(lambda: rgp.fit(*rows(10))) == []
+    assert warned(lambda: rgp.fit(*rows(9), allow_small=True)) == []
+    assert "x has 1 row:" in warned(lambda: rgp.fit([1.0], [2.0], name="x", noise=0.1))[0]
+    with pytest.raises(TypeError, match="allow_small must be True or False, not 1"):
+        rgp.fit(*rows(9), allow_small=1)
+
+
+def test_the_warning_is_at_the_callers_line():
+    with pytest.warns(FewRowsWarning) as caught:
+        rgp.fit(*rows(4))
+    assert caught[0].filename == __file__
+
+
+def test_many_are_warned_of_once():
+    data = [rows(n) for n in (30, 8, 5, 12)]
+    (said,) = warned(lambda: rgp.fit_many(data, names=list("abcd")))
+    assert said.startswith("c has 5 rows, and 1 others of 4 fewer than 10:")
+    assert warned(lambda: rgp.fit_many(data, names=list("abcd"), allow_small=True)) == []
+
+
+def test_partitions_are_warned_of_once():
+    from recyclegp.engines.joblib import fit_partitions
+
+    data = [rows(n) for n in (30, 8, 12)]
+    (said,) = warned(lambda: fit_partitions(data, jobs=1))
+    assert "has 8 rows: a module of fewer than 10" in said
+    assert warned(lambda: fit_partitions(data, jobs=1, allow_small=True)) == []
+
+
+def test_estimators_publish_nothing_and_are_silent():
+    x, y = rows(8)
+    assert warned(lambda: RecyclableGPRegressor().fit(x[:, None], y)) == []
+
+
+def test_the_command_line(tmp_path):
+    x, y = rows(7)
+    table = written(pd.DataFrame({"x": x, "y": y}), tmp_path / "few.csv")
+    out = tmp_path / "few.safetensors"
+    said = call("fit", table, "-t", "y", "-o", out)
+    assert said.exit_code == 0
+    assert "warning: few has 7 rows: a module of fewer than 10" in said.stderr
+    assert said.stderr.rstrip().endswith("or pass --allow-small")
+    assert "fewer than 10" not in ok("fit", table, "-t", "y", "--allow-small", "-o", out).stderr
+
+
+def test_inspect_says_how_many_points_there_are_per_row(tmp_path):
+    rgp.fit(*rows(40), publish=5, name="a").save(tmp_path / "a.safetensors")
+    assert answer("inspect", tmp_path / "a.safetensors")["points_per_row"] == 5 / 40
+    assert "points per row      0.12\n" in ok("inspect", tmp_path / "a.safetensors").stdout
+    rgp.fit_many([rows(40), rows(20)], names=["b", "c"], publish=3).save(tmp_path / "many.safetensors")
+    assert answer("inspect", tmp_path / "many.safetensors")["points_per_row"] == 6 / 60
+    assert "points per row      0.1 in all" in ok("inspect", tmp_path / "many.safetensors").stdout
+    table = ok("inspect", tmp_path).stdout.splitlines()
+    assert "per row" in table[0]
+    assert " 0.12 " in table[1]
