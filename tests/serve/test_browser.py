@@ -175,16 +175,15 @@ def test_units_can_be_typed(visit, address, modules):
     editor.get_by_role("button", name="Apply").click()
     assert editor.count() == 1  # a scale of zero is refused where it is typed
     editor.get_by_label("y × (scale)").fill("0,1")
+    editor.get_by_label("hour × (scale)").fill("2")
     editor.get_by_label("hour + (shift)").fill("0.5")
     editor.get_by_label("unit afterwards").fill("<b>kg</b>")
     editor.get_by_role("button", name="Apply").click()
     v.settle()
-    assert v.row("west").get_by_text("units: y × 0.1, inputs shifted, in <b>kg</b>").count() == 1
-    sent = v.page.evaluate("JSON.stringify(choice())")
-    assert (
-        sent == '{"off":[],"units":{"3":{"output_scale":0.1,"output_shift":0,"input_shift":[0.5],"unit":"<b>kg</b>"}}}'
-    )
-    changed = modules[3].transform([0.5], 0.1)
+    assert v.row("west").get_by_text("units: y × 0.1, hour × 2 + 0.5, in <b>kg</b>").count() == 1
+    change = {"output_scale": 0.1, "output_shift": 0, "input_scale": [2], "input_shift": [0.5], "unit": "<b>kg</b>"}
+    assert v.page.evaluate("choice()") == {"off": [], "units": {"3": change}}
+    changed = modules[3].transform([0.5], 0.1, input_scale=[2])
     drawn = v.page.evaluate("data.panels[0].curves.find(c => data.entries[c.entry].name === 'west')")
     x = np.linspace(drawn["from"], drawn["to"], len(drawn["mean"]))[:, None]
     np.testing.assert_allclose(drawn["mean"], changed.predict(x)[0], rtol=1e-4)

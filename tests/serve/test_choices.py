@@ -20,6 +20,8 @@ def test_nothing_chosen_is_everybody(modules):
 def test_switches_and_units(modules):
     given = {"off": [1], "units": {"3": {"output_scale": 0.1}, "1": {"input_shift": [0.0]}, "0": {"input_shift": [2]}}}
     assert from_json(given, modules) == Choice((0, 2, 3), ((0, Change(input_shift=(2.0,))), (3, Change(0.1))))
+    given = {"units": {"0": {"input_scale": [1.0], "input_shift": [0]}, "2": {"input_scale": [60]}}}
+    assert from_json(given, modules).changes == ((2, Change(input_scale=(60.0,))),)
 
 
 def test_changes_of_those_who_do_not_count_make_no_difference():
@@ -29,10 +31,10 @@ def test_changes_of_those_who_do_not_count_make_no_difference():
 
 
 def test_units_are_those_of_transform(modules):
-    change = Change(0.1, 0.5, (2.0,), "kg")
+    change = Change(0.1, 0.5, (60.0,), (2.0,), "kg")
     changed = change.of(modules[3])
     X = np.linspace(1, 9, 5)[:, None]
-    mean, variance = changed.predict(X + 2.0)
+    mean, variance = changed.predict(60 * X + 2.0)
     before, doubt = modules[3].predict(X)
     np.testing.assert_allclose(mean, 0.1 * before + 0.5, rtol=1e-9)
     np.testing.assert_allclose(variance, 0.01 * doubt, rtol=1e-7)
@@ -49,7 +51,7 @@ def test_units_are_those_of_transform(modules):
         ({"off": [True]}, "no module at 'True'"),
         ({"off": [-1]}, "no module at '-1'"),
         ({"units": {"١": {}}}, "no module at"),
-        ({"units": {"0": {"scale": 2}}}, "output_scale, output_shift, input_shift, unit"),
+        ({"units": {"0": {"scale": 2}}}, "output_scale, output_shift, input_scale, input_shift, unit"),
         ({"units": {"0": {"output_scale": "2"}}}, "output_scale must be a number"),
         ({"units": {"0": {"output_scale": True}}}, "output_scale must be a number"),
         ({"units": {"0": {"output_shift": float("nan")}}}, "output_shift"),

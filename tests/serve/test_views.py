@@ -109,9 +109,22 @@ def test_a_flagged_module_has_a_remedy_that_works(desk):
     remedy = rows[3]["remedy"]
     assert remedy["output_scale"] == pytest.approx(0.1, rel=0.05)
     assert not rows[3]["counts"]
-    changed = views.view(desk, Choice((0, 1, 2, 3), ((3, Change(**remedy)),)), 0)
+    change = Change(remedy["output_scale"], remedy["output_shift"])
+    changed = views.view(desk, Choice((0, 1, 2, 3), ((3, change),)), 0)
     assert changed["rows"][3]["counts"]
     assert changed["facts"]["rows"] == 240
+
+
+def test_inputs_in_other_units_have_a_remedy_that_works():
+    """A clock in minutes where the others count hours."""
+    some = [cases.fitted(cases.table(k, 0, 9, 120), f"m{k}") for k in range(5)]
+    desk = cases.desk([*some[:4], some[4].transform(input_scale=[60.0])])
+    remedy = views.view(desk, everybody(5), 0)["rows"][4]["remedy"]
+    assert remedy["input_scale"] == [pytest.approx(1 / 60, rel=1e-4)]
+    assert (remedy["output_scale"], remedy["output_shift"]) == (1.0, 0.0)
+    change = Change(input_scale=tuple(remedy["input_scale"]))
+    view = views.view(desk, Choice(tuple(range(5)), ((4, change),)), 0)
+    assert [r["standing"] for r in view["rows"]] == ["trusted"] * 5
 
 
 def test_curves_in_other_units_do_not_squeeze_the_others(desk):

@@ -10,16 +10,17 @@ from .. import arrays
 from ..errors import RecycleGPError
 from ..models.module import Module
 
-FIELDS = ("output_scale", "output_shift", "input_shift", "unit")
+FIELDS = ("output_scale", "output_shift", "input_scale", "input_shift", "unit")
 
 
 @dataclass(frozen=True)
 class Change:
-    """Of units: s·f(x − shift) + b, as `Module.transform` takes it; inputs are shifted only."""
+    """Of units: s·f((x − shift)/scale) + b, as `Module.transform` takes it."""
 
     output_scale: float = 1.0
     output_shift: float = 0.0
-    input_shift: tuple[float, ...] = ()  # none, or one for each input column
+    input_scale: tuple[float, ...] = ()  # none, or one for each input column
+    input_shift: tuple[float, ...] = ()
     unit: str | None = None
 
     def of(self, module: Module) -> Module:
@@ -27,6 +28,7 @@ class Change:
             return module
         try:
             return module.transform(
+                input_scale=self.input_scale or None,
                 input_shift=self.input_shift or None,
                 output_scale=self.output_scale,
                 output_shift=self.output_shift,
@@ -90,18 +92,25 @@ def _position(given: Any, count: int) -> int:
 def _change(given: Any, dimension: int) -> Change:
     if not isinstance(given, Mapping) or not set(given) <= set(FIELDS):
         raise RecycleGPError(f"units: send an object with {', '.join(FIELDS)}")
-    shift, unit = given.get("input_shift") or [], given.get("unit")
-    if not isinstance(shift, list) or len(shift) not in (0, dimension):
-        raise RecycleGPError(f"input_shift: send one number for each of the {dimension} input columns")
+    unit = given.get("unit")
     if unit is not None and not isinstance(unit, str):
         raise RecycleGPError("unit must be text")
-    shifts = tuple(_number(s, "input_shift") for s in shift)
     return Change(
         _number(given.get("output_scale", 1.0), "output_scale"),
         _number(given.get("output_shift", 0.0), "output_shift"),
-        shifts if any(shifts) else (),
+        _each(given, "input_scale", 1.0, dimension),
+        _each(given, "input_shift", 0.0, dimension),
         unit or None,
     )
+
+
+def _each(given: Mapping[str, Any], name: str, usual: float, dimension: int) -> tuple[float, ...]:
+    """One number for each input column; none where all are as usual."""
+    numbers = given.get(name) or []
+    if not isinstance(numbers, list) or len(numbers) not in (0, dimension):
+        raise RecycleGPError(f"{name}: send one number for each of the {dimension} input columns")
+    found = tuple(_number(n, name) for n in numbers)
+    return found if any(n != usual for n in found) else ()
 
 
 def _number(given: Any, name: str) -> float:

@@ -71,14 +71,15 @@ const count = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s
 const percent = v => v === null ? "–" : v < 0.005 && v > 0 ? "< 1%" : `${Math.round(100 * v)}%`;
 const short = v => v === null || v === undefined ? "–" : String(Number(v.toPrecision(3))).replace("-", "−");
 const listed = names => names.length > 4 ? `${names.length} inputs` : [...names.slice(0, -2), names.slice(-2).join(" and ")].join(", ");
-function inWords(change) {
-  const said = [];
-  const scale = change.output_scale ?? 1, shift = change.output_shift ?? 0;
-  let y = "y";
-  if (scale !== 1) y += ` × ${numberText(scale)}`;
-  if (shift !== 0) y += ` ${shift < 0 ? "−" : "+"} ${numberText(Math.abs(shift))}`;
+const moved = (name, scale, shift) => name + (scale === 1 ? "" : ` × ${numberText(scale)}`)
+  + (shift === 0 ? "" : ` ${shift < 0 ? "−" : "+"} ${numberText(Math.abs(shift))}`);
+function inWords(change, columns) {
+  const said = [], y = moved("y", change.output_scale ?? 1, change.output_shift ?? 0);
   if (y !== "y") said.push(y);
-  if ((change.input_shift || []).some(s => s !== 0)) said.push("inputs shifted");
+  columns.forEach((name, j) => {
+    const of_x = moved(name, (change.input_scale || [])[j] ?? 1, (change.input_shift || [])[j] ?? 0);
+    if (of_x !== name) said.push(of_x);
+  });
   if (change.unit) said.push(`in ${change.unit}`);
   return said.join(", ");
 }
@@ -321,7 +322,7 @@ function updateModules() {
     line.turn.checked = !away;
     line.row.classList.toggle("away", away);
     line.changed.hidden = !units.has(i);
-    line.changed.textContent = units.has(i) ? `units: ${inWords(units.get(i))}` : "";
+    line.changed.textContent = units.has(i) ? `units: ${inWords(units.get(i), m.columns)}` : "";
     if (asking && !away) return;  // verdicts stay until there are new ones
     line.noise.replaceChildren(short(told ? told.noise_sd : m.noise_sd));
     line.agreement.replaceChildren();
@@ -343,7 +344,7 @@ function updateModules() {
     if (told && told.standing === "flagged" && !told.counts) tag("span", { className: "sub" }, line.verdict, "does not count");
     if (told && told.remedy) {
       const sure = combined(units.get(i) || {}, told.remedy);
-      tag("button", { type: "button", className: "small try", onclick: () => setUnits(i, sure) }, line.verdict, `Try ${inWords(told.remedy)}`);
+      tag("button", { type: "button", className: "small try", onclick: () => setUnits(i, sure) }, line.verdict, `Try ${inWords(told.remedy, m.columns)}`);
     }
   });
 }
@@ -351,10 +352,17 @@ function updateModules() {
 // --- units ---
 
 function combined(first, then) {  // what `then` makes of a module that `first` has changed already
-  return { ...first, output_scale: (first.output_scale ?? 1) * then.output_scale, output_shift: (first.output_shift ?? 0) * then.output_scale + then.output_shift, unit: null };
+  const scaled = (first.output_scale ?? 1) * then.output_scale, shifted = (first.output_shift ?? 0) * then.output_scale + then.output_shift;
+  const ofY = then.output_scale !== 1 || then.output_shift !== 0;
+  return {
+    output_scale: scaled, output_shift: shifted, unit: ofY ? null : first.unit ?? null,
+    input_scale: then.input_scale.map((s, j) => s * ((first.input_scale || [])[j] ?? 1)),
+    input_shift: then.input_shift.map((b, j) => b + then.input_scale[j] * ((first.input_shift || [])[j] ?? 0)),
+  };
 }
 function setUnits(i, change) {
-  const nothing = (change.output_scale ?? 1) === 1 && !change.output_shift && !change.unit && !(change.input_shift || []).some(s => s !== 0);
+  const nothing = (change.output_scale ?? 1) === 1 && !change.output_shift && !change.unit && !(change.input_shift || []).some(s => s !== 0)
+    && !(change.input_scale || []).some(s => s !== 1);
   if (nothing) units.delete(i); else units.set(i, change);
   close(i);
   refresh(true);
@@ -386,25 +394,28 @@ function edit(i) {
   const scale = m.has_units ? number("y × (scale)", now.output_scale ?? 1) : null, shift = m.has_units ? number("y + (shift)", now.output_shift ?? 0) : null;
   const unit = m.has_units ? field("unit afterwards", now.unit || (units.has(i) ? "" : m.unit || "")) : null;
   // categories have no place that could be moved
-  const inputs = m.columns.map((c, j) => m.categories.includes(j) ? null : number(`${c} + (shift)`, (now.input_shift || [])[j] ?? 0));
+  const inputs = m.columns.map((c, j) => m.categories.includes(j) ? null
+    : [number(`${c} × (scale)`, (now.input_scale || [])[j] ?? 1), number(`${c} + (shift)`, (now.input_shift || [])[j] ?? 0)]);
+  const scales = new Set([scale, ...inputs.map(pair => pair && pair[0])]);  // none of which may be zero
   const read = input => {
     const value = input === null ? 0 : Number(input.value.trim().replace("−", "-").replace(",", "."));
-    const fine = input === null || (input.value.trim() !== "" && Number.isFinite(value) && !(input === scale && value === 0));
-    if (input) input.setCustomValidity(fine ? "" : input === scale ? "a number that is not zero" : "a number");
+    const fine = input === null || (input.value.trim() !== "" && Number.isFinite(value) && !(scales.has(input) && value === 0));
+    if (input) input.setCustomValidity(fine ? "" : scales.has(input) ? "a number that is not zero" : "a number");
     return value;
   };
   tag("button", { type: "submit", className: "primary small" }, form, "Apply");
   tag("button", { type: "button", className: "small", onclick: () => setUnits(i, {}) }, form, "As sent");
   form.addEventListener("submit", event => {
     event.preventDefault();
-    const change = { output_scale: scale ? read(scale) : 1, output_shift: read(shift), input_shift: inputs.map(read) };
+    const change = { output_scale: scale ? read(scale) : 1, output_shift: read(shift),
+      input_scale: inputs.map(pair => pair ? read(pair[0]) : 1), input_shift: inputs.map(pair => pair ? read(pair[1]) : 0) };
     if (!form.reportValidity()) return;
     const kept = unit && unit.value.trim() !== (m.unit || "") ? unit.value.trim() : null;
     const rescaled = change.output_scale !== 1 || change.output_shift !== 0;
     setUnits(i, { ...change, unit: unit && rescaled ? unit.value.trim() || null : kept || null });
   });
   form.addEventListener("input", event => event.target.setCustomValidity(""));
-  (scale || inputs.find(input => input)).focus();
+  (scale || inputs.find(pair => pair)[0]).focus();
 }
 
 // --- files ---

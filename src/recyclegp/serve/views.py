@@ -8,6 +8,7 @@ from typing import Any
 from .. import likelihoods
 from ..errors import RecycleGPError
 from ..kernels.kernel import text
+from ..merging.verdicts import Units
 from ..metrics import Score
 from ..models.ensemble import Ensemble
 from ..models.module import Module
@@ -49,7 +50,7 @@ def view(desk: Desk, choice: Choice, column: int) -> Json:
     merged, everybody = desk.merged(choice), desk.everybody()
     e = merged.ensemble
     return {
-        "rows": _verdicts(merged, choice),
+        "rows": _verdicts(desk.snapshot, merged, choice),
         "notes": merged.notes,
         "facts": _facts(e),
         "scores": _scores(desk.snapshot, merged, everybody),
@@ -112,15 +113,12 @@ def _module(snapshot: Snapshot, position: int, looks: dict[str, tuple[str, str]]
     }
 
 
-def _verdicts(merged: Merged, choice: Choice) -> list[Json]:
+def _verdicts(snapshot: Snapshot, merged: Merged, choice: Choice) -> list[Json]:
     """Of those that are switched on, by position."""
     found = []
     for position, row, member in zip(choice.on, merged.rows, merged.ensemble._members, strict=True):
         verdict = member.verdict
-        turned = verdict is not None and all(p.has_units for p in member.likelihoods)  # units of classes are fixed
-        remedy = verdict.remedy if verdict is not None and turned else None
-        if remedy is not None and remedy.inputs:  # the page has no factors of inputs; the reason names them
-            remedy = None
+        remedy = None if verdict is None else verdict.remedy
         found.append(
             {
                 "position": position,
@@ -132,7 +130,7 @@ def _verdicts(merged: Merged, choice: Choice) -> list[Json]:
                 "offset_sd": _finite(row["offset_sd"]),
                 "standing": None if verdict is None else verdict.standing.value,
                 "reason": "" if verdict is None else verdict.reason,
-                "remedy": None if remedy is None else _rounded(output_scale=remedy.scale, output_shift=remedy.shift),
+                "remedy": None if remedy is None else _remedy(remedy, snapshot.held[position].module),
             }
         )
     return found
@@ -232,9 +230,24 @@ def _plainer(panel: Panel) -> Panel:
     return panel._replace(curves=curves, lanes=[m for m in panel.lanes if not (m.chosen and m.label == ALL)])
 
 
-def _rounded(**values: float) -> dict[str, float]:
-    """For a person who may want to change them."""
-    return {name: float(f"{value:.6g}") for name, value in values.items()}
+def _remedy(units: Units, module: Module) -> Json | None:
+    """A change of units as the page sends it back, for a person who may want to change it; None where it cannot be."""
+    if (units.scale, units.shift) != (1.0, 0.0) and not all(p.has_units for p in module.likelihoods):
+        return None  # the units of classes and counts are fixed
+    scales, shifts = [1.0] * module.dimension, [0.0] * module.dimension
+    for column, scale, shift in units.inputs:
+        j = column if isinstance(column, int) or module.columns is None else module.columns.index(column)
+        scales[int(j)], shifts[int(j)] = _short(scale), _short(shift)
+    return {
+        "output_scale": _short(units.scale),
+        "output_shift": _short(units.shift),
+        "input_scale": scales,
+        "input_shift": shifts,
+    }
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
 def _finite(value: float | None) -> float | None:
