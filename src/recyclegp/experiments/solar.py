@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import recyclegp as rgp
+from recyclegp.metrics import score
 
 from . import figures, rivals
-from .core import Held, Outcome, Report, Row, Settings, averaged, timed
+from .core import Held, Outcome, Report, Row, Settings, averaged, published_bytes, shown, timed
 from .data import Parts, Split, segments, shuffled, sunspots
 
 TEST = 0.2
@@ -31,7 +33,7 @@ class Run(NamedTuple):
 
 
 def steps(settings: Settings) -> int:
-    return settings.seeds * (2 + rivals.count())
+    return settings.seeds * (3 + rivals.count())
 
 
 def run(settings: Settings, report: Report) -> Outcome:
@@ -51,6 +53,8 @@ def _once(s: Split, seed: int, settings: Settings, report: Report) -> Run:
     report(f"split {seed}: merging")
     merge = partial(rivals.merged, case, modules=modules, held=held, fitting=fitting)
     sizes = [merge(SMALL), merge(POINTS), merge("auto")]
+    report(f"split {seed}: noise that varies")
+    varying = _varying(case, parts, names, held, seed)
     others = rivals.gaussian_rivals(
         case,
         parts,
@@ -62,7 +66,19 @@ def _once(s: Split, seed: int, settings: Settings, report: Report) -> Run:
         report=report,
         seed=seed,
     )
-    return Run([m.row for m in sizes] + others, s, modules, sizes[1].model)
+    return Run([m.row for m in sizes] + [varying] + others, s, modules, sizes[1].model)
+
+
+def _varying(case: str, parts: Parts, names: list[str], held: Held, seed: int) -> Row:
+    """The noise differs by epoch: modules with a noise that is a function of time, too."""
+    fit = partial(rgp.fit_many, parts, names=names, publish=PUBLISH, seed=seed, progress=False)
+    modules, fitting = timed(partial(fit, likelihood="heteroscedastic"))
+    merged, merging = timed(partial(rgp.merge, modules))
+    with torch.no_grad():
+        _, predicting = timed(lambda: merged.predict_y(held.X))
+    found = shown(score(merged, held.X, held.y))
+    sent = sum(published_bytes(m.parts) for m in cast(list[rgp.JointModule], modules)) / len(parts) * 2
+    return Row(case, "merged, auto, varying noise", *found, fitting + merging, predicting, sent, None)
 
 
 # --- the figure -------------------------------------------------------------------------------

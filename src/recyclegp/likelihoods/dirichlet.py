@@ -17,7 +17,7 @@ from torch import Tensor
 from .base import Expected, Scale
 from .joint import JointLikelihood
 
-EPSILON = 0.01  # of a class that was not seen in a row
+EPSILON = 0.003  # of a class that was not seen in a row
 
 
 class GaussianRows(NamedTuple):
