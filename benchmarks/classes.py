@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 import recyclegp as rgp
 
 OWNERS, LACKING = 8, 2
-LIKELIHOODS = ("categorical", "categorical-dirichlet")
+LIKELIHOODS = ("categorical", "categorical-softmax")
 BINS = 15
 
 

@@ -27,7 +27,7 @@ def forest(n=90, seed=0):
 
 X, Y = forest()
 XT, YT = forest(200, seed=1)
-FAST = {"likelihood": "categorical-dirichlet"}
+FAST = {"likelihood": "categorical-softmax"}
 
 
 def close(actual, expected, tolerance=1e-9):
@@ -136,7 +136,7 @@ def test_what_cannot_be_merged_is_said_with_the_remedy():
         with pytest.raises(rgp.RecycleGPError, match=r"some have two classes, 0 and 1.*likelihood='categorical'"):
             one.merge(other)
     other = RecyclableGPClassifier(learn=False, inducing=20, name="d", likelihood="categorical").fit(X, NAMES[Y])
-    with pytest.raises(rgp.RecycleGPError, match="one module has likelihood 'categorical-dirichlet'"):
+    with pytest.raises(rgp.RecycleGPError, match="one module has likelihood 'categorical-softmax'"):
         three.merge(other)
 
 

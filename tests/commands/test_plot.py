@@ -61,7 +61,7 @@ def test_owners_can_be_left_out(tmp_path):
         (["-o", "figure.gif"], "figures are written as .png, .svg, .pdf, .html"),
         (["-o", "absent/figure.png"], "absent/figure.png: No such file or directory"),
         (["-o", "figure.png", "--region", "day=3"], "write COLUMN=LOW:HIGH"),
-        (["-o", "figure.png", "--at", "day"], "write NAME=NUMBER"),
+        (["-o", "figure.png", "--at", "day"], "write COLUMN=NUMBER or COLUMN=LEVEL"),
         (["-o", "figure.png", "--region", "night=0:3"], "night"),
         (["-o", "figure.png", "--likelihood", "normal"], "--likelihood 'normal' is not known"),
     ],

@@ -14,6 +14,7 @@ import reference as ref
 from problems import check_close, check_site, evidence, log_t, many, problems
 from recyclegp.core import least_squares, sites
 from recyclegp.core.posterior import basis
+from recyclegp.kernels.units import InputUnits
 from recyclegp.local import observations
 
 # --- the table --------------------------------------------------------------------------------
@@ -121,13 +122,14 @@ def test_site_in_other_units_is_the_site_of_the_transformed_data(problem, scale,
     np.testing.assert_allclose(other.Rt.T @ other.rho, expected.lam, rtol=1e-6, atol=1e-7 * np.abs(expected.lam).max())
 
 
-def test_moved_site_is_about_the_shifted_function():
-    """f(x − c): the same numbers at Z + c."""
+def test_moved_site_is_about_the_function_of_inputs_in_other_units():
+    """f((x − c)/a): the same numbers at a∘Z + c."""
     rng = np.random.default_rng(4)
     site = sites.Site(*(torch.tensor(rng.standard_normal(shape)) for shape in ((5, 2), (3, 5), (3,), ())))
     shift = torch.tensor([0.3, -7.0], dtype=torch.float64)
-    moved = sites.moved(site, shift)
-    assert torch.equal(moved.Z, site.Z + shift)
+    scale = torch.tensor([2.5, 0.1], dtype=torch.float64)
+    moved = sites.moved(site, InputUnits(scale, shift))
+    np.testing.assert_allclose(moved.Z, scale * site.Z + shift, rtol=1e-14)
     assert all(torch.equal(a, b) for a, b in zip(moved[1:], site[1:], strict=True))
 
 

@@ -267,8 +267,8 @@ def test_merged_outputs_as_gpytorch_models():
 def test_merged_classes_as_one_gpytorch_model():
     X, _ = rows()
     labels = np.array(["ash", "birch", "cedar"])[((X[:, 0] > 1.3).long() + (X[:, 0] > 2.6).long()).numpy()]
-    m = rgp.fit(X, labels, likelihood="categorical-dirichlet")
-    e = rgp.merge([m, rgp.fit(X[::2], labels[::2], likelihood="categorical-dirichlet")], inducing=12, trust=None)
+    m = rgp.fit(X, labels, likelihood="categorical-softmax")
+    e = rgp.merge([m, rgp.fit(X[::2], labels[::2], likelihood="categorical-softmax")], inducing=12, trust=None)
     model, softmax = e.to_gpytorch()
     with torch.no_grad():
         f = model(XT)

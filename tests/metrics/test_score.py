@@ -162,7 +162,7 @@ def test_classes_have_no_distribution_function():
 def test_more_than_two_classes(rng):
     X = rng.uniform(0, 3, (120, 1))
     y = np.array(["a", "b", "c"])[np.clip(np.floor(X[:, 0] + 0.3 * rng.normal(size=120)), 0, 2).astype(int)]
-    m = rgp.fit(X, y, likelihood="categorical-dirichlet", publish=8)
+    m = rgp.fit(X, y, likelihood="categorical-softmax", publish=8)
     s, p = metrics.score(m, X, y), m.predict_proba(X)
     true = np.searchsorted(["a", "b", "c"], y)
     assert s.nlpd == pytest.approx(metrics.log_loss(p, true)) == pytest.approx(-m.log_density(X, y).mean())

@@ -236,7 +236,7 @@ def clouds(n=90, seed=0, labels=("ash", "beech", "cedar")):
     return centre[code] + 0.7 * rng.normal(size=(n, 2)), np.array(labels, dtype=object)[code]
 
 
-@pytest.mark.parametrize("likelihood", ["categorical", "categorical-dirichlet"])
+@pytest.mark.parametrize("likelihood", ["categorical", "categorical-softmax"])
 def test_owners_may_lack_classes(likelihood):
     X, y = clouds()
     first, second = y != "cedar", y != "ash"
@@ -256,7 +256,7 @@ def test_owners_may_lack_classes(likelihood):
     assert set(merged.remove("a").names) == {"b", "c"}
 
 
-@pytest.mark.parametrize("likelihood", ["categorical", "categorical-dirichlet"])
+@pytest.mark.parametrize("likelihood", ["categorical", "categorical-softmax"])
 def test_new_rows_of_classes(likelihood, tmp_path):
     X, y = clouds(60)
     merged = rgp.merge([rgp.fit(X[k::2], y[k::2], likelihood=likelihood, name=f"o{k}") for k in range(2)])
@@ -274,7 +274,7 @@ def test_labels_of_any_kind():
     X, y = clouds(40)
     for labels in (np.array([3, 1, 2]), np.array([3.0, 1.0, 2.0]), np.array(["3", "1", "2"])):
         code = np.array(["ash", "beech", "cedar"]).searchsorted(y.astype(str))
-        module = rgp.fit(X, labels[code], likelihood="categorical-dirichlet")
+        module = rgp.fit(X, labels[code], likelihood="categorical-softmax")
         assert module.classes == ("1", "2", "3")
 
 
@@ -379,7 +379,7 @@ def test_nonsense_is_refused_with_the_remedy(call, message):
 
 def test_unknown_classes_and_owners_are_named():
     X, y = clouds(40)
-    module = rgp.fit(X, y, likelihood="categorical-dirichlet", name="a")
+    module = rgp.fit(X, y, likelihood="categorical-softmax", name="a")
     with pytest.raises(rgp.RecycleGPError, match="classes the model does not know: oak; it has ash, beech, cedar"):
         module.log_density(X[:2], ["ash", "oak"])
     merged = rgp.merge([module])

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from .. import arrays
 from ..errors import RecycleGPError
-from ..likelihoods import Categorical, DirichletCategorical, Gaussian, Likelihood, StudentT
+from ..likelihoods import DirichletCategorical, Gaussian, Likelihood, SoftmaxCategorical, StudentT
 from ..models.joint.links import Classes, Link, Outputs
 from ..models.joint.module import JointModule
 from ..models.module import Module
@@ -43,7 +43,7 @@ from .gpytorch_reading import WITHOUT_PARAMETERS, Prior
 from .sources import Request, Source
 
 CLASSES: dict[type[Any], Likelihood] = {
-    SoftmaxLikelihood: Categorical(),
+    SoftmaxLikelihood: SoftmaxCategorical(),
     DirichletClassificationLikelihood: DirichletCategorical(),
 }
 

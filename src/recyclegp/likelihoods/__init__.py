@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from ..errors import RecycleGPError
 from .base import Interval, Likelihood, Moments, Scale, Tail
 from .bernoulli import Bernoulli, BernoulliProbit
-from .categorical import Categorical
 from .dirichlet import DirichletCategorical
 from .gaussian import Gaussian, gaussian_noise, normal_quantile
 from .heteroscedastic import Heteroscedastic
 from .joint import JointLikelihood
 from .poisson import Poisson
+from .softmax_categorical import SoftmaxCategorical
 from .student_t import DEFAULT_DF, StudentT
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "FAMILIES",
     "Bernoulli",
     "BernoulliProbit",
-    "Categorical",
     "DirichletCategorical",
     "Gaussian",
     "Heteroscedastic",
@@ -33,6 +32,7 @@ __all__ = [
     "Moments",
     "Poisson",
     "Scale",
+    "SoftmaxCategorical",
     "StudentT",
     "Tail",
     "choose",
@@ -50,7 +50,7 @@ FAMILIES: dict[str, type[Likelihood]] = {
         BernoulliProbit,
         Poisson,
         StudentT,
-        Categorical,
+        SoftmaxCategorical,
         DirichletCategorical,
         Heteroscedastic,
     )

@@ -31,7 +31,7 @@ class GaussianRows(NamedTuple):
 class DirichletCategorical(JointLikelihood):
     """p(y = c) = exp(f_c) / Σ exp(f_j), with a Gaussian observation of each f_c in every row."""
 
-    name: ClassVar[str] = "categorical-dirichlet"
+    name: ClassVar[str] = "categorical"
     classifies: ClassVar[bool] = True
 
     def check(self, y: Tensor) -> Tensor:

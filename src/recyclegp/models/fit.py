@@ -84,7 +84,8 @@ def fit(
             whose levels are known by name.
         y: n targets; or (n, C) of them, for C outputs with one kernel and own means, scales and noises; or n classes.
         likelihood: "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "student-t"; "categorical" (any
-            number of classes, which may be text) or "categorical-dirichlet" (the same as regression, faster);
+            number of classes, which may be text, by a regression for each) or "categorical-softmax" (by their softmax,
+            slower);
             "heteroscedastic" (Gaussian, with a noise that is a function of the inputs, too).
         kernel: a name ("rbf", "matern52 + linear", …), a GPyTorch kernel in your units, or "auto": rbf, matern52 or
             matern32, with a linear part where that is better, by the evidence of some of the rows. "category" sees the

@@ -293,10 +293,10 @@ class RecyclableGPClassifier(ClassifierMixin, BaseEstimator):
     ----------
     kernel : str or gpytorch.kernels.Kernel
         A name ("rbf", "matern52 + linear", …) or a GPyTorch kernel in your units.
-    likelihood : {"auto", "bernoulli", "bernoulli-probit", "categorical", "categorical-dirichlet"}
-        "auto" is "bernoulli" (logistic) for two classes and "categorical" (softmax) for more. "categorical-dirichlet"
-        is an approximation of that, by regression, and much faster. The last two match classes by name when they are
-        merged, so that estimators may know different ones.
+    likelihood : {"auto", "bernoulli", "bernoulli-probit", "categorical", "categorical-softmax"}
+        "auto" is "bernoulli" (logistic) for two classes and "categorical" (a regression for each) for more.
+        "categorical-softmax" fits their softmax, which is much slower. The last two match classes by name when they
+        are merged, so that estimators may know different ones.
     inducing : int, array or None
         Number of inducing points of each local fit, or the points; None for the method's default.
     publish : int, array or "auto"

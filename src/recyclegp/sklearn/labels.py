@@ -10,7 +10,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..errors import RecycleGPError
-from ..likelihoods import Bernoulli, BernoulliProbit, Categorical, DirichletCategorical
+from ..likelihoods import Bernoulli, BernoulliProbit, DirichletCategorical, SoftmaxCategorical
 from ..models.joint.classes import label
 from ..models.joint.links import check_names
 from ..models.module import Module
@@ -18,7 +18,7 @@ from ..target import LONGEST
 
 AUTO = "auto"
 OF_TWO = (Bernoulli.name, BernoulliProbit.name)
-OF_ANY = (Categorical.name, DirichletCategorical.name)
+OF_ANY = (SoftmaxCategorical.name, DirichletCategorical.name)
 
 
 def classes_of(y: Any) -> np.ndarray:

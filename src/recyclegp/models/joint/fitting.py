@@ -13,7 +13,7 @@ import torch
 from ... import arrays, likelihoods, threads
 from ...devices import retried
 from ...errors import RecycleGPError
-from ...likelihoods import Categorical, DirichletCategorical, Gaussian, Heteroscedastic
+from ...likelihoods import DirichletCategorical, Gaussian, Heteroscedastic, SoftmaxCategorical
 from ...local import batch_fit
 from ...local.batch_fit import step_cost
 from ...local.kernel_choice import choose
@@ -27,7 +27,7 @@ from .links import Classes, Link, Outputs, VaryingNoise, check_names, in_order, 
 from .module import JointModule
 
 REFUSE, ALLOW = "refuse", "allow"  # what becomes of cells of y that are missing
-CLASSES = (Categorical.name, DirichletCategorical.name)
+CLASSES = (SoftmaxCategorical.name, DirichletCategorical.name)
 
 
 @dataclass(frozen=True)

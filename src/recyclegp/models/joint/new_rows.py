@@ -15,7 +15,7 @@ from torch import Tensor
 from ...core import sites
 from ...core.convergence import Convergence
 from ...core.posterior import basis
-from ...likelihoods import Categorical, DirichletCategorical
+from ...likelihoods import DirichletCategorical, SoftmaxCategorical
 from ...local import dual, observations, placement
 from ...local.dual import WhitenedData
 from ..ensemble import Ensemble
@@ -44,7 +44,7 @@ def modules_of_rows(
             rows.append(observations.stream(base, inputs[c], seen.y, level, means[c], w))
         settled = True
     else:
-        likelihood = VARYING if not isinstance(link, Classes) else Categorical()
+        likelihood = VARYING if not isinstance(link, Classes) else SoftmaxCategorical()
         targets = (
             torch.nn.functional.one_hot(checked, len(link.names)).to(torch.float64).mT
             if isinstance(link, Classes)

@@ -16,10 +16,10 @@ SEPARATION = 2.0  # of f between classes that can be told apart: its scale a pri
 
 
 @dataclass(frozen=True)
-class Categorical(JointLikelihood):
+class SoftmaxCategorical(JointLikelihood):
     """p(y = c) = exp(f_c) / Σ exp(f_j). Each function sees y as 1 where it is its class, else 0."""
 
-    name: ClassVar[str] = "categorical"
+    name: ClassVar[str] = "categorical-softmax"
     classifies: ClassVar[bool] = True
 
     def check(self, y: Tensor) -> Tensor:
