@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ..core.effects import NO_EFFECTS, Effects
-from ..kernels import Kernel, learned
+from ..kernels import Kernel, entries, learned
 from .noise import FREEDOM, FREEDOM_SD, LEVEL_SD, NoiseModel, PooledNoise
 from .owners import Owners
 
 PRIOR_SD = 2.0  # how far, in log units, learned kernel parameters stay near their pooled values
+INDEX_SD = {"loading": 0.5, "own": 0.7}  # of an index kernel: a few modules make any two outputs look alike
 REACH = 12.0  # bounds, in log units about them
 # The effects are small beside f before anything is known, within a factor of a few: log N(share; log centre, sd²).
 OFFSET_SHARE, SMOOTH_SHARE = 0.1, 0.05  # of the variance of f
@@ -112,7 +113,9 @@ class SearchSpace:
         shares = theta.new_tensor([math.log(OFFSET_SHARE), math.log(SMOOTH_SHARE)][: self._effects])
         noises = theta.new_tensor([math.log(self.level), math.log(FREEDOM)][: self.noise.parameters])
         noise_sds = theta.new_tensor([LEVEL_SD, FREEDOM_SD][: self.noise.parameters])
-        sds = torch.cat([torch.full_like(theta, PRIOR_SD), torch.full_like(shares, SHARE_SD), noise_sds])
+        names = [p.name for p, free in zip(entries(self.about.structure), self._free.tolist(), strict=True) if free]
+        kernel_sds = theta.new_tensor([INDEX_SD.get(name, PRIOR_SD) for name in names])
+        sds = torch.cat([kernel_sds, torch.full_like(shares, SHARE_SD), noise_sds])
         return torch.cat([theta, shares, noises]), sds
 
 

@@ -213,9 +213,11 @@ def couple(link: Outputs, parts: Sequence[Ensemble], wanted: Asked, learn: bool,
     ranks = [wanted.rank] if wanted.rank else range(1, min(HIGHEST_RANK, max(1, len(parts) - 1)) + 1)
     likeness = _likeness(parts, whole)
     for rank in ranks:
-        kernel = times(_shared_kernel(parts, scales), _first_index(likeness, rank, parts[0].dimension))
-        modules = _modules(link, parts, whole, scales, [part.mean for part in parts], kernel)
-        found = Coupled(link, merge(modules, kernel, learn), tuple(scales), tuple(part.mean for part in parts))
+        shared, column = _shared_kernel(parts, scales), parts[0].dimension
+        first = times(shared, _first_index(likeness, rank, column))  # which the modules bring with them
+        usual = times(shared, _usual_index(likeness, rank, column))
+        modules = _modules(link, parts, whole, scales, [part.mean for part in parts], first)
+        found = Coupled(link, merge(modules, usual, learn), tuple(scales), tuple(part.mean for part in parts))
         if best is not None and found.evidence < best.evidence + WORTH:
             break
         best = found
@@ -331,6 +333,15 @@ def _first_index(likeness: Tensor, rank: int, column: int) -> Kernel:
     W = vectors[:, -rank:] * values[-rank:].clamp_min(1e-3).sqrt()
     own = (likeness.diagonal() - W.square().sum(-1)).clamp_min(LEAST_OWN)
     return Kernel(Index(column, len(likeness), rank), torch.cat([W.flatten(), own.log()]))
+
+
+def _usual_index(likeness: Tensor, rank: int, column: int) -> Kernel:
+    """What is expected before anything is known: half of every output's variance is shared, with the signs seen."""
+    signs = torch.linalg.eigh(likeness).eigenvectors[:, -1].sign()
+    W = torch.zeros(len(likeness), rank, dtype=likeness.dtype)
+    W[:, -1] = math.sqrt(0.5) * torch.where(signs == 0, torch.ones_like(signs), signs)
+    own = torch.full((len(likeness),), math.log(0.5), dtype=likeness.dtype)
+    return Kernel(Index(column, len(likeness), rank), torch.cat([W.flatten(), own]))
 
 
 def _index(kernel: Kernel) -> Index:
