@@ -28,7 +28,7 @@ def of_outputs(**options):
 
 def of_classes():
     tables = [classes(seed, low, low + 4) for seed, low in enumerate((0, 2))]
-    how = {"likelihood": "categorical-dirichlet", "publish": 8}
+    how = {"likelihood": "categorical", "publish": 8}
     return rgp.merge([rgp.fit(t[INPUTS], t["kind"], name=f"o{i}", **how) for i, t in enumerate(tables)], owners=None)
 
 
@@ -119,7 +119,7 @@ def test_sets_of_any_number_of_classes():
     true = np.array([CLASSES.index(k) for k in local["kind"]])
     scores = np.sort(1 - p[np.arange(60), true])
     assert c.is_of_classes
-    assert c.calibration.likelihood == "categorical-dirichlet"
+    assert c.calibration.likelihood == "categorical"
     assert c.calibration.quantile(0.8) == pytest.approx(scores[math.ceil(61 * 0.8) - 1])
     among = c.predict_set(local[INPUTS], 0.8)
     expected = (1 - p <= c.calibration.quantile(0.8)) | (p == p.max(1, keepdims=True))
@@ -203,7 +203,7 @@ def test_noises_that_are_none(noise, message):
         rgp.fit(rng.uniform(0, 4, (20, 2)), rng.standard_normal((20, 2)), noise=noise)
 
 
-@pytest.mark.parametrize("likelihood", ["categorical", "categorical-dirichlet"])
+@pytest.mark.parametrize("likelihood", ["categorical", "categorical-softmax"])
 @pytest.mark.parametrize("noise", [0.1, np.full(60, 0.1)])
 def test_classes_have_no_noise(likelihood, noise):
     t = classes(0, 0, 6, 60)
