@@ -7,9 +7,9 @@ import json
 
 import numpy as np
 import torch
+from make_joint import COLUMNS, HERE, POINTS
 
 import recyclegp as rgp
-from make_joint import COLUMNS, HERE, POINTS
 
 NAME = "coupled-merged"
 
