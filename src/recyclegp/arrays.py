@@ -305,7 +305,7 @@ def with_missing(value: Any, argument: str, device: Any) -> Tensor:
     tensor = numbers.detach().to(torch.float64) if isinstance(numbers, Tensor) else None
     if tensor is None:
         try:
-            tensor = torch.tensor(np.asarray(numbers, dtype=np.float64))
+            tensor = torch.from_numpy(np.array(numbers, dtype=np.float64, order="C"))  # a copy; strides may be negative
         except (ValueError, TypeError):
             raise RecycleGPError(f"{argument} cannot be read as numbers; encode text as numeric columns") from None
     seen = ~torch.isnan(tensor)

@@ -186,45 +186,76 @@ def test_predictions_with_varying_noise_have_its_band(folder, tmp_path):
 
 
 def test_each_output_is_scored_by_itself(folder, tmp_path):
-    test = outputs(7, 0, 6, 30)
+    test = outputs(7, 0, 6, 30).assign(ward=["a", "b", "c"] * 10)
     test.loc[:9, "salt"] = np.nan
     path = written(test, tmp_path / "test.csv")
-    found = answer("score", folder / "all.safetensors", path, "--target", "heat,salt", "--missing", "allow")
+    how = ["score", folder / "all.safetensors", path, "--missing", "allow", "--target"]
+    found = answer(*how, "heat,salt")
     model = rgp.load(folder / "all.safetensors")
     density = model.log_density(test[INPUTS], test[["heat", "salt"]])
     mean = model.predict_y(test[INPUTS])[0]
-    low, high = model.predict_interval(test[INPUTS])
     for c, row in enumerate(found["scores"]):
         seen = test[row["name"]].notna().to_numpy()
         y = test[row["name"]].to_numpy()[seen]
         assert row["rows"] == seen.sum() == (30, 20)[c]
         assert row["nlpd"] == pytest.approx(-density[seen, c].mean())
         assert row["rmse"] == pytest.approx(np.sqrt(np.mean((mean[seen, c] - y) ** 2)))
-        assert row["coverage"] == pytest.approx(np.mean((low[seen, c] <= y) & (y <= high[seen, c])))
-    alone = answer("score", folder / "all.safetensors", path, "--target", "heat", "--missing", "allow")
+        assert row["crps"] == pytest.approx(rgp.metrics.score_outputs(model, test[INPUTS], test)[row["name"]].crps)
+        for level, field in ((0.5, "coverage_50"), (0.8, "coverage_80"), (0.95, "coverage")):
+            low, high = model.predict_interval(test[INPUTS], level)
+            assert row[field] == pytest.approx(np.mean((low[seen, c] <= y) & (y <= high[seen, c])))
+    alone = answer(*how, "heat")
     assert alone["scores"] == found["scores"][:1]
-    assert "salt" in ok("score", folder / "all.safetensors", path, "-t", "heat,salt", "--missing", "allow").stdout
+    assert "salt" in ok(*how, "heat,salt").stdout
+    split = answer(*how, "heat,salt", "--by", "ward", "--plot", tmp_path / "pit.png")
+    assert (tmp_path / "pit.png").stat().st_size > 10_000
+    for c, row in enumerate(split["scores"]):
+        assert [g["group"] for g in row["groups"]] == ["a", "b", "c"]
+        some = test["ward"].eq("b") & test[row["name"]].notna()
+        assert row["groups"][1]["rows"] == some.sum()
+        assert row["groups"][1]["nlpd"] == pytest.approx(-density[some, c].mean())
+    said = ok(*how, "heat,salt", "--by", "ward").stdout
+    assert "heat, by ward" in said
+    assert "salt, by ward" in said
 
 
-def test_classes_are_scored_by_log_loss_and_error(folder, tmp_path):
+def test_classes_are_scored(folder, tmp_path):
     test = classes(7, 0, 6, 30)
     path = written(test, tmp_path / "test.csv")
-    (row,) = answer("score", folder / "all-kinds.safetensors", path, "--target", "kind")["scores"]
-    p = rgp.load(folder / "all-kinds.safetensors").predict_proba(test[INPUTS])
+    how = ["score", folder / "all-kinds.safetensors", path, "--target", "kind"]
+    row = answer(*how, "--by", "depth", "--plot", tmp_path / "curve.svg")
+    assert "the most probable class" in (tmp_path / "curve.svg").read_text()
+    model = rgp.load(folder / "all-kinds.safetensors")
+    p = model.predict_proba(test[INPUTS])
     true = np.array([CLASSES.index(k) for k in test["kind"]])
-    assert row["nlpd"] == pytest.approx(-np.mean(np.log(p[np.arange(30), true])))
+    assert row["log_loss"] == pytest.approx(-np.mean(np.log(p[np.arange(30), true])))
     assert row["error_rate"] == pytest.approx(np.mean(p.argmax(1) != true))
-    assert "log-loss" in ok("score", folder / "all-kinds.safetensors", path, "--target", "kind").stdout
+    assert row["brier"] == pytest.approx(((p - np.eye(3)[true]) ** 2).sum(1).mean())
+    one_against_rest = [np.mean(p[true == c, c][:, None] > p[true != c, c]) for c in range(3)]
+    assert row["auroc"] == pytest.approx(np.mean(one_against_rest))
+    assert row["ece"] == pytest.approx(rgp.metrics.ece(p, true))
+    assert (row["holds"], row["rows"], len(row["groups"])) == ("classes", 30, 4)
+    assert sum(g["rows"] for g in row["groups"]) == 30
+    said = ok(*how).stdout
+    assert all(word in said for word in ("log-loss", "Brier", "AUROC", "ECE", "error rate"))
 
 
 def test_varying_noise_is_scored(folder, tmp_path):
     test = varying(7, 0, 6, 60)
-    path = written(test, tmp_path / "test.csv")
-    (row,) = answer("score", folder / "all-noisy.safetensors", path, "--target", "y")["scores"]
+    path = written(test.assign(half=test["day"] > 3), tmp_path / "test.csv")
+    how = ["score", folder / "all-noisy.safetensors", path, "--target", "y"]
+    row = answer(*how, "--by", "half", "--plot", tmp_path / "pit.pdf")
+    assert (tmp_path / "pit.pdf").exists()
     model = rgp.load(folder / "all-noisy.safetensors")
-    assert row["nlpd"] == pytest.approx(-np.mean(model.log_density(test[["day"]], test["y"])))
-    assert row["rmse"] == pytest.approx(np.sqrt(np.mean((model.predict_y(test[["day"]])[0] - test["y"]) ** 2)))
-    assert "coverage" in ok("score", folder / "all-noisy.safetensors", path, "--target", "y").stdout
+    density, X = model.log_density(test[["day"]], test["y"]), test[["day"]]
+    assert row["nlpd"] == pytest.approx(-np.mean(density))
+    assert row["rmse"] == pytest.approx(np.sqrt(np.mean((model.predict_y(X)[0] - test["y"]) ** 2)))
+    low, high = model.predict_interval(X, 0.8)
+    assert row["coverage_80"] == pytest.approx(np.mean((low <= test["y"]) & (test["y"] <= high)))
+    assert row["crps"] == pytest.approx(rgp.metrics.score(model, X, test["y"]).crps)
+    late = (test["day"] > 3).to_numpy()
+    assert [g["nlpd"] for g in row["groups"]] == pytest.approx([-density[~late].mean(), -density[late].mean()])
+    assert "coverage" in ok(*how).stdout
 
 
 @pytest.mark.parametrize(
@@ -236,8 +267,8 @@ def test_varying_noise_is_scored(folder, tmp_path):
         ("all-kinds", "north-kinds", ["-t", "kind", "--missing", "allow"], "it is for several outputs"),
         ("all-kinds", "north-kinds", ["-t", "kind", "--likelihood", "categorical"], "leave it out"),
         ("all", "north", ["-t", "heat,salt", "--owner", "nobody"], "nobody"),
-        ("all", "north", ["-t", "heat,salt", "--by", "depth"], "--by depth: it is for models of one function"),
-        ("all", "north", ["-t", "heat,salt", "--plot", "a.png"], "--plot a.png: it is for models of one function"),
+        ("all", "north", ["-t", "heat,salt", "--by", "ward"], "ward"),
+        ("all", "north", ["-t", "heat,salt", "--plot", "a.txt"], "a.txt: these figures are written as"),
     ],
 )
 def test_scores_that_cannot_be_are_refused(folder, model, table, options, said):
@@ -245,10 +276,91 @@ def test_scores_that_cannot_be_are_refused(folder, model, table, options, said):
     assert said in one_line(result)
 
 
-def test_calibration_is_for_one_function(folder, tmp_path):
+def test_outputs_are_calibrated_one_by_one(folder, tmp_path):
     how = ["--target", "heat", "-o", tmp_path / "c.json"]
     result = call("calibrate", folder / "all.safetensors", folder / "north.csv", *how)
-    assert "2 outputs, and calibrate takes one function" in one_line(result)
+    assert "2 outputs; calibrate each by itself, as calibrate(model.part('heat'), X, y)" in one_line(result)
+    assert not (tmp_path / "c.json").exists()
+
+
+def test_classes_are_calibrated(folder, tmp_path):
+    path, file = folder / "all-kinds.safetensors", tmp_path / "c.json"
+    local, test = classes(21, 0, 6, 80), classes(22, 0, 6, 40)
+    facts = answer("calibrate", path, written(local, tmp_path / "local.csv"), "-t", "kind", "-o", file)
+    c = rgp.calibrate(rgp.load(path), local[INPUTS], local["kind"])
+    assert facts["quantiles"] == pytest.approx(c.calibration.quantiles)
+    assert facts["likelihood"] == "categorical"
+    new = written(test, tmp_path / "new.csv")
+    ok("predict", path, new, "--calibration", file, "-o", tmp_path / "p.csv", "--keep", "none")
+    found = pd.read_csv(tmp_path / "p.csv")
+    assert list(found) == ["p_low", "p_middle", "p_top", "class", "classes", "outside"]
+    names = [[n for n, there in zip(CLASSES, row, strict=True) if there] for row in c.predict_set(test[INPUTS])]
+    assert found["classes"].tolist() == ["|".join(some) for some in names]
+    row = answer("score", path, new, "-t", "kind", "--calibration", file)["calibrated"][-1]
+    assert row["level"] == 0.95
+    assert row["coverage"] == pytest.approx(c.covers(test[INPUTS], test["kind"]).mean())
+    assert row["mean_classes"] == pytest.approx(np.mean([len(some) for some in names]))
+
+
+def test_varying_noise_is_calibrated(folder, tmp_path):
+    path, file = folder / "all-noisy.safetensors", tmp_path / "c.json"
+    local, test = varying(21, 0, 6, 80), varying(22, 0, 6, 40)
+    ok("calibrate", path, written(local, tmp_path / "local.csv"), "-t", "y", "-o", file)
+    c = rgp.calibrate(rgp.load(path), local[["day"]], local["y"])
+    new = written(test, tmp_path / "new.csv")
+    ok("predict", path, new, "--calibration", file, "-o", tmp_path / "p.csv", "--keep", "none")
+    found = pd.read_csv(tmp_path / "p.csv")
+    np.testing.assert_allclose(found[["y_lower", "y_upper"]].T, c.predict_interval(test[["day"]]), rtol=1e-8)
+    row = answer("score", path, new, "-t", "y", "--calibration", file)["calibrated"][-1]
+    assert row["coverage"] == pytest.approx(c.covers(test[["day"]], test["y"]).mean())
+
+
+# --- units ---
+
+
+def test_files_of_outputs_get_other_units(folder, out):
+    X = outputs(7, 0, 6, 9)[INPUTS]
+    there = X.assign(day=24 * X.day + 5)
+    options = ["--input-scale", "day=24", "--input-shift", "day=5", "--output-scale", "heat=1.8", "--output-shift"]
+    options += ["heat=32", "--unit", "heat=°F", "-o", out]
+    for name in ("north", "all"):
+        before = rgp.load(folder / f"{name}.safetensors")
+        facts = answer("transform", folder / f"{name}.safetensors", *options)
+        expected = before.predict(X)[0] * [1.8, 1] + [32, 0]
+        np.testing.assert_allclose(rgp.load(out).predict(there)[0], expected, rtol=1e-8)
+        assert [f["target"] for f in facts["functions"]] == ["heat in °F", "salt"]
+    ok("transform", folder / "all.safetensors", "--output-scale", "2", "-o", out)
+    np.testing.assert_allclose(rgp.load(out).predict(X)[0], 2 * before.predict(X)[0], rtol=1e-8)
+
+
+def test_varying_noise_and_classes_get_other_units(folder, out):
+    X = varying(7, 0, 6, 9)[["day"]]
+    before = rgp.load(folder / "all-noisy.safetensors")
+    ok("transform", folder / "all-noisy.safetensors", "--output-scale", "-3", "--output-shift", "1", "-o", out)
+    np.testing.assert_allclose(rgp.load(out).predict_y(X)[0], 1 - 3 * before.predict_y(X)[0], rtol=1e-8)
+    np.testing.assert_allclose(rgp.load(out).predict_y(X)[1], 9 * before.predict_y(X)[1], rtol=1e-8)
+    X = classes(7, 0, 6, 9)[INPUTS]
+    before = rgp.load(folder / "all-kinds.safetensors")
+    ok("transform", folder / "all-kinds.safetensors", "--input-scale", "day=24", "-o", out)
+    found = rgp.load(out).predict_proba(X.assign(day=24 * X.day))
+    np.testing.assert_allclose(found, before.predict_proba(X), rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("all-kinds", ["--output-scale", "2"], "--output-scale, --output-shift and unit do not apply to classes"),
+        ("all-noisy", ["--output-scale", "y=2"], "--output-scale: only outputs have names"),
+        ("all", ["--output-scale", "sugar=2"], "--output-scale: no output sugar; there are heat, salt"),
+        ("all", ["--output-scale", "heat"], "--output-scale heat: write a number, or OUTPUT=NUMBER"),
+        ("all", ["--output-scale", "salt=0"], "--output-scale=0.0; pass a number that is not zero"),
+        ("all", ["--unit", "heat=K", "--unit", "kg"], "--unit kg: give one, or OUTPUT=UNIT"),
+        ("all", ["--input-scale", "dose=2"], "no input column dose"),
+    ],
+)
+def test_units_that_are_none(folder, out, name, options, said):
+    assert said in one_line(call("transform", folder / f"{name}.safetensors", *options, "-o", out))
+    assert not out.exists()
 
 
 def test_unknown_classes_are_named(folder, tmp_path, out):

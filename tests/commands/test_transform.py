@@ -75,15 +75,6 @@ def test_what_cannot_have_other_units(tmp_path, out):
     assert not out.exists()
 
 
-def test_several_functions_at_once_are_changed_in_python(tmp_path, out):
-    both = NORTH[["y", "y"]].to_numpy() * [1.0, 2.0]
-    rgp.fit(NORTH[["day", "depth"]], both, publish=6).save(tmp_path / "joint.safetensors")
-    said = call("transform", tmp_path / "joint.safetensors", "--input-scale", "day=2", "-o", out)
-    assert said.exit_code == 2
-    assert "joint.safetensors: it holds several functions at once" in said.stderr
-    assert not out.exists()
-
-
 def test_the_command_that_is_proposed_makes_a_module_agree(tmp_path, monkeypatch):
     """Three hospitals, of which one has written the dose in g."""
     monkeypatch.chdir(tmp_path)

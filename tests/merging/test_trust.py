@@ -384,3 +384,32 @@ def test_packs_without_some_members():
     for part in ("Z", "Rt", "rho", "e"):
         assert torch.equal(getattr(left, part), getattr(packed, part)[[0, 2]])
     assert packed.without(frozenset([0, 2, 4])).members == ()
+
+
+@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson", "gaussian"])
+def test_only_what_can_be_done_is_proposed(likelihood):
+    """Classes and counts have no other units: why such a module is flagged is said, without a change of them."""
+    modules = []
+    for k in range(6):
+        rng = np.random.default_rng(k)
+        x = rng.uniform(0, 6, 200)
+        f = (-1 if k == 2 else 1) * 2 * np.sin(x)
+        y = {
+            "bernoulli": rng.random(200) < 1 / (1 + np.exp(-2 * f)),
+            "poisson": rng.poisson(np.exp(f)),
+            "gaussian": f + 0.1 * rng.standard_normal(200),
+        }[likelihood]
+        modules.append(rgp.fit(x[:, None], y, likelihood=likelihood, name=f"o{k}", publish=10))
+    found = rgp.screen(modules)
+    assert found.flagged == ["o2"]
+    verdict = found.verdicts["o2"]
+    report = {row["name"]: row["proposal"] for row in merged(modules).report()}
+    if likelihood == "gaussian":
+        assert verdict.proposal.startswith("transform(output_scale=-1")
+        assert report["o2"] == verdict.proposal
+    else:
+        assert verdict.reason
+        assert (verdict.proposal, verdict.command("a.safetensors")) == ("", "")
+        assert not report["o2"]
+        with pytest.raises(rgp.RecycleGPError, match="do not apply"):  # what would have been proposed
+            modules[2].transform(output_scale=-1.0)

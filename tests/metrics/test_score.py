@@ -190,12 +190,19 @@ def test_noise_that_varies(rng):
 
 def test_several_outputs_are_scored_one_by_one(rng):
     X = rng.uniform(0, 3, (60, 1))
-    y = np.stack([np.sin(X[:, 0]), np.cos(X[:, 0])], 1) + 0.1 * rng.normal(size=(60, 2))
+    y = np.stack([np.sin(X[:, 0]), np.cos(X[:, 0]), np.ones(60)], 1) + 0.1 * rng.normal(size=(60, 3))
     m = rgp.fit(X, y, publish=8)
-    with pytest.raises(rgp.RecycleGPError, match=r"2 outputs; score each by itself, as model\.part\("):
+    with pytest.raises(rgp.RecycleGPError, match="3 outputs; use score_outputs"):
         metrics.score(m, X, y)
-    one = metrics.score(m.part(m.functions[0]), X, y[:, 0])
-    assert one.rmse < 0.2
+    y[::3, 1], y[:, 2] = np.nan, np.nan
+    found = metrics.score_outputs(m, X, y)
+    assert list(found) == ["y1", "y2"]  # the third was not seen
+    assert found["y1"] == pytest.approx(metrics.score(m.part("y1"), X, y[:, 0]), nan_ok=True)
+    seen = np.isfinite(y[:, 1])
+    assert found["y2"] == pytest.approx(metrics.score(m.part("y2"), X[seen], y[seen, 1]), nan_ok=True)
+    np.testing.assert_array_equal(metrics.evaluate_outputs(m, X, y)["y2"].at, np.flatnonzero(seen))
+    with pytest.raises(rgp.RecycleGPError, match="this model has varying noise; use evaluate"):
+        metrics.score_outputs(rgp.fit(X, y[:, 0], likelihood="heteroscedastic", publish=6), X, y)
 
 
 def tensors(*values):

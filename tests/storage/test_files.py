@@ -140,6 +140,36 @@ def test_golden_files_of_several_functions(name, tmp_path):
     assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
 
 
+def test_golden_file_of_correlated_outputs(tmp_path):
+    path = GOLDEN / "joint" / "coupled-merged.safetensors"
+    known = json.loads((GOLDEN / "joint" / "expected-coupled.json").read_text())
+    model = rgp.load(path)
+    X = np.array(known["at"])
+    np.testing.assert_allclose(model.predict(X), known["f"], rtol=1e-9)
+    np.testing.assert_allclose(model.predict_y(X), known["y"], rtol=1e-9)
+    np.testing.assert_allclose(model.output_covariance, known["covariance"], rtol=1e-9)
+    assert model.evidence == pytest.approx(known["evidence"], rel=1e-9)
+    assert not np.allclose(model.independent().predict(X)[0], known["f"][0], rtol=1e-3)
+    model.save(tmp_path / "again")
+    assert tensors_of(tmp_path / "again") == tensors_of(path)
+    now, then = header_of(tmp_path / "again"), header_of(path)
+    assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"scale": [1.0], "shift": [0.0, 0.0]}, "not about the outputs"),
+        ({"scale": [1.0, 0.0], "shift": [0.0, 0.0]}, "not about the outputs"),
+        ({"scale": [1.0, "x"], "shift": [0.0, 0.0]}, "a scale is x"),
+        ({"scale": [1.0, 1.0]}, "malformed"),
+    ],
+)
+def test_broken_correlated_outputs(tmp_path, change, said):
+    path = GOLDEN / "joint" / "coupled-merged.safetensors"
+    check_refused(rewrite(path, tmp_path / "m", header=lambda h: h.update(coupled=change)), said)
+
+
 @pytest.mark.parametrize(
     ("categories", "said"),
     [

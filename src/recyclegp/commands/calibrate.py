@@ -73,22 +73,36 @@ def calibrate(
     check_writable(output)
     check_other(output, [model, data])
     wanted = None if levels is None else [_level(text) for text in levels.split(",")]
+    from .joint_rows import JointRows
     from .rows import Rows
     from .tables import open_table
 
     table = open_table(data, decimal)
     with screen.working("Loading"):
-        from .. import likelihoods
         from ..models import calibration as library
+        from ..models.joint.predictive import JointPredictive
+        from ..models.new_observations import new_observations
         from ..storage.signing import content_id
+        from . import joint_predictions
 
-        gp = models.alone(models.load(model), model, "calibrate")
-    chosen = likelihoods.choose(gp.likelihoods, likelihood)
+        gp = models.load(model)
+    try:
+        chosen = new_observations(gp, likelihood).likelihood
+    except RecycleGPError as refused:
+        raise RecycleGPError(f"{model}: {refused}") from None
     columns = models.inputs_of(gp, table, inputs, target)
     held, days = models.categories_of(gp, columns), in_days(dates)
-    rows = Rows(table, columns, target, chosen.classifies, positive, drop_missing, categories=held, dates=days)
-    X, y, _ = rows.whole(screen)
-    models.check_labels(gp, rows)
+    rows: Rows | JointRows
+    if isinstance(gp, JointPredictive):
+        joint_predictions.check_asked(gp, owner, likelihood)
+        whole = Rows(table, columns, drop_missing=drop_missing, keep=[target], categories=held, dates=days)
+        rows = joint_predictions.rows_of(gp, whole, [target], "refuse")
+        part = rows.whole(screen)
+        X, y = part.X, joint_predictions.targets_for(gp, part)
+    else:
+        rows = Rows(table, columns, target, chosen.classifies, positive, drop_missing, categories=held, dates=days)
+        X, y, _ = rows.whole(screen)
+        models.check_labels(gp, rows)
     with screen.working("Calibrating", threads):
         made = library.calibrate(gp, X, y, levels=wanted, likelihood=chosen.name, owner=owner)
     found = replace(made.calibration, content_id=content_id(Path(model)))

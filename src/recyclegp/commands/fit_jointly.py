@@ -81,7 +81,7 @@ def fit_jointly(
     """Fit all functions together, and write them to one file; `options` are those of the library's `fit`."""
     from .joint_rows import Reading
 
-    X, Y = rows.whole(screen)
+    X, Y, _ = rows.whole(screen)
     y = Y if rows.reading is Reading.OUTPUTS else Y[rows.targets[0]]
     unit = options.pop("unit")
     if unit is not None and rows.reading is Reading.OUTPUTS and "," in unit:

@@ -1,17 +1,18 @@
-"""What a model of several functions says of the rows of a table: predictions as columns, and scores."""
+"""What a model of several functions says of the rows of a table: as columns, and as what scores are made of."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from .. import metrics
 from ..errors import RecycleGPError
 from ..likelihoods import Moments, normal_quantile
+from ..models.calibration import Calibrated
 from ..models.joint.ensemble import JointEnsemble
 from ..models.joint.links import Classes, Outputs
 from ..models.joint.module import JointModule
@@ -33,13 +34,8 @@ class Answers(NamedTuple):
     frame: Callable[[Part], pd.DataFrame]  # with the columns that are kept before them
 
 
-def check_asked(
-    gp: Joint, owner: str | None, likelihood: str | None, measured: NoiseColumn | None = None, **others: Any
-) -> None:
-    """What is wrong with the options is said before any row is read; the others are only for one function."""
-    for option, value in others.items():
-        if value is not None:
-            raise RecycleGPError(f"--{option} {value}: it is for models of one function, and this has {gp.link.kind}")
+def check_asked(gp: Joint, owner: str | None, likelihood: str | None, measured: NoiseColumn | None = None) -> None:
+    """What is wrong with the options is said before any row is read."""
     if measured is not None:
         raise RecycleGPError(f"{measured.option}: noise of each row is for a single output; leave it out")
     if likelihood is not None:
@@ -49,12 +45,12 @@ def check_asked(
         raise RecycleGPError(f"--owner {owner}: nobody here is called so; there are {few(whose)}, and new")
 
 
-def answers(gp: Joint, owner: str | None) -> Answers:
+def answers(gp: Joint, owner: str | None, tuned: Calibrated | None = None) -> Answers:
     """Of outputs the columns of each, with its name before them; of classes their probabilities and the likeliest."""
     if isinstance(gp.link, Outputs):
         return _of_outputs(gp, owner)
     if isinstance(gp.link, Classes):
-        return _of_classes(gp, owner)
+        return _of_classes(gp, owner, tuned)
 
     def numbers(part: Part) -> pd.DataFrame:
         X = part.X
@@ -62,7 +58,8 @@ def answers(gp: Joint, owner: str | None) -> Answers:
         sd = np.sqrt(variance)
         half = normal_quantile(0.5 * (1 + predictions.LEVEL)) * sd
         values = [mean, sd, mean - half, mean + half, np.sqrt(gp.predict_y(X, owner)[1])]
-        values += gp.predict_interval(X, predictions.LEVEL, owner)
+        band = gp.predict_interval(X, predictions.LEVEL, owner) if tuned is None else tuned.predict_interval(X)
+        values += band
         return _beside(gp, part, dict(zip(OF_NUMBERS, values, strict=True)))
 
     return Answers((*OF_NUMBERS, predictions.OUTSIDE), numbers)
@@ -84,22 +81,25 @@ def _of_outputs(gp: Joint, owner: str | None) -> Answers:
     return Answers((*columns, predictions.OUTSIDE), frame)
 
 
-def _of_classes(gp: Joint, owner: str | None) -> Answers:
+def _of_classes(gp: Joint, owner: str | None, tuned: Calibrated | None) -> Answers:
     columns = tuple(f"p_{label}" for label in gp.classes)
+    more = () if tuned is None else (predictions.SETS,)
 
     def frame(part: Part) -> pd.DataFrame:
         p = np.asarray(gp.predict_proba(part.X, owner))
         likeliest = np.array(gp.classes, dtype=object)[p.argmax(-1)]
-        return _beside(gp, part, {**dict(zip(columns, p.T, strict=True)), CLASS: likeliest})
+        made = {**dict(zip(columns, p.T, strict=True)), CLASS: likeliest}
+        if tuned is not None:
+            made[predictions.SETS] = predictions.sets(tuned, part.X, gp.classes)
+        return _beside(gp, part, made)
 
-    return Answers((*columns, CLASS, predictions.OUTSIDE), frame)
+    return Answers((*columns, CLASS, *more, predictions.OUTSIDE), frame)
 
 
 def _beside(gp: Joint, part: Part, made: dict[str, Any]) -> pd.DataFrame:
     """The columns that are kept, the predictions, and where nobody has seen data of any function."""
-    away = np.logical_and.reduce([gp.part(name).outside(part.X) for name in gp.functions])
     kept = {c: part.kept[c].array for c in part.kept}
-    return pd.DataFrame({**kept, **made, predictions.OUTSIDE: away.astype(int)})
+    return pd.DataFrame({**kept, **made, predictions.OUTSIDE: gp.outside(part.X).astype(int)})
 
 
 # --- rows whose targets are known ---
@@ -134,65 +134,13 @@ def targets_for(gp: Joint, part: JointPart) -> Any:
     return part.y.iloc[:, 0]
 
 
-class Scored(NamedTuple):
-    """One output, or all that the model is about."""
+class Evaluation(NamedTuple):
+    """By what rows are scored."""
 
-    name: str
-    rows: int
-    nlpd: float  # of classes the log-loss
-    rmse: float  # nan for classes
-    coverage: float  # of the 95% band of y; nan for classes
-    error: float  # share of wrong classes; nan where there are none
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        named = {"rows": self.rows, "nlpd": self.nlpd, "rmse": self.rmse, "coverage": self.coverage}
-        named["error_rate"] = self.error
-        return {"name": self.name, **{k: v for k, v in named.items() if not math.isnan(v)}}
+    targets: Callable[[Any], Any]  # y of some rows
+    evaluate: Callable[[Any, Any], Any]  # what the model says of them, from X and y
 
 
-@dataclass
-class Scores:
-    """Scores of rows as they come, some at a time."""
-
-    gp: Joint
-    owner: str | None
-    _found: dict[str, list[np.ndarray]] = field(default_factory=dict)  # measure → (n, C) or (n,), NaN if not seen
-
-    def add(self, part: JointPart) -> None:
-        gp, X, y = self.gp, part.X, targets_for(self.gp, part)
-        self._keep("log_density", gp.log_density(X, y, self.owner))
-        if isinstance(gp.link, Classes):
-            self._keep("wrong", gp.predict_class(X, self.owner) != np.asarray(y, dtype=object))
-            return
-        truth = np.asarray(y, dtype=float)
-        self._keep("squared", (gp.predict_y(X, self.owner)[0] - truth) ** 2)
-        if not any(p.classifies for p in gp.likelihoods):
-            low, high = gp.predict_interval(X, predictions.LEVEL, self.owner)
-            self._keep("inside", np.where(np.isnan(truth), np.nan, (low <= truth) & (truth <= high)))
-
-    def _keep(self, measure: str, values: Any) -> None:
-        self._found.setdefault(measure, []).append(np.asarray(values, dtype=float))
-
-    @property
-    def all(self) -> list[Scored]:
-        """One for each output, of which something was seen; else a single one."""
-        names = self.gp.functions if isinstance(self.gp.link, Outputs) else ("y",)
-        columns = {k: np.concatenate(v).reshape(-1, len(names)) for k, v in self._found.items()}
-        count = (~np.isnan(columns["log_density"])).sum(0)
-
-        def mean(measure: str, c: int) -> float:
-            return float(np.nanmean(columns[measure][:, c])) if measure in columns else math.nan
-
-        return [
-            Scored(
-                name,
-                int(count[c]),
-                -mean("log_density", c),
-                math.sqrt(mean("squared", c)) if "squared" in columns else math.nan,
-                mean("inside", c),
-                mean("wrong", c),
-            )
-            for c, name in enumerate(names)
-            if count[c]
-        ]
+def evaluation(gp: Joint, owner: str | None) -> Evaluation:
+    evaluate = metrics.evaluate_outputs if isinstance(gp.link, Outputs) else metrics.evaluate
+    return Evaluation(partial(targets_for, gp), partial(evaluate, gp, owner=owner))

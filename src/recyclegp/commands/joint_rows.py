@@ -30,6 +30,7 @@ class JointPart(NamedTuple):
 
     X: pd.DataFrame
     y: pd.DataFrame  # a column for each target
+    kept: pd.DataFrame  # columns carried along, as they were
 
 
 def targets_of(given: Sequence[str], table: Table) -> list[str]:
@@ -92,7 +93,7 @@ class JointRows:
             self.left_out += int((~complete).sum())
             allowed = self.missing or self.rows.drop_missing or not self.left_out
             if complete.any() and allowed:
-                yield JointPart(part.X[complete].reset_index(drop=True), y[complete].reset_index(drop=True))
+                yield JointPart(*(some[complete].reset_index(drop=True) for some in (part.X, y, part.kept)))
         self._check()
         if self.left_out:
             screen.note(f"{self.left_out} of {self.rows.read} rows left out: no target")

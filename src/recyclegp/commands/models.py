@@ -41,9 +41,7 @@ def load_ensemble(path: str, command: str) -> Ensemble | JointEnsemble:
     return model
 
 
-def calibrated(
-    path: str, model: Module | Ensemble, file: Path, likelihood: str | None, owner: str | None
-) -> Calibrated:
+def calibrated(path: str, model: Model, file: Path, likelihood: str | None, owner: str | None) -> Calibrated:
     """The model with the calibration from a file, which must have been made for it, and for what is asked."""
     from ..models.calibration import Calibrated
     from ..storage.calibration import Calibration
@@ -61,16 +59,6 @@ def calibrated(
     if owner not in (None, found.owner):
         raise RecycleGPError(f"--owner {owner}: {file} was calibrated for {found.owner or 'somebody new'}")
     return Calibrated(model, found)
-
-
-def alone(model: Model, path: str | Path, command: str) -> Module | Ensemble:
-    """A model of one function, for what is only for these."""
-    from ..models.ensemble import Ensemble
-    from ..models.module import Module
-
-    if isinstance(model, (Module, Ensemble)):
-        return model
-    raise RecycleGPError(f"{path}: it holds {len(model.functions)} {model.link.kind}, and {command} takes one function")
 
 
 def any_joint(paths: Iterable[Path]) -> bool:

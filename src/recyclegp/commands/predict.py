@@ -94,18 +94,19 @@ def predict(
     rows = Rows(table, columns, drop_missing=drop_missing, keep=kept, categories=held, dates=days)
     away = predictions.Away()
     if isinstance(gp, JointPredictive):
-        joint_predictions.check_asked(gp, owner, likelihood, calibration=calibration)
-        made, made_of = joint_predictions.answers(gp, owner)
+        joint_predictions.check_asked(gp, owner, likelihood)
+    tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
+    if tuned is not None:
+        likelihood, owner = tuned.calibration.likelihood, tuned.calibration.owner
+        tuned.calibration.quantile(predictions.LEVEL)  # a level that it does not have is said before any row is read
+    if isinstance(gp, JointPredictive):
+        made, made_of = joint_predictions.answers(gp, owner, tuned)
         _check_kept(data, kept, made)
         with using_threads(threads), _destination(output) as stream:
             frames = (away.counted(made_of(part)) for part in rows.parts(screen))
             count = _write_rows(stream, frames, as_json and output == STDOUT)
         _report(screen, output, count, rows.incomplete, away.rows, [*kept, *made])
         return
-    tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
-    if tuned is not None:
-        likelihood, owner = tuned.calibration.likelihood, tuned.calibration.owner
-        tuned.calibration.quantile(predictions.LEVEL)  # a level that it does not have is said before any row is read
     chosen = predictions.likelihood_of(gp, likelihood)
     asked = predictions.asked(gp, owner)
     made = predictions.columns(chosen, tuned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from .rows import Part
 LEVEL = 0.95  # the probability that every band holds
 OF_F = ("mean", "sd", "lower", "upper")
 BAND_OF_Y = ("y_lower", "y_upper")
+SETS = "classes"  # that y may be
 OUTSIDE = "outside"
 
 
@@ -54,7 +56,7 @@ def likelihood_of(gp: Predictive, name: str | None) -> Likelihood | None:
 def columns(chosen: Likelihood | None, tuned: Calibrated | None = None) -> tuple[str, ...]:
     if chosen is None:
         return (*OF_F, OUTSIDE)
-    more = () if tuned is None or chosen.has_units else ("classes",) if chosen.classifies else BAND_OF_Y
+    more = () if tuned is None or chosen.has_units else (SETS,) if chosen.classifies else BAND_OF_Y
     return (*OF_F, *_columns_of_y(chosen), *more, OUTSIDE)
 
 
@@ -90,11 +92,16 @@ def frame(asked: Asked, part: Part, chosen: Likelihood | None, tuned: Calibrated
 
 def _calibrated(tuned: Calibrated, part: Part, chosen: Likelihood) -> dict[str, Any]:
     if chosen.classifies:
-        among = np.asarray(tuned.predict_set(part.X, LEVEL))
         labels = tuned.model.target.labels if isinstance(tuned.model, (Module, Ensemble)) else None
-        names = [str(c) if labels is None else labels[c] or str(c) for c in range(among.shape[1])]
-        return {"classes": ["|".join(n for n, there in zip(names, row, strict=True) if there) for row in among]}
+        names = [str(c) if labels is None else labels[c] or str(c) for c in (0, 1)]
+        return {SETS: sets(tuned, part.X, names)}
     return dict(zip(BAND_OF_Y, tuned.predict_interval(part.X, LEVEL), strict=True))
+
+
+def sets(tuned: Calibrated, X: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """The classes that each row may be, as well|ill."""
+    among = np.asarray(tuned.predict_set(X, LEVEL))
+    return ["|".join(n for n, there in zip(names, row, strict=True) if there) for row in among]
 
 
 def values(chosen: Likelihood | None, of_f: Moments, of_y: Moments) -> dict[str, Any]:

@@ -225,7 +225,7 @@ def _verdicts(c: _Compared, members: Sequence[Member], columns: Columns) -> list
         elif i in flagged:
             why = _explained(c, i, columns, inputs=asked < most)
             asked += 1
-            found.append(Verdict(Standing.FLAGGED, why.reason, why.remedy))
+            found.append(Verdict(Standing.FLAGGED, why.reason, _remedy(why, m)))
         elif i in unchecked:
             changed: tuple[InputFactor, ...] = ()
             if c.trusted >= FEWEST and asked < most and _strange_lengths(c, m):
@@ -247,6 +247,12 @@ def _explained(c: _Compared, member: int, columns: Columns, *, inputs: bool) -> 
         return best
     changed = found.inputs(columns)
     return Explanation(_other_inputs(changed), found.value, inputs=changed)
+
+
+def _remedy(why: Explanation, m: Member) -> Units | None:
+    """What would make a module agree, as far as it can be changed: classes and counts have no other units."""
+    changeable = bool(why.inputs) or all(p.has_units for p in m.likelihoods)
+    return why.remedy if changeable else None
 
 
 def _unchecked(c: _Compared, member: int, changed: tuple[InputFactor, ...]) -> Verdict:

@@ -6,13 +6,27 @@ the score of all rows or of some. The metrics themselves are functions of arrays
 
 from .classes import Reliability, auroc, brier, ece, error_rate, log_loss, reliability
 from .numbers import coverage, mae, nlpd, pit_histogram, rmse
-from .score import LEVEL, LEVELS, Evaluated, Model, Score, evaluate, joined, score, summary
+from .score import (
+    LEVEL,
+    LEVELS,
+    Evaluated,
+    Model,
+    OutputRows,
+    Score,
+    evaluate,
+    evaluate_outputs,
+    joined,
+    score,
+    score_outputs,
+    summary,
+)
 
 __all__ = [
     "LEVEL",
     "LEVELS",
     "Evaluated",
     "Model",
+    "OutputRows",
     "Reliability",
     "Score",
     "auroc",
@@ -21,6 +35,7 @@ __all__ = [
     "ece",
     "error_rate",
     "evaluate",
+    "evaluate_outputs",
     "joined",
     "log_loss",
     "mae",
@@ -29,5 +44,6 @@ __all__ = [
     "reliability",
     "rmse",
     "score",
+    "score_outputs",
     "summary",
 ]

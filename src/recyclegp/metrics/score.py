@@ -72,6 +72,13 @@ class Evaluated(NamedTuple):
         return Evaluated(*some)
 
 
+class OutputRows(NamedTuple):
+    """One output where it was seen."""
+
+    at: np.ndarray  # positions of these rows
+    rows: Evaluated
+
+
 def evaluate(
     model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None = None, owner: str | None = None
 ) -> Evaluated:
@@ -83,38 +90,65 @@ def evaluate(
         # y is somebody's: without an owner, a new one's
         found = model.predict(X, owner=owner or NEW) if isinstance(model, Ensemble) else model.predict(X)
         mean, variance = (arrays.as_tensor(t, "prediction", "cpu") for t in found)
-        y = chosen.check(arrays.targets(y, len(mean), device="cpu"))
-        predicted = chosen.moments(mean, variance).mean
-        truth = y if f is None else arrays.targets(f, len(y), "f", device="cpu")
-        below = up_to = crps = proba = None
-        if chosen.classifies:
-            proba = torch.stack([1 - predicted, predicted], 1).numpy()
-        else:
-            below, up_to = (t.numpy() for t in chosen.distribution(y, mean, variance))
-            crps = chosen.crps(y, mean, variance).numpy()
-        return Evaluated(
-            y.numpy(),
-            chosen.log_density(y, mean, variance).numpy(),
-            (predicted if f is None else mean).numpy(),
-            truth.numpy(),
-            "y" if f is None else "f",
-            proba,
-            below,
-            up_to,
-            crps,
-        )
+        y = arrays.targets(y, len(mean), device="cpu")
+        rows = _evaluate_one(chosen, y, mean, variance)
+    if f is None:
+        return rows
+    return rows._replace(predicted=mean.numpy(), truth=arrays.targets(f, len(y), "f", device="cpu").numpy(), on="f")
+
+
+@torch.no_grad()
+def evaluate_outputs(model: JointPredictive, X: Any, Y: Any, *, owner: str | None = None) -> dict[str, OutputRows]:
+    """What a model of several outputs says of the cells of test rows.
+
+    Args:
+        model: a joint module or ensemble of outputs.
+        X: (n, D) test inputs.
+        Y: (n, C) outputs, or a DataFrame with their names; NaN where one was not seen.
+        owner: whose rows they are; a new owner's unless given.
+
+    Returns:
+        For each output, by name, the rows in which it was seen, if there are any.
+    """
+    if not isinstance(model.link, Outputs):
+        raise RecycleGPError(f"this model has {model.link.kind}; use evaluate or score")
+    mean, variance = (t.cpu() for t in model._moments(X, owner, of_y=True))
+    y = model.link.check(Y, len(mean), CPU)
+    found = {}
+    for c, (name, own) in enumerate(zip(model.functions, model.likelihoods, strict=True)):
+        seen = torch.isfinite(y[:, c])
+        if bool(seen.any()):
+            rows = _evaluate_one(likelihoods.choose((own,), None), y[seen, c], mean[seen, c], variance[seen, c])
+            found[name] = OutputRows(np.flatnonzero(seen.numpy()), rows)
+    return found
+
+
+def score_outputs(model: JointPredictive, X: Any, Y: Any, *, owner: str | None = None) -> dict[str, Score]:
+    """All metrics of each output of a model, by its name; arguments as for `evaluate_outputs`."""
+    return {name: summary(found.rows) for name, found in evaluate_outputs(model, X, Y, owner=owner).items()}
+
+
+def _evaluate_one(chosen: Likelihood, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> Evaluated:
+    """Of one function."""
+    y = chosen.check(y)
+    predicted = chosen.moments(mean, variance).mean
+    below = up_to = crps = proba = None
+    if chosen.classifies:
+        proba = torch.stack([1 - predicted, predicted], 1).numpy()
+    else:
+        below, up_to = (t.numpy() for t in chosen.distribution(y, mean, variance))
+        crps = chosen.crps(y, mean, variance).numpy()
+    density = chosen.log_density(y, mean, variance).numpy()
+    return Evaluated(y.numpy(), density, predicted.numpy(), y.numpy(), "y", proba, below, up_to, crps)
 
 
 @torch.no_grad()
 def _evaluate_jointly(model: JointPredictive, X: Any, y: Any, owner: str | None) -> Evaluated:
     """Of any number of classes, or of numbers whose noise varies."""
+    if isinstance(model.link, Outputs):
+        raise RecycleGPError(f"this model has {len(model.functions)} outputs; use score_outputs or evaluate_outputs")
     mean, variance = (t.cpu() for t in model._moments(X, owner, of_y=True))
     y = model.link.check(y, len(mean), CPU)
-    if isinstance(model.link, Outputs):
-        raise RecycleGPError(
-            f"this model has {len(model.functions)} outputs; score each by itself, as "
-            f"model.part({model.functions[0]!r})"
-        )
     log_density = model.link.log_density(y, mean, variance, model.likelihoods).numpy()
     proba = below = crps = None
     if isinstance(model.link, Classes):
@@ -166,7 +200,8 @@ def score(
     """All metrics of one model on test data.
 
     Args:
-        model: a module, an ensemble, or anything that knows its likelihoods and the moments of f.
+        model: a module, an ensemble, or anything that knows its likelihoods and the moments of f; also joint ones of
+            classes and of varying noise. For several outputs use `score_outputs`.
         X: (n, D) test inputs.
         y: n test targets.
         f: the true latent function at X, where it is known.

@@ -15,45 +15,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays, likelihoods
+from .. import arrays
 from ..errors import RecycleGPError
-from ..likelihoods import Likelihood
 from ..storage.calibration import Calibration, rank, rows_needed
-from .predictive import Predictive
+from .new_observations import AnyModel, Latent, NewObservations, new_observations
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # calibrated unless others are asked for, as far as there are rows enough
-ONE_SD = 0.6826894921370859  # the level of a Gaussian's interval whose half-width is its standard deviation
 ROUNDING = 1e-9  # relative: counts at the very end of an interval are in it
-
-
-class Spread(NamedTuple):
-    """Where y is expected, and by how much it may differ."""
-
-    centre: Tensor
-    scale: Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
     """A model whose intervals, or sets of classes, are calibrated. Made by `calibrate`."""
 
-    model: Predictive
+    model: AnyModel
     calibration: Calibration
 
     def __post_init__(self) -> None:
-        likelihoods.choose(self.model.likelihoods, self.calibration.likelihood)
-        self.model._answers(self.calibration.owner, of_y=True)  # an owner who is not there is said at once
+        self._new.check_owner(self.calibration.owner)  # who is not there is said at once
 
     @property
     def is_of_classes(self) -> bool:
         """Whether it has sets of classes instead of intervals."""
-        return self._likelihood.classifies
+        return self._new.likelihood.classifies
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Any, Any]:
         """The interval of a new observation y at each row of X.
@@ -66,11 +56,11 @@ class Calibrated:
             Its lower and its upper ends, n numbers each, in the kind of array that X is. Counts are from the first to
             the last that is within.
         """
-        chosen = self._likelihood
+        chosen = self._new.likelihood
         if chosen.classifies:
             raise RecycleGPError(f"an interval for y is not defined for likelihood {chosen.name!r}; use predict_set")
         q = self.calibration.quantile(arrays.share(level, "level"))
-        centre, scale = spread(chosen, *self._latent(X))
+        centre, scale = self._new.spread(self._latent(X))
         low, high = centre - q * scale, centre + q * scale
         if chosen.counts:
             edge = ROUNDING * (1 + centre + q * scale)
@@ -85,13 +75,13 @@ class Calibrated:
             level: the share of new rows whose class is in its set; one of those that were calibrated.
 
         Returns:
-            (n, C) booleans, a column for each class.
+            (n, C) booleans, a column for each class, in the order of `predict_proba`.
         """
-        chosen = self._likelihood
+        chosen = self._new.likelihood
         if not chosen.classifies:
             raise RecycleGPError(f"likelihood {chosen.name!r} has no classes; use predict_interval")
         q = self.calibration.quantile(arrays.share(level, "level"))
-        p = probabilities(chosen, *self._latent(X))
+        p = self._new.probabilities(self._latent(X))
         among = (1 - p <= q) | (p == p.amax(-1, keepdim=True))
         return among.to(X.device) if isinstance(X, Tensor) else among.cpu().numpy()
 
@@ -100,15 +90,14 @@ class Calibrated:
 
         Args:
             X: (n, D) inputs.
-            y: n targets.
+            y: n targets, or classes.
             level: one of those that were calibrated.
 
         Returns:
             n booleans.
         """
-        targets = arrays.targets(y, len(self.model._inputs(X)), device="cpu")
-        true = self._likelihood.check(targets).numpy()
-        if self._likelihood.classifies:
+        true = self._new.check(y, self._latent(X)).cpu().numpy()
+        if self.is_of_classes:
             among = np.asarray(self.predict_set(X, level))
             return among[np.arange(len(true)), true.astype(int)]
         low, high = (np.asarray(end.detach().cpu() if isinstance(end, Tensor) else end)
@@ -120,15 +109,15 @@ class Calibrated:
         self.calibration.save(path)
 
     @property
-    def _likelihood(self) -> Likelihood:
-        return likelihoods.choose(self.model.likelihoods, self.calibration.likelihood)
+    def _new(self) -> NewObservations:
+        return new_observations(self.model, self.calibration.likelihood)
 
-    def _latent(self, X: Any) -> tuple[Tensor, Tensor]:
-        return self.model._latent(self.model._inputs(X), self.model._answers(self.calibration.owner, of_y=True))
+    def _latent(self, X: Any) -> Latent:
+        return self._new.latent(X, self.calibration.owner)
 
 
 def calibrate(
-    model: Predictive,
+    model: AnyModel,
     X: Any,
     y: Any,
     *,
@@ -139,9 +128,10 @@ def calibrate(
     """Make intervals that hold as often as they say, from a few rows that no module has seen.
 
     Args:
-        model: a module or an ensemble.
+        model: a module or an ensemble, also a joint one of classes or of varying noise. Of several outputs each is
+            calibrated by itself: `calibrate(model.part(name), X, y)`.
         X: (n, D) inputs of the calibration rows; they must be like those that will be predicted.
-        y: their n targets.
+        y: their n targets, or classes.
         levels: of the intervals; 0.5, 0.8, 0.9, 0.95 and 0.99 unless given, as far as n suffices: 95% needs 19 rows.
         likelihood: which one, by name; may be left out where the model has one.
         owner: whose rows they are; a new owner's unless given.
@@ -149,11 +139,10 @@ def calibrate(
     Returns:
         The model with its calibration, whose `save` writes a small file: a few numbers, no rows.
     """
-    if not isinstance(model, Predictive):
-        raise TypeError(f"calibrate takes a Module or an Ensemble, of one function, not {type(model).__name__}")
-    chosen = likelihoods.choose(model.likelihoods, likelihood)
-    points = model._inputs(X)
-    true = chosen.check(arrays.targets(y, len(points), device=points.device))
+    new = new_observations(model, likelihood)
+    with torch.no_grad():
+        at = new.latent(X, owner)
+        true = new.check(y, at)
     n = len(true)
     if n == 0:
         raise RecycleGPError("calibrate: X has no rows; pass some that no module has seen")
@@ -166,30 +155,14 @@ def calibrate(
             f"levels={wanted}: there are {n} calibration rows, and {needed} are needed; pass more rows or lower levels"
         )
     with torch.no_grad():
-        latent = model._latent(points, model._answers(owner, of_y=True))
-        found = scores(chosen, true, *latent).sort().values.tolist()
+        found = scores(new, true, at).sort().values.tolist()
     quantiles = tuple(found[rank(level, n) - 1] for level in wanted)
-    return Calibrated(model, Calibration(chosen.name, owner, n, tuple(wanted), quantiles))
+    return Calibrated(model, Calibration(new.likelihood.name, owner, n, tuple(wanted), quantiles))
 
 
-def scores(chosen: Likelihood, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+def scores(of: NewObservations, y: Tensor, at: Latent) -> Tensor:
     """How far off each y is: in standard deviations, or for classes by how much its probability is less than one."""
-    if chosen.classifies:
-        return 1 - probabilities(chosen, mean, variance).gather(1, y.long()[:, None])[:, 0]
-    centre, scale = spread(chosen, mean, variance)
+    if of.likelihood.classifies:
+        return 1 - of.probabilities(at).gather(1, y.long()[:, None])[:, 0]
+    centre, scale = of.spread(at)
     return (y - centre).abs() / scale
-
-
-def spread(chosen: Likelihood, mean: Tensor, variance: Tensor) -> Spread:
-    """Mean and standard deviation of y; where outliers leave no standard deviation, what would be it of a Gaussian."""
-    if not chosen.has_units:
-        expected, squared = chosen.moments(mean, variance)
-        return Spread(expected, squared.sqrt())
-    low, high = chosen.interval(mean, variance, ONE_SD)
-    return Spread(0.5 * (low + high), 0.5 * (high - low))
-
-
-def probabilities(chosen: Likelihood, mean: Tensor, variance: Tensor) -> Tensor:
-    """(n, C) of the classes."""
-    p = chosen.moments(mean, variance).mean
-    return torch.stack([1 - p, p], -1)

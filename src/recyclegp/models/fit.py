@@ -100,8 +100,9 @@ def fit(
             whatever `publish` asks for. The more rows share a point, the less it says about any one of them.
         learn: False takes the kernel as given, with prior mean zero for a kernel object.
         noise: noise variance, kept fixed; None learns it (with learn=False: a tenth of the kernel's variance). An array
-            of n holds one for each row: the squares of known measurement errors (gaussian; exact and collapsed). The
-            module's own noise, which `predict_y` adds, is then their mean: what a new measurement has on average.
+            of n holds one for each row: the squares of known measurement errors (gaussian; exact and collapsed); of C
+            outputs also (n, C), one for each cell. The module's own noise, which `predict_y` adds, is then their
+            mean: what a new measurement has on average.
         name: unique within an ensemble; made up when not given.
         seed: of everything random; the global random state is neither read nor changed.
         device: where to compute; defaults to where X is.

@@ -175,14 +175,11 @@ class Predictive(ABC):
         Returns:
             n numbers; for several q (n, len(q)) numbers, a column for each.
         """
-        several = np.ndim(q) > 0
-        levels = [arrays.share(p, "q") for p in (np.asarray(q, dtype=object).ravel() if several else [q])]
-        if not levels:
-            raise RecycleGPError("q is empty; pass one number between 0 and 1, or several")
+        levels = levels_of(q)
         chosen = self._likelihood(likelihood)
         latent = self._latent(self._inputs(X), self._answers(owner, of_y=True))
         found = torch.stack([chosen.quantile(p, *latent) for p in levels], dim=-1)
-        return arrays.like(X, found if several else found[:, 0])
+        return arrays.like(X, found if np.ndim(q) else found[:, 0])
 
     def predict_joint(self, X: Any, owner: str | None = None) -> tuple[Any, Any]:
         """Mean and covariance of the latent f at all rows of X together.
@@ -303,6 +300,14 @@ class Predictive(ABC):
 
     def _likelihood(self, name: str | None) -> Likelihood:
         return likelihoods.choose(self.likelihoods, name)
+
+
+def levels_of(q: Any) -> list[float]:
+    """Of quantiles: one or several."""
+    levels = [arrays.share(p, "q") for p in (np.asarray(q, dtype=object).ravel() if np.ndim(q) else [q])]
+    if not levels:
+        raise RecycleGPError("q is empty; pass one number between 0 and 1, or several")
+    return levels
 
 
 def _finite(found: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -18,7 +19,8 @@ from . import style
 from .lines import as_text
 
 FORMATS = ("png", "svg", "pdf")
-SIZE, DPI = (5.2, 4.6), 130
+SIZE, DPI = (5.2, 4.6), 130  # of one panel
+ACROSS = 3  # panels beside each other, at most
 
 
 def reliability(curve: Any, ax: Any = None, *, of: str = "class 1") -> Any:
@@ -79,25 +81,28 @@ def check_name(path: str | PathLike[str]) -> None:
         raise RecycleGPError(f"{path}: these figures are written as {', '.join(f'.{f}' for f in FORMATS)}; choose one")
 
 
-def save(path: str | PathLike[str], draw: Callable[[Axes], Any], title: str) -> None:
-    """One of these pictures in a file, all or nothing."""
+def save(path: str | PathLike[str], panels: Mapping[str, Callable[[Axes], Any]], title: str) -> None:
+    """These pictures in a file, all or nothing: a panel for each name; of a single one the title says it all."""
     check_name(path)
-    figure = _figure()
-    ax = figure.subplots()
-    draw(ax)
-    style.tidy(ax, as_text(title))
+    across = min(len(panels), ACROSS)
+    down = math.ceil(len(panels) / across)
+    figure = Figure(figsize=(across * SIZE[0], down * SIZE[1]), dpi=DPI, layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False).flatten()
+    for ax in axes[len(panels) :]:
+        ax.remove()
+    for ax, (name, draw) in zip(axes, panels.items(), strict=False):
+        draw(ax)
+        style.tidy(ax, as_text(title if len(panels) == 1 else name))
+    if len(panels) > 1:
+        figure.suptitle(as_text(title))
     stream = BytesIO()
     figure.savefig(stream, format=Path(path).suffix.lower().lstrip("."))
     write_atomically(Path(path), stream.getvalue())
 
 
-def _figure() -> Figure:
-    return Figure(figsize=SIZE, dpi=DPI, layout="constrained")
-
-
 def _axes(ax: Any) -> Axes:
     if ax is None:
-        return _figure().subplots()
+        return Figure(figsize=SIZE, dpi=DPI, layout="constrained").subplots()
     if not isinstance(ax, Axes):
         raise TypeError(f"ax: pass matplotlib axes, not {type(ax).__name__}")
     return ax

@@ -230,10 +230,8 @@ def _plainer(panel: Panel) -> Panel:
     return panel._replace(curves=curves, lanes=[m for m in panel.lanes if not (m.chosen and m.label == ALL)])
 
 
-def _remedy(units: Units, module: Module) -> Json | None:
-    """A change of units as the page sends it back, for a person who may want to change it; None where it cannot be."""
-    if (units.scale, units.shift) != (1.0, 0.0) and not all(p.has_units for p in module.likelihoods):
-        return None  # the units of classes and counts are fixed
+def _remedy(units: Units, module: Module) -> Json:
+    """A change of units as the page sends it back, for a person who may want to change it."""
     scales, shifts = [1.0] * module.dimension, [0.0] * module.dimension
     for column, scale, shift in units.inputs:
         j = column if isinstance(column, int) or module.columns is None else module.columns.index(column)

@@ -32,13 +32,8 @@ class Answers(NamedTuple):
     def covariance(self, X: Any) -> np.ndarray:
         """Between all rows, (n, n) or (n, n, C)."""
         gp = self.ensemble
-        if not isinstance(gp, JointEnsemble):
-            found = [_covariance(gp, X, self.owner)]
-        elif gp.coupled is not None:
-            found = [K.numpy() for K in gp.coupled.covariances(X, self.owner)]
-        else:  # behind f stands its noise, unless there are several
-            parts = gp.parts if isinstance(gp.link, Outputs) else gp.parts[:1]
-            found = [_covariance(part, X, gp._whose(part, self.owner)) for part in parts]
+        each = np.asarray(gp.predict_joint(X, self.owner)[1])
+        found = list(each) if each.ndim == 3 else [each]
         if self._counts:
             mean = np.asarray(gp.predict(X, self.owner)[0]).reshape(-1, len(found))
             found = [_of_rates(mean[:, c], K) for c, K in enumerate(found)]
@@ -61,11 +56,6 @@ class Answers(NamedTuple):
     @property
     def _counts(self) -> bool:
         return self.likelihood == Poisson.name
-
-
-def _covariance(gp: Ensemble, X: Any, owner: str | None) -> np.ndarray:
-    found: np.ndarray = gp._answers(owner, of_y=False).joint(gp._inputs(X)).covariance.numpy()
-    return found
 
 
 def _of_rate(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

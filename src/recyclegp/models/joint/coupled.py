@@ -30,7 +30,7 @@ from ...kernels.nodes import Index, Node
 from ...kernels.units import InputUnits, beside, in_units, times
 from ...likelihoods import Likelihood
 from ...merging.member import Member, active
-from ...storage.fields import fields, listed, number, positive
+from ...storage.fields import fields, listed, number
 from ..ensemble import Ensemble
 from ..module import Module
 from ..naming import NEW
@@ -105,7 +105,7 @@ class Coupled:
         scaled = (
             _measured(m.likelihoods, m.number_of_densities)
             * m.weight
-            * math.log(self.scale[number[_output(m.name, self.link.names)]])
+            * math.log(abs(self.scale[number[_output(m.name, self.link.names)]]))
             for m in members
         )
         return self.ensemble.evidence - sum(scaled)
@@ -185,11 +185,11 @@ def coupled_from_json(found: Any, link: Link, made: Sequence[Ensemble]) -> Coupl
     """From a file: the last of the ensembles is over (x, c), the others are the outputs' own."""
     said = fields(found, "coupled")
     C, whole = len(link.names), made[-1]
-    scale = [positive(v, "a scale") for v in listed(said["scale"], "scale", most=C)]
+    scale = [number(v, "a scale") for v in listed(said["scale"], "scale", most=C)]
     shift = [number(v, "a shift") for v in listed(said["shift"], "shift", most=C)]
     structure = whole._prior_kernel.structure
     fits = len(structure.parts) == 2 and structure.parts[1] == Index(made[0].dimension, C, _rank(structure))
-    if not isinstance(link, Outputs) or (len(scale), len(shift)) != (C, C) or not fits:
+    if not isinstance(link, Outputs) or (len(scale), len(shift)) != (C, C) or 0 in scale or not fits:
         raise RecycleGPError("coupled is not about the outputs of this file")
     if not all(any(name.endswith(BETWEEN + output) for output in link.names) for name in whole.names):
         raise RecycleGPError("coupled holds a module that is not of one of the outputs")

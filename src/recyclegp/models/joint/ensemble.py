@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ... import arrays
 from ...categories import Categories, joined
@@ -24,10 +25,11 @@ from ..naming import NEW, few, name_of_update
 from ..units import new_units
 from . import files
 from .coupled import Coupled, coupled_from_json
-from .links import Classes, Link, Outputs, some_rows
-from .module import JointModule, changes_of
+from .links import Classes, Link, Outputs, noise_of_cells, of_output, some_rows
+from .module import JointModule
 from .new_rows import modules_of_rows
-from .predictive import JointPredictive, draws_of, side_by_side
+from .predictive import JointPredictive, covariances_of, draws_of, side_by_side
+from .units import changes_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,13 +133,22 @@ class JointEnsemble(JointPredictive):
         ]
 
     def _moments(self, X: Any, owner: str | None, *, of_y: bool) -> Predicted:
-        if owner is not None and owner != NEW and owner not in self.owners:
-            raise RecycleGPError(f"owner={owner!r}: nobody here is called so; there are {few(self.owners)}, and 'new'")
+        self._check_owner(owner)
         if self.coupled is not None:
             return self.coupled.moments(X, owner, of_y=of_y)
         return side_by_side(
             [part._latent(part._inputs(X), part._answers(self._whose(part, owner), of_y=of_y)) for part in self.parts]
         )
+
+    def _covariances(self, X: Any, owner: str | None) -> Tensor:
+        self._check_owner(owner)
+        if self.coupled is not None:
+            return torch.stack(self.coupled.covariances(X, owner))
+        return covariances_of(self.parts, X, [self._whose(part, owner) for part in self.parts])
+
+    def _check_owner(self, owner: str | None) -> None:
+        if owner is not None and owner != NEW and owner not in self.owners:
+            raise RecycleGPError(f"owner={owner!r}: nobody here is called so; there are {few(self.owners)}, and 'new'")
 
     def _whose(self, part: Ensemble, owner: str | None) -> str | None:
         """An owner who has not seen one of the functions is somebody new to it."""
@@ -246,7 +257,8 @@ class JointEnsemble(JointPredictive):
         Args:
             X: inputs of the new rows.
             y: their outputs (n, C), NaN where one was not seen; their classes; or their numbers, where noise varies.
-            noise: noise variance of new rows of outputs; the ensemble's own unless given.
+            noise: noise variance of new rows of outputs: one number, one for each row, or one for each cell (n, C);
+                the ensemble's own unless given.
             name: what to call them; update-1, … unless given.
             owner: whose rows they are; somebody new, called like them, unless given.
             relearn: choose kernels, points, means and noises anew afterwards.
@@ -260,12 +272,16 @@ class JointEnsemble(JointPredictive):
             raise RecycleGPError("update: X has no rows; pass at least one")
         if isinstance(self.link, Outputs):  # each has observations of its own
             Y = self.link.check(y, len(X), CPU)
-            options = {"noise": noise, "name": label, "owner": owner, "relearn": relearn, "forget": forget}
+            noises = noise_of_cells(noise, len(Y), self.link.names)
+            options: dict[str, Any] = {"name": label, "owner": owner, "relearn": relearn, "forget": forget}
 
             def with_rows(function: str, part: Ensemble) -> Ensemble:
                 own = Y[:, self.link.names.index(function)]
                 seen = torch.isfinite(own)
-                return part.update(some_rows(X, seen), own[seen], **options) if bool(seen.any()) else part
+                if not bool(seen.any()):
+                    return part
+                known = of_output(noises, self.link.names.index(function), seen)
+                return part.update(some_rows(X, seen), own[seen], noise=known, **options)
 
             more = self._map(with_rows)
             if self.coupled is None:
@@ -280,10 +296,16 @@ class JointEnsemble(JointPredictive):
         return faded._map(lambda function, part: part.add([rows[function]], relearn=relearn))
 
     def transform(
-        self, input_shift: Any = None, output_scale: Any = 1.0, output_shift: Any = 0.0, *, input_scale: Any = None
+        self,
+        input_shift: Any = None,
+        output_scale: Any = 1.0,
+        output_shift: Any = 0.0,
+        unit: Any = None,
+        *,
+        input_scale: Any = None,
     ) -> JointEnsemble:
         """The ensemble of the functions s·f((x − shift)/scale) + b; arguments as for joint modules."""
-        each = changes_of(self.link, output_scale, output_shift)
+        each = changes_of(self.link, output_scale, output_shift, unit)
         changes = dict(zip(self.link.names, each, strict=True))
         other = self._map(lambda name, part: part.transform(input_shift, *changes[name], input_scale=input_scale))
         if self.coupled is None:
@@ -291,7 +313,7 @@ class JointEnsemble(JointPredictive):
         discrete = self.parts[0]._prior_kernel.structure.discrete
         given = (input_scale, input_shift, 1.0, 0.0, None)
         new = new_units(*given, dimension=self.dimension, columns=self.columns, discrete=discrete)
-        return replace(other, coupled=self.coupled.in_units(new.inputs, each))
+        return replace(other, coupled=self.coupled.in_units(new.inputs, [(c.scale, c.shift) for c in each]))
 
     def to(self, device: Any) -> JointEnsemble:
         """The same on another device, as "cuda" or "cpu"."""

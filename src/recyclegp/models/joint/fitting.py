@@ -23,7 +23,18 @@ from ...target import Target
 from ..blocks import of_requests
 from ..module import Module
 from .classes import codes, texts
-from .links import Classes, Link, Outputs, VaryingNoise, check_names, in_order, matrix, some_rows
+from .links import (
+    Classes,
+    Link,
+    Outputs,
+    VaryingNoise,
+    check_names,
+    in_order,
+    matrix,
+    noise_of_cells,
+    of_output,
+    some_rows,
+)
 from .module import JointModule
 
 REFUSE, ALLOW = "refuse", "allow"  # what becomes of cells of y that are missing
@@ -157,10 +168,17 @@ def _outputs(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
     weights = options.fit.weights
     if weights is not None:
         weights = arrays.row_weights(weights, len(Y))
+    noise = noise_of_cells(options.fit.noise, len(Y), names)
     requests = []
     for c in measured:
         rows = X if bool(seen[:, c].all()) else some_rows(X, seen[:, c])
-        own = replace(options.fit, target=None, unit=None, weights=None if weights is None else weights[seen[:, c]])
+        own = replace(
+            options.fit,
+            target=None,
+            unit=None,
+            weights=None if weights is None else weights[seen[:, c]],
+            noise=of_output(noise, c, seen[:, c]),
+        )
         made = Door(own).check(rows, Y[seen[:, c], c], name)
         requests.append(made._replace(target=Target(names[c], units[c])))
     link = Outputs(tuple(names[c] for c in measured))
@@ -177,6 +195,8 @@ def _varying_noise(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
 
 def _classes(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
     found = texts(y, len(arrays.inputs(X).X))
+    if options.fit.noise is not None:
+        raise RecycleGPError(f"noise: likelihood {options.fit.likelihood!r} has none; leave it out")
     given = [] if options.classes is None else texts(list(options.classes), None, "classes")
     labels = tuple(sorted({*found, *given}, key=in_order))
     if len(labels) < 2:

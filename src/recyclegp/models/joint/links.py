@@ -52,6 +52,10 @@ class Link(ABC):
         """The central interval that holds a new y with this probability."""
         raise RecycleGPError(f"an interval for y is not defined for {self.kind}; use predict_proba")
 
+    def quantile(self, p: float, mean: Tensor, variance: Tensor, likelihoods: Sequence[Likelihood]) -> Tensor:
+        """The smallest y with P(Y ≤ y) ≥ p."""
+        raise RecycleGPError(f"quantiles of y are not defined for {self.kind}; use predict_proba")
+
     def united(self, other: Link) -> Link:
         """The link of models of which one has this and one has the other."""
         if type(other) is not type(self):
@@ -94,6 +98,10 @@ class Outputs(Link):
         return Interval(
             *(torch.stack(end, -1) for end in zip(*(p.interval(m, v, level) for p, m, v in parts), strict=True))
         )
+
+    def quantile(self, p: float, mean: Tensor, variance: Tensor, likelihoods: Sequence[Likelihood]) -> Tensor:
+        parts = zip(likelihoods, mean.unbind(-1), variance.unbind(-1), strict=True)
+        return torch.stack([own.quantile(p, m, v) for own, m, v in parts], -1)
 
     def united(self, other: Link) -> Link:
         super().united(other)
@@ -167,6 +175,10 @@ class VaryingNoise(Link):
     def interval(self, mean: Tensor, variance: Tensor, likelihoods: Sequence[Likelihood], level: float) -> Interval:
         return VARYING.interval_of(mean, variance, level)
 
+    def quantile(self, p: float, mean: Tensor, variance: Tensor, likelihoods: Sequence[Likelihood]) -> Tensor:
+        low, high = VARYING.interval_of(mean, variance, abs(2 * p - 1))  # Y is symmetric about its mean
+        return high if p > 0.5 else low
+
 
 VARYING = Heteroscedastic()
 KINDS: dict[str, type[Link]] = {link.kind: link for link in (Outputs, Classes, VaryingNoise)}
@@ -188,22 +200,37 @@ def check_names(names: Sequence[Any], what: str) -> None:
         raise RecycleGPError(f"{len(names)} names for {what} each; give 1 to {MOST_FUNCTIONS} that are different")
 
 
-def matrix(y: Any, rows: int, names: Sequence[str], device: torch.device | None) -> Tensor:
+def matrix(y: Any, rows: int, names: Sequence[str], device: torch.device | None, argument: str = "y") -> Tensor:
     """(n, C) numbers, NaN where a cell was not seen; a DataFrame is matched by name."""
     if hasattr(y, "columns"):
         found = {str(c): c for c in y.columns}
         absent = [name for name in names if name not in found]
         if absent:
-            raise RecycleGPError(f"y lacks the columns {', '.join(absent)}; the model has {', '.join(names)}")
+            raise RecycleGPError(f"{argument} lacks the columns {', '.join(absent)}; the model has {', '.join(names)}")
         y = y[[found[name] for name in names]]
-    tensor = arrays.with_missing(y, "y", device)
+    tensor = arrays.with_missing(y, argument, device)
     tensor = tensor[:, None] if tensor.ndim == 1 and len(names) == 1 else tensor
     if tensor.shape != (rows, len(names)):
         raise RecycleGPError(
-            f"y has shape {tuple(tensor.shape)} for {rows} rows of X and {len(names)} outputs "
+            f"{argument} has shape {tuple(tensor.shape)} for {rows} rows of X and {len(names)} outputs "
             f"({', '.join(names[:5])}{', …' * (len(names) > 5)}); pass ({rows}, {len(names)})"
         )
     return tensor
+
+
+def noise_of_cells(noise: Any, rows: int, names: Sequence[str]) -> Any:
+    """Noise variances of all cells, (n, C), from one for each row or cell; one number, or nothing, as it is."""
+    if not arrays.are_several(noise):
+        return noise
+    given = arrays.with_missing(noise, "noise", None)
+    if given.shape in ((rows,), (rows, 1)):
+        return given.reshape(-1, 1).expand(-1, len(names))
+    return matrix(noise, rows, names, None, "noise")
+
+
+def of_output(noise: Any, output: int, seen: Tensor) -> Any:
+    """Of these, those of one output in the rows in which it was seen."""
+    return noise[seen.to(noise.device), output] if isinstance(noise, Tensor) and noise.ndim else noise
 
 
 def some_rows(X: Any, rows: Tensor) -> Any:

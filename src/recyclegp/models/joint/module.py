@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ... import arrays
 from ...categories import Categories, joined
@@ -21,8 +21,9 @@ from ...storage.container import Document
 from ...storage.fields import Fields
 from ..module import Module
 from . import files
-from .links import Link, Outputs, VaryingNoise
-from .predictive import JointPredictive, draws_of, side_by_side
+from .links import Link, Outputs
+from .predictive import JointPredictive, covariances_of, draws_of, side_by_side
+from .units import changes_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,6 +124,12 @@ class JointModule(JointPredictive):
     def _moments(self, X: Any, owner: str | None, *, of_y: bool) -> Predicted:
         return side_by_side([part._latent(part._inputs(X), part._answers(owner, of_y=of_y)) for part in self.parts])
 
+    def _covariances(self, X: Any, owner: str | None) -> Tensor:
+        return covariances_of(self.parts, X, [owner] * len(self.parts))
+
+    def _check_owner(self, owner: str | None) -> None:
+        self.parts[0]._answers(owner, of_y=True)
+
     def sample(self, X: Any, n: int = 1, seed: int = 0, owner: str | None = None) -> Any:
         """Joint draws of the functions at the rows of X.
 
@@ -182,6 +189,7 @@ class JointModule(JointPredictive):
         input_shift: Any = None,
         output_scale: Any = 1.0,
         output_shift: Any = 0.0,
+        unit: Any = None,
         *,
         input_scale: Any = None,
     ) -> JointModule:
@@ -189,17 +197,20 @@ class JointModule(JointPredictive):
 
         Args:
             input_shift: as for a module of one function.
-            output_scale: s; for outputs one number for all, or one for each.
+            output_scale: s; for outputs one number for all, one for each, or {output: number} by name. Classes have
+                no other units.
             output_shift: b, likewise.
+            unit: what y is measured in afterwards, likewise, if the module is to say so.
             input_scale: as for a module of one function.
 
         Returns:
             The module in its new units. Where noise varies, e^g is in the units of the new y².
         """
-        changes = changes_of(self.link, output_scale, output_shift)
+        changes = changes_of(self.link, output_scale, output_shift, unit)
         parts = zip(self.parts, changes, strict=True)
-        moved = (part.transform(input_shift, *change, input_scale=input_scale) for part, change in parts)
-        return replace(self, parts=tuple(moved))
+        return replace(
+            self, parts=tuple(own.transform(input_shift, *new, input_scale=input_scale) for own, new in parts)
+        )
 
     def _map(self, change: Callable[[Module], Module]) -> JointModule:
         return replace(self, parts=tuple(map(change, self.parts)))
@@ -217,19 +228,3 @@ class JointModule(JointPredictive):
     def _from_fields(fields: Fields) -> JointModule:
         link, parts = files.parts(fields, "module")
         return JointModule(link, tuple(Module._from_fields(part) for part in parts))
-
-
-def changes_of(link: Link, scale: Any, shift: Any) -> list[tuple[float, float]]:
-    """(s, b) for each function, where y becomes s·y + b."""
-    C = len(link.names)
-    if isinstance(link, Outputs):
-        each = [np.broadcast_to(np.asarray(v, dtype=float), (C,)).tolist() for v in (scale, shift)]
-        return list(zip(*each, strict=True))
-    s, b = arrays.number(scale, "output_scale"), arrays.number(shift, "output_shift")
-    if isinstance(link, VaryingNoise):
-        if s == 0:
-            raise RecycleGPError(f"output_scale={scale}; pass a number that is not zero")
-        return [(s, b), (1.0, 2 * math.log(abs(s)))]  # e^g is a variance
-    if (s, b) != (1.0, 0.0):
-        raise RecycleGPError(f"output_scale and output_shift do not apply to {link.kind}; leave them at 1 and 0")
-    return [(1.0, 0.0)] * C

@@ -14,17 +14,27 @@ from ... import arrays
 from ...core.posterior import Predicted
 from ...errors import RecycleGPError
 from ...likelihoods import Likelihood
-from .links import Classes, Link, Outputs
+from ..predictive import Predictive, levels_of
+from .links import Classes, Link, Outputs, VaryingNoise
 
 
 class JointPredictive(ABC):
     """Predictions from the moments of all functions; the two final classes JointModule and JointEnsemble give these."""
 
     link: Link
+    parts: tuple[Predictive, ...]  # one for each function
 
     @abstractmethod
     def _moments(self, X: Any, owner: str | None, *, of_y: bool) -> Predicted:
         """Mean and variance of each function at each row: (n, C) both."""
+
+    @abstractmethod
+    def _covariances(self, X: Any, owner: str | None) -> Tensor:
+        """(C, n, n): of each function, between all rows."""
+
+    @abstractmethod
+    def _check_owner(self, owner: str | None) -> None:
+        """Is there somebody of this name?"""
 
     @property
     @abstractmethod
@@ -132,11 +142,53 @@ class JointPredictive(ABC):
         Returns:
             Its lower and upper end, each as `predict_y`'s mean.
         """
-        if not 0 < arrays.number(level, "level") < 1:
-            raise RecycleGPError(f"level={level!r}; pass a probability between 0 and 1")
+        level = arrays.share(level, "level")
         mean, variance = self._moments(X, owner, of_y=True)
-        low, high = self.link.interval(mean, variance, self.likelihoods, float(level))
+        low, high = self.link.interval(mean, variance, self.likelihoods, level)
         return arrays.like(X, low), arrays.like(X, high)
+
+    def predict_quantiles(self, X: Any, q: Any, owner: str | None = None) -> Any:
+        """Quantiles of a new y at each row of X: the smallest y with P(Y ≤ y) ≥ q. Classes have none.
+
+        Args:
+            X: (n, D) inputs.
+            q: one number between 0 and 1, or several.
+            owner: whose observation; a new owner's unless given.
+
+        Returns:
+            As `predict_y`'s mean; for several q with one more axis, the last: (n, C, len(q)), or (n, len(q)) where
+            noise varies.
+        """
+        levels = levels_of(q)
+        mean, variance = self._moments(X, owner, of_y=True)
+        found = torch.stack([self.link.quantile(p, mean, variance, self.likelihoods) for p in levels], -1)
+        return arrays.like(X, found if np.ndim(q) else found[..., 0])
+
+    def predict_joint(self, X: Any, owner: str | None = None) -> tuple[Any, Any]:
+        """Mean and covariance of every latent function at all rows of X together; of f alone, where noise varies.
+
+        Args:
+            X: (n, D) inputs.
+            owner: whose functions, by name, or "new"; the shared ones unless given.
+
+        Returns:
+            Means as of `predict`, and covariances (C, n, n), a matrix for each function; (n, n) where noise varies. How
+            correlated outputs vary together is in the draws of `sample`.
+        """
+        mean, covariance = self.predict(X, owner)[0], self._covariances(X, owner)
+        return mean, arrays.like(X, covariance[0] if isinstance(self.link, VaryingNoise) else covariance)
+
+    def outside(self, X: Any) -> np.ndarray:
+        """Which rows of X lie outside every module's region, whichever of the functions it has.
+
+        Args:
+            X: (n, D) inputs.
+
+        Returns:
+            n booleans; a module's region is as for a model of one function.
+        """
+        found: np.ndarray = np.logical_and.reduce([part.outside(X) for part in self.parts])
+        return found
 
     def log_density(self, X: Any, y: Any, owner: str | None = None) -> Any:
         """log p(y) of each observation.
@@ -162,6 +214,12 @@ class JointPredictive(ABC):
 def side_by_side(answers: list[Predicted]) -> Predicted:
     """Moments of one function after the other (n,) as (n, C)."""
     return Predicted(*(torch.stack(part, -1) for part in zip(*answers, strict=True)))
+
+
+def covariances_of(parts: Sequence[Predictive], X: Any, owners: Sequence[str | None]) -> Tensor:
+    """(C, n, n) of functions that are independent of each other, each of its owner's."""
+    found = (part.predict_joint(X, who)[1] for part, who in zip(parts, owners, strict=True))
+    return torch.stack([torch.as_tensor(K) for K in found])
 
 
 def draws_of(parts: list[Any], X: Any, n: int, seed: int, owners: Sequence[str | None]) -> Any:
