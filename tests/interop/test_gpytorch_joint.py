@@ -125,7 +125,8 @@ def test_classes_have_the_probabilities_of_the_softmax():
         )
     close(m.predict_proba(XT), draws.softmax(-1).mean(0), 3e-3)
     assert rgp.from_gpytorch(model, likelihood).classes == ("0", "1", "2")
-    other = rgp.fit(XT, np.array(["ash", "birch"])[(XT[:, 0] > 2).long()], likelihood="categorical-softmax", learn=False)
+    kinds = np.array(["ash", "birch"])[(XT[:, 0] > 2).long()]
+    other = rgp.fit(XT, kinds, likelihood="categorical-softmax", learn=False)
     both = rgp.merge([m, other], owners=None, trust=None, learn=False)
     close(both.predict_proba(XT).sum(-1), 1)
 
