@@ -1,6 +1,6 @@
 """More than two classes: softmax against the Dirichlet-Gaussian approximation, merged against central and alone.
 
-    python benchmarks/classes.py [--seeds 40 41 42] [--only iris] [--json FILE]
+    python benchmarks/classes.py [--seeds 40 41 42] [--only iris] [--publish 64] [--json FILE]
 
 Tables of scikit-learn (iris, wine, digits by their first 16 principal components), 70% of the rows for training, split
 at random among eight owners; two of them lose all rows of one class. Scores are of the test rows, pooled over seeds.
@@ -76,14 +76,14 @@ def probabilities(model: Any, X: np.ndarray, classes: list[str]) -> np.ndarray:
     return found / found.sum(1, keepdims=True)
 
 
-def trial(name: str, likelihood: str, seed: int) -> dict[str, Any]:
+def trial(name: str, likelihood: str, seed: int, publish: Any) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     X, y, X_test, y_test = prepared(name, rng)
     classes = [str(c) for c in np.unique(y)]
     parts = split(y, rng)
     began = time.perf_counter()
     names = [f"owner-{k}" for k in range(OWNERS)]
-    modules = rgp.fit_many([(X[i], y[i]) for i in parts], names=names, likelihood=likelihood)
+    modules = rgp.fit_many([(X[i], y[i]) for i in parts], names=names, likelihood=likelihood, publish=publish)
     fitted = time.perf_counter()
     merged = rgp.merge(modules)
     done = time.perf_counter()
@@ -103,6 +103,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[40, 41, 42])
     parser.add_argument("--only", nargs="+", default=["iris", "wine", "digits"])
     parser.add_argument("--likelihoods", nargs="+", default=list(LIKELIHOODS))
+    parser.add_argument("--publish", default="auto", help="points of a module: auto, or a number")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -110,9 +111,10 @@ def main() -> None:
     rows = []
     for name in options.only:
         for likelihood in options.likelihoods:
-            trials = [trial(name, likelihood, seed) for seed in options.seeds]
+            publish = int(options.publish) if options.publish.isdecimal() else options.publish
+            trials = [trial(name, likelihood, seed, publish) for seed in options.seeds]
             y = np.concatenate([t["y"] for t in trials])
-            row: dict[str, Any] = {"table": name, "likelihood": likelihood, "seeds": options.seeds}
+            row: dict[str, Any] = {"table": name, "likelihood": likelihood, "publish": publish, "seeds": options.seeds}
             for what in ("merged", "central"):
                 row[what] = scores(np.concatenate([t[what] for t in trials]), y)
             alone = [scores(np.concatenate([t["alone"][k] for t in trials]), y) for k in range(OWNERS)]
