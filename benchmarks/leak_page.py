@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments_page import shrink
+from plot_pictures import shrink
 from leak_cases import ATTACKS, KEPT, MERGED, Leak, Way
 from leak_results import Results, best_auc, best_caught, excess, said, y_ratio
 

@@ -84,7 +84,7 @@ def test_a_panel_has_every_merge_and_at_most_eight_rivals_each_at_its_best():
         assert [m for m in rivals if m.startswith(start)] == [min(own, key=by_name.get)]
     values = [float(text.get_text()) for text in panel.texts]
     np.testing.assert_allclose(values, [by_name[m] - 1 for m in shown], atol=5e-5)
-    assert f"{len(MODELS) - 10} more models are in the table" in panel.get_xlabel()
+    assert f"{len(MODELS) - 10} more in the table" in panel.get_xlabel()
 
 
 def test_a_panel_with_room_for_all_shows_all():

@@ -98,8 +98,8 @@ def excess(panel: Axes, rows: Sequence[Row], best: str) -> None:
     panel.set_yticks(places, [r.model for r in shown], fontsize=9)
     panel.margins(y=0.04)
     left_out = len(others) - len(shown)
-    note = f"\nthe best variant of each method; {left_out} more models are in the table" if left_out else ""
-    panel.set_xlabel(f"nats per point above {best} ({least:.4f}), log scale{note}")
+    note = f"\nbest variant of each method; {left_out} more in the table" if left_out else ""
+    panel.set_xlabel(f"nats per point above {best} ({least:.4f}), log scale{note}", fontsize=9)
     panel.grid(axis="x", color="#e5e5e5", lw=0.6)
     panel.set_axisbelow(True)
 
