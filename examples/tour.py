@@ -4,7 +4,7 @@
 # Three hospitals have measured blood pressure against age. None of them may give away a row. Each fits a model at home
 # and sends a small file; from the three files comes one model that knows what all of them know.
 #
-# Every cell below was run when this page was made. It takes some ten seconds.
+# Every cell below was run when this page was made. It takes about ten seconds.
 #
 # ## Three small tables
 #
@@ -21,17 +21,21 @@ import recyclegp as rgp
 
 
 def pressure(age):
-    return 112 + 0.25 * age + 12 / (1 + np.exp(-(age - 55) / 4))  # what nobody knows: it rises most about the age of 55
+    """What nobody knows: it rises most about the age of 55."""
+    return 112 + 0.25 * age + 12 / (1 + np.exp(-(age - 55) / 4))
 
 
 def patients(seed, youngest, oldest, rows):
     rng = np.random.default_rng(seed)
     age = rng.uniform(youngest, oldest, rows).round(1)
-    return pd.DataFrame({"age": age, "pressure": (pressure(age) + 4 * rng.standard_normal(rows)).round(1)})
+    measured = pressure(age) + 4 * rng.standard_normal(rows)
+    return pd.DataFrame({"age": age, "pressure": measured.round(1)})
 
 
-north, west, south = patients(1, 18, 66, 60), patients(2, 30, 80, 50), patients(3, 42, 90, 60)
-west["pressure"] = (west["pressure"] / 7.50062).round(2)  # west measures in kPa, and has not said so
+north = patients(1, 18, 66, 60)
+west = patients(2, 30, 80, 50)
+south = patients(3, 42, 90, 60)
+west["pressure"] = (west["pressure"] / 7.50062).round(2)  # in kPa, and nobody says so
 print(north.head(3))
 
 # %% [markdown]
@@ -43,20 +47,26 @@ print(north.head(3))
 # %%
 inbox = Path("inbox")
 inbox.mkdir(exist_ok=True)
-for name, table, unit in [("north", north, "mmHg"), ("west", west, None), ("south", south, "mmHg")]:
-    module = rgp.fit(table[["age"]], table["pressure"], unit=unit, name=name)
-    module.save(inbox / f"{name}.safetensors")
+a = rgp.fit(north[["age"]], north["pressure"], unit="mmHg", name="north")
+b = rgp.fit(west[["age"]], west["pressure"], name="west")
+c = rgp.fit(south[["age"]], south["pressure"], unit="mmHg", name="south")
+for module in (a, b, c):
+    module.save(inbox / f"{module.name}.safetensors")
 
 # %% [markdown]
-# Before it is sent, look at what is in it. These are all the numbers about blood pressure that the file of north holds,
-# in place of 60 patients: at a few ages that are nobody's, what the mean pressure is, and how sure north is of it.
+# Before it is sent, look at what is in it. In place of 60 patients, the file of north says at a few ages that are
+# nobody's what the mean pressure is, and how sure north is of it. (It also says how these values go together, the
+# kernel, the noise, the number of rows, and the names.)
 
 # %%
-module = rgp.load(inbox / "north.safetensors")
-mean, variance = module.predict(module.inducing)
+file = inbox / "north.safetensors"
+module = rgp.load(file)
 print(module)
-print(f"{(inbox / 'north.safetensors').stat().st_size:,} bytes, {module.kept:.0%} of what the rows say is kept")
-for age, m, sd in sorted(zip(module.inducing[:, 0], mean, np.sqrt(variance), strict=True)):
+print(f"{file.stat().st_size:,} bytes, {module.kept:.0%} of what the rows say is kept")
+
+ages = np.sort(module.inducing, axis=0)
+mean, variance = module.predict(ages)
+for age, m, sd in zip(ages[:, 0], mean, np.sqrt(variance), strict=True):
     print(f"at {age:4.1f} years: {m:5.1f} ± {sd:.1f}")
 
 # %% [markdown]
@@ -74,9 +84,9 @@ print(rgp.screen(inbox))
 # converted without its rows:
 
 # %%
-converted = rgp.load(inbox / "west.safetensors").transform(output_scale=7.50062, unit="mmHg")
-converted.save(inbox / "west.safetensors")
-modules = [rgp.load(file) for file in sorted(inbox.iterdir())]
+file = inbox / "west.safetensors"
+rgp.load(file).transform(output_scale=7.50062, unit="mmHg").save(file)
+modules = [rgp.load(each) for each in sorted(inbox.iterdir())]
 print(rgp.screen(modules))
 
 # %% [markdown]
@@ -101,9 +111,9 @@ rgp.plot.save([*modules, everybody], "tour.png", region={"age": (18, 92)})
 new = pd.DataFrame({"age": [25.0, 50.0, 85.0]})
 mean, variance = everybody.predict(new)
 low, high = everybody.predict_interval(new)
-for age, m, sd, a, b in zip(new["age"], mean, np.sqrt(variance), low, high, strict=True):
-    said = f"{age:.0f} years: {m:.1f} ± {sd:.1f} mmHg, 95% of patients from {a:.0f} to {b:.0f}"
-    print(f"{said} (in truth the mean is {pressure(age):.1f})")
+answers = {"age": new["age"], "mean": mean, "± (sd)": np.sqrt(variance)}
+answers |= {"95% from": low, "to": high, "true mean": pressure(new["age"])}
+print(pd.DataFrame(answers).round(1).to_string(index=False))
 
 # %% [markdown]
 # ## What was it worth?
@@ -114,7 +124,8 @@ for age, m, sd, a, b in zip(new["age"], mean, np.sqrt(variance), low, high, stri
 ages = pd.DataFrame({"age": np.linspace(18, 90, 73)})
 rows = pd.concat([north, west.assign(pressure=west["pressure"] * 7.50062), south])
 central = rgp.fit(rows[["age"]], rows["pressure"], name="all rows in one place")
-for model, label in [*((m, m.name) for m in modules), (everybody, "merged"), (central, central.name)]:
+models = {m.name: m for m in modules} | {"merged": everybody, central.name: central}
+for label, model in models.items():
     error = model.predict(ages)[0] - pressure(ages["age"]).to_numpy()
     print(f"{label:22s} {np.sqrt(np.mean(error**2)):.2f} mmHg")
 
@@ -126,10 +137,15 @@ for model, label in [*((m, m.name) for m in modules), (everybody, "merged"), (ce
 
 # %%
 without = everybody.remove("south", relearn=True)
-sds = {label: np.sqrt(e.predict(new)[1]) for label, e in {"with": everybody, "without": without}.items()}
-print(f"{', '.join(without.names)}: at 85 years ± {sds['without'][2]:.1f} mmHg, with south ± {sds['with'][2]:.1f}")
-both = ["everybody", "without south"]
-rgp.plot.save([everybody, without], "tour_without.png", region={"age": (18, 92)}, names=both)
+oldest = pd.DataFrame({"age": [85.0]})
+(more,), (less,) = (np.sqrt(e.predict(oldest)[1]) for e in (without, everybody))
+print(f"{without.names}: at 85 years ± {more:.1f} mmHg, with south ± {less:.1f}")
+rgp.plot.save(
+    [everybody, without],
+    "tour_without.png",
+    names=["everybody", "without south"],
+    region={"age": (18, 92)},
+)
 
 # %% [markdown]
 # ## Save
@@ -137,10 +153,10 @@ rgp.plot.save([everybody, without], "tour_without.png", region={"age": (18, 92)}
 # The merged model is a file, too: to be loaded and asked here or elsewhere, to be added to, or to be merged again.
 
 # %%
-everybody.save("everybody.safetensors")
-again = rgp.load("everybody.safetensors")
-difference = np.abs(again.predict(new)[0] - mean).max()
-print(f"{Path('everybody.safetensors').stat().st_size:,} bytes; answers differ by {difference:.1g} mmHg")
+file = Path("everybody.safetensors")
+everybody.save(file)
+difference = np.abs(rgp.load(file).predict(new)[0] - mean).max()
+print(f"{file.stat().st_size:,} bytes; answers differ by {difference:.1g} mmHg")
 
 # %% [markdown]
 # ## From here
