@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from calibration_cases import ALONE, LENGTHSCALE_1D, ROUNDS_POINTS, TEST_POINTS
 from calibration_results import LOSS, Cell, Results, Where, cells, losing
-from experiments_page import shrink
+from plot_pictures import shrink
 
 LEVELS = (-10.0, 0.01, 0.03, LOSS, 0.3, 1.0, 100.0)  # nats, the borders between colours
 SHADES = ("#f7fbff", "#e3eef9", "#c6dbef", "#fdc38d", "#f16913", "#a63603")  # blues are bearable, oranges lose

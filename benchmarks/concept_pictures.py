@@ -1,4 +1,4 @@
-"""The pictures of docs/concepts.md and docs/start-csv.md, from models fitted here to data made here.
+"""The pictures of the home page, docs/concepts.md and docs/start-csv.md, from models fitted here to data made here.
 
 python benchmarks/concept_pictures.py [--docs docs]
 """
@@ -70,6 +70,45 @@ def true(panel: Axes) -> None:
 def dashed(panel: Axes, central: rgp.Module) -> None:
     mean, _ = central.predict(GRID)
     panel.plot(GRID[:, 0], mean, "--", color=VERMILION, lw=1.3, label="all rows in one place", zorder=6)
+
+
+PLACES = ("hospital", "phone", "laboratory")
+
+
+def overview() -> Figure:
+    """Rows at home, files on their way, one model."""
+    figure = Figure(figsize=(10.0, 4.3), dpi=110, layout="constrained")
+    home, way, anywhere = figure.subfigures(1, 3, width_ratios=[1.15, 0.62, 1.9])
+    panels = home.subplots(3, 1, sharex=True, sharey=True)
+    road = way.subplots(3, 1)
+    ms = modules(10)
+    with tempfile.TemporaryDirectory() as folder:
+        for k, (panel, lane, m) in enumerate(zip(panels, road, ms, strict=True)):
+            (X, y), colour, file = DATA[k], OWNERS[k][3], Path(folder) / f"{PLACES[k]}.safetensors"
+            m.save(file)
+            panel.plot(X[:, 0], y, ".", color=colour, ms=4)
+            tidy(panel, f"{PLACES[k]}: {len(X)} rows, fitted", xlim=(LOW, HIGH), ylim=(-2.2, 2.6))
+            draw(panel, m, over(k), colour, None)
+            panel.set(xticks=[], yticks=[])
+            lane.set(xlim=(0, 1), ylim=(0, 1))
+            lane.axis("off")
+            # Arrows lead to the middle of the large panel.
+            lane.annotate(
+                "", (1.0, 0.5 + 0.22 * (k - 1)), (0.0, 0.5), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2}
+            )
+            said = f"{PLACES[k]}.safetensors\n{file.stat().st_size / 1000:.1f} kB, no rows"
+            box = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": colour, "lw": 1.4}
+            lane.text(0.45, 0.5 + 0.1 * (k - 1), said, ha="center", va="center", fontsize=8, bbox=box)
+    e = rgp.merge(ms)
+    large = anywhere.subplots()
+    for k, (low, high, _, colour) in enumerate(OWNERS):
+        large.plot([low, high], [-1.95 + 0.1 * k] * 2, color=colour, lw=3, solid_capstyle="butt")
+    large.text(LOW + 0.1, -1.66, "who has seen what", fontsize=8, color=FAINT)
+    draw(large, e, GRID, BLACK, "merged, with 95% band")
+    dashed(large, rgp.fit(X_ALL, Y_ALL, publish=64))
+    tidy(large, "anywhere: one Gaussian process, from three files", xlim=(LOW, HIGH), ylim=(-2.2, 2.6), xlabel="x")
+    large.legend(frameon=False, fontsize=9, loc="upper right", ncols=2)
+    return figure
 
 
 def site() -> Figure:
@@ -174,13 +213,13 @@ def start(folder: Path) -> Path:
         i = np.arange(120)
         hour = first + i / 9
         y = 15 - 6 * np.cos(hour / 3.8) + np.sin(wild * i * i)
-        found.append(rgp.fit(pd.DataFrame({"hour": hour}), y, name=name))
+        found.append(rgp.fit(pd.DataFrame({"hour": hour}), y, name=name, target="temperature", unit="°C"))
     figure = folder / "start-csv.png"
     rgp.plot.save([*found, rgp.merge(found)], figure, names=["north", "south", "both"])
     return figure
 
 
-PICTURES = {"site": site, "publish": publish, "merge": merge, "slack": slack, "plan": plan}
+PICTURES = {"overview": overview, "site": site, "publish": publish, "merge": merge, "slack": slack, "plan": plan}
 
 
 def main() -> None:

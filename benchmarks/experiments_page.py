@@ -12,8 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
+from plot_pictures import shrink
 from recyclegp.experiments.registry import EXPERIMENTS
 
 OURS = ("merged", "pyramid", "update", "add, relearned")
@@ -59,7 +58,8 @@ NLPD is the mean of −log p(y) over held-out points, in nats, lower is better; 
 known, else of y; 95% is the share of y inside the central 95% interval; bytes are what leaves a data owner, for
 fitting and for answering the test points together; times are of {threads}, local fits included. "Modules" are the same
 published models the merge is given; "own θ" and "shared θ" are exact GPs on each owner's rows. Central models see
-all rows in one place.
+all rows in one place. Figures show every merge and at most eight rivals, each in its best variant; the tables have
+all of them. The [glossary](glossary.md) explains the words.
 
 """
 
@@ -86,11 +86,6 @@ def main() -> None:
             picture = f"![{EXPERIMENTS[name].title}](figures/{name}.png)\n\n"
         page += section(name, result, picture)
     (options.docs / "experiments.md").write_text(page, encoding="utf-8")
-
-
-def shrink(source: Path, target: Path) -> None:
-    """Few colours are enough for lines and bands, and take a third of the space."""
-    Image.open(source).convert("RGB").quantize(colors=192, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
 def section(name: str, result: dict[str, Any], picture: str) -> str:

@@ -15,9 +15,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments_page import shrink
 from leak_cases import ATTACKS, KEPT, MERGED, Leak, Way
 from leak_results import Results, best_auc, best_caught, excess, said, y_ratio
+from plot_pictures import shrink
 
 FIGURE = "what-leaks.png"
 BEGIN, END = "<!-- measured: written by benchmarks/what_leaks.py -->", "<!-- end of what was measured -->"

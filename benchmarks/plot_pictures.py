@@ -22,8 +22,8 @@ from recyclegp.plot.scene import COLOURS
 OWNERS = ("north", "east", "south")
 
 
-def modules(likelihood: str, columns: list[str], rows: int, publish: int) -> list[rgp.Module]:
-    """Three owners, each of whom knows its own part of the first column."""
+def modules(likelihood: str, columns: list[str], rows: int, publish: int, **words: str) -> list[rgp.Module]:
+    """Three owners, each of whom knows its own part of the first column; `words` say what y is."""
     rng = np.random.default_rng(7)
     found = []
     for k, name in enumerate(OWNERS):
@@ -31,7 +31,7 @@ def modules(likelihood: str, columns: list[str], rows: int, publish: int) -> lis
         X[:, 0] = rng.uniform(2 * k - 0.4, 2 * k + 2.4, rows)
         y = observe(likelihood, truth(X), rng)
         frame = pd.DataFrame(X, columns=columns)
-        found.append(rgp.fit(frame, y, likelihood=likelihood, publish=publish, name=name))
+        found.append(rgp.fit(frame, y, likelihood=likelihood, publish=publish, name=name, **words))
     return found
 
 
@@ -86,10 +86,10 @@ def main() -> None:
     figures = parser.parse_args().docs / "figures"
     figures.mkdir(parents=True, exist_ok=True)
 
-    line = modules("gaussian", ["hour"], 60, 9)
-    counts = modules("poisson", ["hour"], 60, 9)
-    plane = modules("bernoulli", ["age", "dose"], 150, 16)
-    five = modules("gaussian", ["age", "dose", "weight", "height", "hour"], 150, 30)
+    line = modules("gaussian", ["hour"], 60, 9, target="flow", unit="l/s")
+    counts = modules("poisson", ["hour"], 60, 9, target="calls")
+    plane = modules("bernoulli", ["age", "dose"], 150, 16, target="cured")
+    five = modules("gaussian", ["age", "dose", "weight", "height", "hour"], 150, 30, target="pressure", unit="kPa")
     pictures = {
         "bands": [*line, rgp.merge(line)],
         "counts": [rgp.merge(counts)],

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import recyclegp as rgp
@@ -62,6 +63,17 @@ def arrays():
     return {"X_a": X_a, "y_a": y_a, "X_b": X_b, "y_b": y_b, "X": X}
 
 
+def stations():
+    """Temperatures over the hours of a day, of which two stations have seen one part each, and hours to predict."""
+    rng = np.random.default_rng(1)
+    for name, low, high in (("north", 0, 13), ("south", 10, 23)):
+        hour = rng.uniform(low, high, 120)
+        noisy = 15 - 6 * np.cos(hour / 3.8) + 0.7 * rng.standard_normal(120)
+        written(pd.DataFrame({"hour": hour, "temperature": noisy}), f"{name}.csv")
+    written(pd.DataFrame({"hour": [3, 12, 21]}), "new.csv")
+    return arrays()
+
+
 def module(seed, low, high, path):
     """A file, whose module is returned as well."""
     path, table = Path(path), owner(seed, low, high)
@@ -108,9 +120,12 @@ def functions():
         written(every, f"{name}.csv")
 
 
+FOR_NEWCOMERS = [
+    p for p in PAGES if re.search(r"README|index|start-|howto-|messy|categories|several|calibrate|serve", p)
+]
 GIVEN = {
-    "README.md": arrays,
-    "docs/index.md": arrays,
+    "README.md": stations,
+    "docs/index.md": stations,
     "docs/plots.md": drawn,
     "docs/schema.md": drawn,
     "docs/howto-email.md": hospitals,
@@ -151,16 +166,53 @@ def test_the_first_lines_merge(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_way_without_python(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_way_without_python(page, tmp_path, monkeypatch):
     """Two tables, two modules, one ensemble, predictions that are right where only one owner has looked, a figure."""
     monkeypatch.chdir(tmp_path)
-    shell(next(source for kind, source, _ in blocks("README.md") if "recyclegp fit" in source))
+    stations()
+    shell(next(source for kind, source, _ in blocks(page) if "recyclegp fit" in source))
     predictions = np.genfromtxt("predictions.csv", delimiter=",", names=True)
     truth = 15 - 6 * np.cos(predictions["hour"] / 3.8)
     assert list(predictions["hour"]) == [3, 12, 21]
     assert (np.abs(predictions["mean"] - truth) < 0.5).all()
     assert (predictions["sd"] < 0.5).all()
     assert Path("figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+# --- the first pages --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_what_it_is_for_comes_first_and_formulas_come_after(page):
+    """In this order; and the words that a newcomer cannot know are linked where they first stand."""
+    text = (ROOT / page).read_text()
+    parts = [
+        "without revisiting any data",
+        "concept-overview.png",
+        "Who needs this?",
+        "pip install",
+        "import recyclegp",
+    ]
+    parts += ["recyclegp merge", "When not to use it", "ρ" if "index" in page else "$$"]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert len(text.splitlines()) <= 250
+    if page == "README.md":
+        assert re.search(r"^make test\b", text, flags=re.MULTILINE)
+
+
+def test_words_are_in_the_glossary_in_order_and_linked_where_they_first_stand():
+    words = re.findall(r"^### (.+)$", (ROOT / "docs/glossary.md").read_text(), flags=re.MULTILINE)
+    assert words == sorted(words, key=str.lower)
+    assert {"nats", "NLPD", "slack", "kept", "module", "ensemble", "site", "owner", "trust"} <= set(words)
+    for page in FOR_NEWCOMERS:
+        text = re.sub(r"```[\s\S]*?```", "", (ROOT / page).read_text())
+        text = re.sub(r"`[^`]*`|^#.*$|!\[[^]]*\]", "", text, flags=re.MULTILINE)
+        for word in ("nats", "NLPD", "slack"):
+            first = re.search(rf"\b{word}\b", text)
+            link = re.search(rf"\[[^]]*\b{word}\b[^]]*\]\((docs/)?(glossary|concepts)\.md#{word.lower()}\)", text)
+            assert first is None or (link and link.start() <= first.start()), (page, word)
 
 
 # --- troubleshooting --------------------------------------------------------------------------

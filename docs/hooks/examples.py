@@ -124,7 +124,8 @@ def page(script: Path, outputs: list[Output]) -> str:
 
 def on_config(config: Any) -> Any:
     scripts = sorted(SCRIPTS.glob("*.py"), key=lambda s: (s.stem != FIRST, s.stem))
-    pages = [{title(s.read_text()): f"examples/{s.stem}.md"} for s in scripts]
+    elsewhere = str(config.nav)  # a page that has a place of its own there is not listed twice
+    pages = [{title(s.read_text()): page} for s in scripts if (page := f"examples/{s.stem}.md") not in elsewhere]
     for entry in config.nav:
         if SECTION in entry:
             entry[SECTION] = pages

@@ -63,6 +63,10 @@ CLAIMS = {
         r"RMSE of heat (\S+), of salt.*log-loss (\S+),.*hold (\S+) where it is quiet",
         "a < 0.4 and b < 0.4 and 0.9 < c < 0.98",
     ),
+    "tour": (
+        r"south +(\S+) mmHg.*merged +(\S+) mmHg.*place +(\S+) mmHg.*at 85 years ± (\S+) mmHg, with south ± (\S+)",
+        "b < a and b < c + 0.1 and d > 2 * e",
+    ),
     "plan": (r"in mean: (\S+).*in variance: (\S+)", "max(a, b) < 1e-8"),
 }
 
@@ -75,7 +79,7 @@ def test_runs(script):
     said = "".join(output.text for output in hook("examples").outputs_of(kept))
     where, what = CLAIMS[script.stem]
     found = re.search(where, said, flags=re.DOTALL).groups()
-    assert eval(what, dict(zip("abc", map(float, found), strict=False))), (found, said)
+    assert eval(what, dict(zip("abcde", map(float, found), strict=False))), (found, said)
     assert (kept / f"{script.stem}.png").read_bytes().startswith(b"\x89PNG")
 
 

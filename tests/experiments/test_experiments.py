@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import recyclegp as rgp
 from cases_bad import one_line
 from recyclegp.cli import app
-from recyclegp.experiments import drift, registry, rivals, toy
+from recyclegp.experiments import drift, figures, registry, rivals, toy
 from recyclegp.experiments.core import MissingDataError, Outcome, Row, Settings, averaged, measured
 from recyclegp.experiments.output import best
 
@@ -54,6 +54,51 @@ def test_the_oracle_does_not_win_and_neither_does_a_row_without_a_score():
     rows = [row("oracle", 1.0), row("merged", 1.2), row("VEM", math.nan), row("merged", 0.5, case="b")]
     assert best(rows, "a") is rows[1]
     assert best(rows, "c") is None
+
+
+METHODS = ["PoE", "gPoE (1/K)", "gPoE (entropy)", "BCM", "rBCM", "GRBCM"]
+MODELS = ["merged, M=35", "pyramid of 5", "SGPR by map-reduce, M=35", "central SGPR, M=35", "central exact GP"]
+MODELS += ["VEM as published", "VEM by L-BFGS"]
+MODELS += [f"{m}, {how}" for how in ("modules", "exact experts, own θ") for m in METHODS]
+
+
+def crowd():
+    """Generic scores of many models; the oracle has the least, and one has diverged."""
+    values = 1 + np.random.default_rng(6).uniform(0.1, 2, len(MODELS))
+    values[MODELS.index("VEM as published")] = math.nan
+    return [row("oracle", 1.0), *(row(m, float(v)) for m, v in zip(MODELS, values, strict=True))]
+
+
+def test_a_panel_has_every_merge_and_at_most_eight_rivals_each_at_its_best():
+    rows = crowd()
+    panel = matplotlib.figure.Figure().subplots()
+    figures.excess(panel, rows, "oracle")
+    shown = [text.get_text() for text in panel.get_yticklabels()]
+    assert shown[:2] == ["merged, M=35", "pyramid of 5"]
+    by_name = {r.model: r.nlpd for r in rows}
+    rivals = shown[2:]
+    assert len(rivals) == 8
+    assert min((m for m in MODELS[2:] if by_name[m] > 0), key=by_name.get) in rivals
+    for start in ("PoE", "gPoE", "BCM", "rBCM", "GRBCM", "central", "VEM", "SGPR"):
+        own = [m for m in MODELS if m.startswith(start) and math.isfinite(by_name[m])]
+        assert [m for m in rivals if m.startswith(start)] == [min(own, key=by_name.get)]
+    values = [float(text.get_text()) for text in panel.texts]
+    np.testing.assert_allclose(values, [by_name[m] - 1 for m in shown], atol=5e-5)
+    assert f"{len(MODELS) - 10} more in the table" in panel.get_xlabel()
+
+
+def test_a_panel_with_room_for_all_shows_all():
+    rows = [
+        row("oracle", 1.0),
+        row("merged", 1.2),
+        *(row(f"rival {k}, a", 1.3 + k) for k in range(7)),
+        row("z", math.nan),
+    ]
+    panel = matplotlib.figure.Figure().subplots()
+    figures.excess(panel, rows, "oracle")
+    assert [text.get_text() for text in panel.get_yticklabels()] == [r.model for r in rows[1:]]
+    assert panel.texts[-1].get_text() == "diverged"
+    assert "table" not in panel.get_xlabel()
 
 
 def test_a_measured_row_holds_what_the_model_says():

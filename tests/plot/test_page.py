@@ -13,6 +13,7 @@ import pytest
 
 import cases_plot as cases
 import recyclegp as rgp
+from recyclegp.target import Target
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = "</script><script>document.title='x'</script><img src=x onerror=y>"
@@ -155,6 +156,13 @@ def test_column_names_are_never_markup(tmp_path):
     found = Elements(page([m], tmp_path))
     assert "i" not in [tag for tag, _ in found.found]
     assert found.data["columns"] == ["</script><i>", "\ufffd" * 3]
+
+
+def test_the_name_of_the_target_is_shown_and_never_markup(tmp_path):
+    m = replace(cases.modules(1, "gaussian")[0], target=Target("</script><i>", "<b>"))
+    found = Elements(page([m], tmp_path))
+    assert not {"i", "b"} & {tag for tag, _ in found.found}
+    assert found.data["label"] == "</script><i> (<b>)"
 
 
 # --- in a browser, where there is one ---

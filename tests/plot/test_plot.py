@@ -316,6 +316,39 @@ def test_columns_are_aligned_and_named():
 # --- more inputs ---
 
 
+def described(columns, likelihood, **words):
+    X, y = cases.rows(columns, likelihood, 0)
+    return rgp.fit(X, y, likelihood=likelihood, publish=6, learn=False, **words)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_the_vertical_axis_has_the_name_and_unit_of_the_target(columns):
+    m = described(columns, "gaussian", target="pressure", unit="mmHg", name="ward")
+    for drawn in (rgp.plot.modules(m), rgp.plot.ensemble(rgp.merge([m], learn=False))):
+        assert np.ravel(drawn)[0].get_ylabel() == "pressure (mmHg)"
+
+
+def test_maps_and_other_kinds_of_data_have_it_too():
+    words = {"target": "outcome", "name": "ward"}
+    mean_map, sd_map = rgp.plot.modules(described(2, "gaussian", unit="m$", **words))
+    assert mean_map.get_title(loc="left") == r"mean of outcome (m\$)"
+    assert sd_map.get_title(loc="left") == r"sd of outcome (m\$)"
+    assert rgp.plot.modules(described(1, "bernoulli", **words)).get_ylabel() == "P(outcome = 1)"
+    ill = described(2, "bernoulli", labels=["well", "ill"], **words)
+    assert [ax.get_title(loc="left") for ax in rgp.plot.modules(ill)] == ["P(outcome = ill)", "sd of f"]
+    assert rgp.plot.modules(described(1, "poisson", **words)).get_ylabel() == "rate of outcome"
+
+
+def test_a_name_is_shown_only_where_nobody_contradicts_it():
+    a = described(1, "gaussian", target="pressure", unit="mmHg", name="a")
+    silent = described(1, "gaussian", name="b")
+    other = described(1, "gaussian", target="weight", unit="mmHg", name="c")
+    elsewhere = described(1, "gaussian", target="pressure", unit="kPa", name="d")
+    classes = described(1, "bernoulli", target="pressure", name="e")
+    labels = [rgp.plot.modules([a, m]).get_ylabel() for m in (silent, other, elsewhere, classes)]
+    assert labels == ["pressure (mmHg)", "f", "pressure", "f"]
+
+
 def test_slices_hold_the_other_inputs_at_the_median_of_the_points():
     e = cases.ensemble(5, "gaussian")
     axes = rgp.plot.ensemble(e)

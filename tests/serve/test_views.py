@@ -165,7 +165,9 @@ def test_other_likelihoods_over_several_inputs(likelihood):
         X = pd.DataFrame(rng.uniform(0, 3, (50, 3)), columns=["a", "b", "c"])
         rate = np.exp(np.sin(2 * X["b"]))
         y = rng.poisson(rate) if likelihood == "poisson" else rng.uniform(size=50) < rate / 3
-        some.append(rgp.fit(X, y.astype(float), likelihood=likelihood, name=f"m{k}", publish=8, learn=False))
+        some.append(
+            rgp.fit(X, y.astype(float), likelihood=likelihood, name=f"m{k}", publish=8, learn=False, target="seen")
+        )
     desk = cases.desk(some, settings=state.Settings(learn=False))
     for column in range(3):
         view = views.view(desk, everybody(3), column)
@@ -176,7 +178,7 @@ def test_other_likelihoods_over_several_inputs(likelihood):
         expected = desk.everybody().ensemble.predict_y(X)[0]
         np.testing.assert_allclose(np.array(c["mean"])[[0, 50, 100, 200]], expected, rtol=1e-4)
         assert panel["label"] == "abc"[column]
-    assert view["curves"]["label"] == {"bernoulli": "P(y = 1)", "poisson": "rate of y"}[likelihood]
+    assert view["curves"]["label"] == {"bernoulli": "P(seen = 1)", "poisson": "rate of seen"}[likelihood]
     assert all(r["remedy"] is None for r in view["rows"])
     with pytest.raises(rgp.RecycleGPError, match="column 3: there are 3 inputs"):
         views.view(desk, everybody(3), 3)

@@ -106,7 +106,7 @@ def draw(r: Run, rows: list[Row]) -> Figure:
     zoom.legend(loc="upper center", fontsize=9, frameon=False, ncols=4)
     best = min((r for r in rows if np.isfinite(r.nlpd)), key=lambda r: r.nlpd)
     figures.excess(panels["excess"], rows, best.model)
-    figures.tidy(panels["excess"], "All models on the same held-out months")
+    figures.tidy(panels["excess"], "On the same held-out months")
     return figure
 
 

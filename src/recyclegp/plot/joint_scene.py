@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import RecycleGPError
-from ..models.ensemble import Ensemble
 from ..models.joint.ensemble import JointEnsemble
 from ..models.joint.links import Classes, Link, Outputs, VaryingNoise
 from ..models.joint.merging import joint_modules
 from ..models.joint.module import JointModule
 from ..models.module import Module
-from .scene import COLOURS, Look, Marks, Scene, Subject, Whole, looks_of, plain, scene
+from .scene import COLOURS, Look, Marks, Scene, Subject, Whole, called, looks_of, scene
 
 JointModel = JointModule | JointEnsemble
 
@@ -90,7 +89,8 @@ def joint_scene(
         own = [d for d in drawn if function in d.model.functions]
         parts = [d.model.part(function) for d in own]
         made = scene(parts, names=[d.label for d in own], looks=_looks([d.model for d in drawn]), **how)
-        made = made._replace(scale=made.scale._replace(name=_called(function, parts)))
+        name = called(function, [p.target.unit for p in parts])
+        made = made._replace(scale=made.scale._replace(name=name))
         return _asked(made, own, function) if isinstance(link, Outputs) else made
 
     found = {name: of(name) for name in link.names}
@@ -112,12 +112,6 @@ def _asked(scene: Scene, drawn: Sequence[Drawn], function: str | None) -> Scene:
         position = None if function is None else d.model.functions.index(function)
         subjects.append(s._replace(whole=Whole(d.model, position)))
     return scene._replace(subjects=subjects)
-
-
-def _called(function: str, parts: Sequence[Module | Ensemble]) -> str:
-    """The function's name, with its unit where a module says it."""
-    unit = next((p.target.unit for p in parts if p.target.unit), None)
-    return plain(function if unit is None else f"{function} ({unit})")
 
 
 def _joint(model: Any) -> JointModel:

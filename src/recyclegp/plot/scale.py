@@ -42,17 +42,19 @@ class Scale(NamedTuple):
 
     likelihood: Likelihood | None  # None where there are several: then f is shown, which they share
     name: str | None = None  # of the function, where the figure has others
+    target: str | None = None  # what y is called, with its unit, where the models say so
+    positive: str = "1"  # the class whose probability is shown
 
     @property
     def label(self) -> str:
-        if self.is_probability or self.is_rate:
-            y = "y" if self.name is None else self.name
-            return f"P({y} = 1)" if self.is_probability else f"rate of {y}"
-        return self.function
+        y = self.name or self.target or "y"
+        return f"P({y} = {self.positive})" if self.is_probability else f"rate of {y}" if self.is_rate else self.function
 
     @property
     def function(self) -> str:
-        return "f" if self.name is None else self.name
+        """What f is called: measurements are f and noise, while classes and counts only depend on it."""
+        measured = self.likelihood is not None and not (self.is_probability or self.is_rate)
+        return self.name or (self.target if measured else None) or "f"
 
     @property
     def band_label(self) -> str:

@@ -230,7 +230,7 @@ def scene(
         left_out=len(models) - len(kept),
         columns=[every[c] for c in held.free],
         region=np.empty(0),
-        scale=choose(models, likelihood),
+        scale=_described(choose(models, likelihood), models),
         fixed=", ".join(f"{plain(every[c])} = {plain(level)}" for c, level in held.words),
     )
     return drawn._replace(region=_region(drawn, region))
@@ -240,6 +240,24 @@ def plain(text: str) -> str:
     """Text for a figure: shortened, and without characters that do not print."""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"
+
+
+def called(name: str, units: Sequence[str | None]) -> str:
+    """A name for an axis, with the unit that all who say one agree on."""
+    said = {unit for unit in units if unit}
+    return f"{plain(name)} ({plain(said.pop())})" if len(said) == 1 else plain(name)
+
+
+def _described(scale: Scale, models: Sequence[Model]) -> Scale:
+    """With the target's name, and the name of class 1, where all models on this scale that say one say the same."""
+    family = None if scale.likelihood is None else scale.likelihood.name
+    targets = [m.target for m in models if family in {p.name for p in m.likelihoods}]
+    names = {t.name for t in targets if t.name}
+    classes = {t.labels[1] for t in targets if t.labels is not None and t.labels[1]}
+    return scale._replace(
+        target=called(names.pop(), [t.unit for t in targets]) if len(names) == 1 else None,
+        positive=plain(classes.pop()) if len(classes) == 1 else scale.positive,
+    )
 
 
 def extent(subject: Subject, column: int) -> tuple[float, float]:
