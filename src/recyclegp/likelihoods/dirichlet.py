@@ -17,7 +17,8 @@ from torch import Tensor
 from .base import Expected, Scale
 from .joint import JointLikelihood
 
-EPSILON = 0.003  # of a class that was not seen in a row
+EPSILON = 0.01  # of a class that was not seen in a row, unless rows say clearly otherwise
+EPSILONS = (0.003, 0.01, 0.03)  # that are compared: the smaller, the surer of itself is a model of classes apart
 
 
 class GaussianRows(NamedTuple):
@@ -44,8 +45,8 @@ class DirichletCategorical(JointLikelihood):
         self._refuse()  # its functions are fitted one by one
 
     @staticmethod
-    def observations(is_class: Tensor) -> GaussianRows:
+    def observations(is_class: Tensor, epsilon: float = EPSILON) -> GaussianRows:
         """The mean and the variance of the logarithm of a log-normal with a Gamma variable's moments."""
-        alpha = is_class.to(torch.float64) + EPSILON
+        alpha = is_class.to(torch.float64) + epsilon
         noise = torch.log1p(1 / alpha)  # σ² = log(1/α + 1)
         return GaussianRows(alpha.log() - 0.5 * noise, noise)  # log α − σ²/2

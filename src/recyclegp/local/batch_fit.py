@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..core import optimiser
+from ..core import linalg, optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..devices import room
+from ..likelihoods import gaussian_noise
 from . import objectives, samples, search_space
 from .batch import FEATURES, Batch, Learned, batch_of, inducing
 from .placement import Points
@@ -50,6 +52,28 @@ def solve(requests: Sequence[FitRequest], group: Group = ALONE) -> Published:
 def log_evidence(requests: Sequence[FitRequest], group: Group = ALONE) -> Tensor:
     """(B,)  what learning reaches for requests of one kind: the (bound on the) evidence and the prior."""
     return _learned(requests, group)[1].values
+
+
+class LeftOut(NamedTuple):
+    """What all other rows of a model say about f at each of its rows: (B, n), and 1 where there is a row."""
+
+    mean: Tensor
+    variance: Tensor
+    real: Tensor
+
+
+@torch.no_grad()
+def leave_one_out(requests: Sequence[FitRequest], group: Group = ALONE) -> LeftOut:
+    """Of exact models at their best hyperparameters: μ_i = y_i − α_i/[A⁻¹]_ii, with variance 1/[A⁻¹]_ii for y."""
+    batch, learned = _learned(requests, group)
+    X, y, w = batch.data
+    real = (w > 0).to(y.dtype)
+    noise = gaussian_noise(learned.hyper.likelihood)[:, None] / torch.where(w > 0, w, 1.0).square()
+    K = real[:, :, None] * learned.hyper.kernel.matrix(X, X) * real[:, None, :]
+    L = linalg.cholesky(K + torch.diag_embed(real * noise + (1 - real))).L
+    alpha = torch.cholesky_solve((real * (y - learned.hyper.mean[:, None]))[..., None], L)[..., 0]
+    spread = 1 / torch.cholesky_inverse(L).diagonal(dim1=-2, dim2=-1)
+    return LeftOut(y - alpha * spread, (spread - noise).clamp_min(0), real)
 
 
 def _learned(requests: Sequence[FitRequest], group: Group) -> tuple[Batch, Learned]:

@@ -44,16 +44,16 @@ def choose(with_kernel: Callable[[str], Sequence[FitRequest]], group: Group = AL
 def _evidence(requests: Sequence[FitRequest], group: Group) -> float:
     """Of some rows of some data sets, each at its own best hyperparameters, with their prior."""
     if group.functions > 1:
-        return float(batch_fit.log_evidence([_some_rows(r) for r in requests], group).nan_to_num(neginf=-1e9).sum())
+        return float(batch_fit.log_evidence([some_rows(r) for r in requests], group).nan_to_num(neginf=-1e9).sum())
     step = -(-len(requests) // SETS_COMPARED)
     kinds: dict[object, list[FitRequest]] = {}
-    for request in (_some_rows(r) for r in requests[::step]):
+    for request in (some_rows(r) for r in requests[::step]):
         kinds.setdefault(request.kind, []).append(request)
     values = torch.cat([batch_fit.log_evidence(alike) for alike in kinds.values()])
     return float(values.nan_to_num(neginf=-1e9).sum())
 
 
-def _some_rows(request: FitRequest) -> FitRequest:
+def some_rows(request: FitRequest) -> FitRequest:
     """A request for some of the rows; Gaussian ones exactly, which needs no points."""
     rng = np.random.default_rng([*request.entropy, 3])
     some = torch.as_tensor(rng.permutation(len(request.y))[:ROWS_COMPARED], device=request.X.device)

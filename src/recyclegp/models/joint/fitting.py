@@ -14,9 +14,12 @@ from ... import arrays, likelihoods, threads
 from ...devices import retried
 from ...errors import RecycleGPError
 from ...likelihoods import DirichletCategorical, Gaussian, Heteroscedastic, SoftmaxCategorical
+from ...likelihoods.dirichlet import EPSILON, EPSILONS
+from ...likelihoods.softmax import softmax_moments
 from ...local import batch_fit
 from ...local.batch_fit import step_cost
 from ...local.kernel_choice import choose
+from ...local.kernel_choice import some_rows as few_rows
 from ...local.request import Door, FitOptions, FitRequest
 from ...local.together import Group, Sharing
 from ...target import Target
@@ -48,6 +51,7 @@ class JointOptions:
     fit: FitOptions
     missing: str = REFUSE
     classes: Sequence[Any] | None = None  # that a row could have, beside those it has
+    epsilon: float = EPSILON  # of a class that was not seen in a row, where classes are regressions
 
 
 class Lanes(NamedTuple):
@@ -92,7 +96,7 @@ def lanes_of(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
 
 def fit_jointly(data: Iterable[tuple[Any, Any]], names: Sequence[str], options: JointOptions) -> list[JointModule]:
     """A module for each data set; those of one kind are solved side by side."""
-    asked = [lanes_of(X, y, name, options) for (X, y), name in zip(data, names, strict=True)]
+    asked = _asked(list(data), names, options)
     alike: dict[Any, list[int]] = {}
     for i, (_, requests, group) in enumerate(asked):
         alike.setdefault((requests[0].kind, requests[0].columns, requests[0].categories, group), []).append(i)
@@ -100,6 +104,42 @@ def fit_jointly(data: Iterable[tuple[Any, Any]], names: Sequence[str], options: 
     for members in alike.values():
         made |= _solved(members, asked)
     return [made[i] for i in range(len(asked))]
+
+
+def _asked(data: Sequence[tuple[Any, Any]], names: Sequence[str], options: JointOptions) -> list[Lanes]:
+    """Every data set as requests. Classes by regression: with the ε at which rows are best told by the others."""
+    asked = [lanes_of(X, y, name, options) for (X, y), name in zip(data, names, strict=True)]
+    if options.fit.likelihood != DirichletCategorical.name or not options.fit.learn:
+        return asked
+    others = {e: replace(options, epsilon=e) for e in EPSILONS if e != options.epsilon}
+    trials = {options.epsilon: asked}
+    for e, own in others.items():
+        trials[e] = [lanes_of(X, y, name, own) for (X, y), name in zip(data, names, strict=True)]
+    scores = {e: _told_by_others(lanes) for e, lanes in trials.items()}
+    chosen = []
+    for i, usual in enumerate(asked):
+        best = max(others, key=lambda e: scores[e][i])
+        clearly = scores[best][i] > scores[options.epsilon][i] + CLEARLY
+        chosen.append(trials[best][i] if clearly else usual)
+    return chosen
+
+
+def _told_by_others(asked: Sequence[Lanes]) -> list[float]:
+    """The log-probability of each data set's classes, every row (of some) by all others."""
+    found: dict[int, float] = {}
+    alike: dict[Any, list[int]] = {}
+    few = [[few_rows(r) for r in lanes.requests] for lanes in asked]
+    for i, (_, _, group) in enumerate(asked):
+        alike.setdefault((few[i][0].kind, group), []).append(i)
+    for (_, group), members in alike.items():
+        C = group.functions
+        left = batch_fit.leave_one_out([r for i in members for r in few[i]], group)
+        mean, variance = (t.unflatten(0, (-1, C)).mT for t in (left.mean, left.variance))  # (B, n, C)
+        for n, i in enumerate(members):
+            y = torch.stack([r.y for r in few[i]]).argmax(0)  # the class is where the observation is highest
+            p = softmax_moments(mean[n, : len(y)], variance[n, : len(y)]).probability.gather(-1, y[:, None])
+            found[i] = float(p.clamp_min(1e-300).log().sum().nan_to_num(-1e300))
+    return [found[i] for i in range(len(asked))]
 
 
 def chosen_kernel(data: Sequence[tuple[Any, Any]], options: JointOptions) -> str:
@@ -115,6 +155,7 @@ def chosen_kernel(data: Sequence[tuple[Any, Any]], options: JointOptions) -> str
 
 
 MOST_COMPARED = 8  # data sets by which a kernel is chosen
+CLEARLY = 1.0  # nats by which another ε must tell the rows better
 
 
 def _solved(members: Sequence[int], asked: Sequence[Lanes]) -> dict[int, JointModule]:
@@ -213,7 +254,7 @@ def _classes(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
         own = replace(options.fit, labels=None)
         y_c = is_class[:, c]
         if kind == DirichletCategorical.name:
-            y_c, noise = DirichletCategorical.observations(y_c)
+            y_c, noise = DirichletCategorical.observations(y_c, options.epsilon)
             if own.weights is not None:
                 noise = noise / arrays.row_weights(own.weights, len(noise))
             own = replace(own, likelihood=Gaussian.name, noise=noise, weights=None)
