@@ -30,7 +30,7 @@ def test_contract_of_regressors(estimator, check):
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [RecyclableGPClassifier(inducing=32), RecyclableGPClassifier(likelihood="categorical-softmax")],
+    [RecyclableGPClassifier(), RecyclableGPClassifier(likelihood="categorical-softmax", inducing=32)],
     expected_failed_checks=expected,
 )
 def test_contract_of_classifiers(estimator, check):

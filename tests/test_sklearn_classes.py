@@ -27,7 +27,7 @@ def forest(n=90, seed=0):
 
 X, Y = forest()
 XT, YT = forest(200, seed=1)
-FAST = {"likelihood": "categorical-softmax"}
+FAST = {"likelihood": "categorical"}
 
 
 def close(actual, expected, tolerance=1e-9):
@@ -62,7 +62,7 @@ def test_truth_values_with_classes_by_name():
     assert estimator.score(XT, np.hypot(*XT.T) > 1.2) > 0.9
 
 
-def test_softmax_is_the_default_of_three_classes_and_logistic_of_two():
+def test_regressions_are_the_default_of_three_classes_and_logistic_of_two():
     three = RecyclableGPClassifier(learn=False, inducing=20).fit(X, NAMES[Y])
     assert three.likelihood_ == "categorical"
     assert isinstance(three.ensemble_, JointEnsemble)
@@ -135,8 +135,10 @@ def test_what_cannot_be_merged_is_said_with_the_remedy():
     for one, other in ((two, three), (three, two), (two, three.modules_[0]), (three, two.modules_[0])):
         with pytest.raises(rgp.RecycleGPError, match=r"some have two classes, 0 and 1.*likelihood='categorical'"):
             one.merge(other)
-    other = RecyclableGPClassifier(learn=False, inducing=20, name="d", likelihood="categorical").fit(X, NAMES[Y])
-    with pytest.raises(rgp.RecycleGPError, match="one module has likelihood 'categorical-softmax'"):
+    other = RecyclableGPClassifier(learn=False, inducing=20, name="d", likelihood="categorical-softmax").fit(
+        X, NAMES[Y]
+    )
+    with pytest.raises(rgp.RecycleGPError, match="one module has likelihood 'categorical', another"):
         three.merge(other)
 
 
@@ -161,7 +163,7 @@ def test_owners_by_a_column():
     assert (north == "cedar").sum() < (south == "cedar").sum()
 
 
-@pytest.mark.parametrize("likelihood", ["categorical", "bernoulli", "bernoulli-probit"])
+@pytest.mark.parametrize("likelihood", ["categorical-softmax", "bernoulli", "bernoulli-probit"])
 def test_a_row_of_weight_three_is_there_three_times(likelihood):
     """At a given kernel and points; the estimator's weights are relative."""
     kernel = ScaleKernel(RBFKernel()).double()
@@ -169,7 +171,7 @@ def test_a_row_of_weight_three_is_there_three_times(likelihood):
     weights = 1 + np.arange(len(X)) % 3
     often = np.repeat(np.arange(len(X)), weights)
     options = {"likelihood": likelihood, "kernel": kernel, "inducing": XT[:15], "publish": None, "learn": False}
-    y = Y if likelihood == "categorical" else Y > 0
+    y = Y if likelihood == "categorical-softmax" else Y > 0
     module = rgp.fit(X, y, weights=weights, **options)
     assert module.rows == len(X)
     close(module.predict_proba(XT), rgp.fit(X[often], y[often], **options).predict_proba(XT), 1e-6)

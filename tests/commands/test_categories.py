@@ -96,7 +96,7 @@ def test_partitions(tmp_path, division):
 
 
 def test_parquet_and_truths(tmp_path):
-    table = NORTH.assign(sex=pd.SoftmaxCategorical(NORTH["sex"]), smoker=NORTH["age"] > 50)
+    table = NORTH.assign(sex=pd.Categorical(NORTH["sex"]), smoker=NORTH["age"] > 50)
     table.to_parquet(tmp_path / "a.parquet")
     written(table, tmp_path / "b.csv")
     for name in ("a.parquet", "b.csv"):

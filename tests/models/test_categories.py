@@ -25,7 +25,7 @@ def table(seed, devices, rows=40, columns=("age", "sex", "device")):
     X = pd.DataFrame(
         {
             "age": rng.uniform(20, 80, rows),
-            "sex": pd.SoftmaxCategorical(rng.choice(["f", "m"], rows), categories=["m", "f", "never"]),
+            "sex": pd.Categorical(rng.choice(["f", "m"], rows), categories=["m", "f", "never"]),
             "device": rng.choice(devices, rows),
         }
     )

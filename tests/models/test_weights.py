@@ -87,7 +87,7 @@ def test_several_outputs_some_of_them_missing():
 
 def test_dirichlet_classes_have_their_noises_divided():
     labels = (Y > 0).astype(int)
-    options = {"likelihood": "categorical-softmax", "kernel": rough(), "learn": False, "publish": XT}
+    options = {"likelihood": "categorical", "kernel": rough(), "learn": False, "publish": XT}
     m = rgp.fit(X, labels, weights=WEIGHTS, **options)
     alpha = (labels == 1) + 0.01
     noise = np.log1p(1 / alpha)

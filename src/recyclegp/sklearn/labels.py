@@ -18,7 +18,7 @@ from ..target import LONGEST
 
 AUTO = "auto"
 OF_TWO = (Bernoulli.name, BernoulliProbit.name)
-OF_ANY = (SoftmaxCategorical.name, DirichletCategorical.name)
+OF_ANY = (DirichletCategorical.name, SoftmaxCategorical.name)
 
 
 def classes_of(y: Any) -> np.ndarray:
