@@ -231,3 +231,25 @@ def test_an_absent_device_is_named():
     ):
         with pytest.raises(rgp.RecycleGPError, match=r"device='.*' cannot be used"):
             call()
+
+
+# --- several functions ------------------------------------------------------------------------
+
+
+def several(device, how):
+    """Joint modules fitted, merged and updated there; what is predicted where rows are."""
+    X, y = rows("gaussian", 120)
+    Y = np.c_[y, 10 * np.cos(X[:, 0])]
+    labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.7, 0.7])]
+    targets = {"outputs": Y, "correlated": Y, "heteroscedastic": y}.get(how, labels)
+    fit = {} if how in ("outputs", "correlated") else {"likelihood": how}
+    merge = {"outputs": "independent" if how == "outputs" else "correlated"} if targets is Y else {}
+    modules = [rgp.fit(X[k::3], targets[k::3], name=f"owner-{k}", device=device, **fit) for k in range(3)]
+    merged = rgp.merge(modules, device=device, **merge).update(X[:9], targets[:9])
+    return merged.predict_y(X[:20])[0]
+
+
+@needs_a_gpu
+@pytest.mark.parametrize("how", ["outputs", "correlated", "categorical", "categorical-softmax", "heteroscedastic"])
+def test_several_functions(how):
+    close(several("cuda", how), several("cpu", how), LEARNED)

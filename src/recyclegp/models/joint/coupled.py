@@ -166,7 +166,7 @@ class Coupled:
     def _over_index(self, output: str, member: Member, levels: Categories) -> Module:
         c, own = self.link.names.index(output), _as_module(member, self._columns, levels)
         site = own._site._replace(Z=levels.recoded(own._site.Z, self.ensemble.categories))
-        kernel = self.ensemble._prior_kernel
+        kernel = self.ensemble.kernel_spec  # on the CPU, as modules are
         recoded = replace(own, categories=self.ensemble.categories)
         return _module_over_index(recoded, site, c, output, self.scale[c], self.shift[c], kernel)
 

@@ -134,9 +134,9 @@ def _told_by_others(asked: Sequence[Lanes]) -> list[float]:
     for (_, group), members in alike.items():
         C = group.functions
         left = batch_fit.leave_one_out([r for i in members for r in few[i]], group)
-        mean, variance = (t.unflatten(0, (-1, C)).mT for t in (left.mean, left.variance))  # (B, n, C)
+        mean, variance = (t.cpu().unflatten(0, (-1, C)).mT for t in (left.mean, left.variance))  # (B, n, C)
         for n, i in enumerate(members):
-            y = torch.stack([r.y for r in few[i]]).argmax(0)  # the class is where the observation is highest
+            y = torch.stack([r.y.cpu() for r in few[i]]).argmax(0)  # the class is where the observation is highest
             p = softmax_moments(mean[n, : len(y)], variance[n, : len(y)]).probability.gather(-1, y[:, None])
             found[i] = float(p.clamp_min(1e-300).log().sum().nan_to_num(-1e300))
     return [found[i] for i in range(len(asked))]
