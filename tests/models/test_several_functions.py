@@ -397,3 +397,13 @@ def test_tensors_in_tensors_out():
     mean, _ = module.predict(torch.tensor(AT))
     assert isinstance(mean, torch.Tensor)
     np.testing.assert_allclose(mean, module.predict(AT)[0])
+
+
+def test_warnings_of_a_merge_name_the_function():
+    """One owner has the second output upside down; the first is as everybody's."""
+    X, Y = table(240, C=2)
+    modules = owners(X, Y, 6)
+    wrong = rgp.fit(X[5::6], Y[5::6] * [1.0, -1.0], name="odd")
+    with pytest.warns(rgp.RecycleGPWarning, match=r"y2 \(one of the outputs\): 1 of 6 modules contradict.*odd"):
+        merged = rgp.merge([*modules[:5], wrong], outputs="independent")
+    assert [row["function"] for row in merged.report() if row["weight"] == 0] == ["y2"]

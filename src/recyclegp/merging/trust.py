@@ -22,6 +22,7 @@ from ..core.effects import NO_EFFECTS, Effects
 from ..core.posterior import Basis, basis
 from ..kernels import Kernel
 from ..kernels.units import lengths
+from ..likelihoods import JointLikelihood
 from .consensus import Statements, consensus, predicted, statements
 from .exact_learning import Learned, decide_from_some
 from .explanations import Explanation, explained
@@ -223,18 +224,23 @@ def _verdicts(c: _Compared, members: Sequence[Member], columns: Columns) -> list
         if m.weight <= 0:
             found.append(Verdict(Standing.UNCHECKED, "does not count"))
         elif i in flagged:
-            why = _explained(c, i, columns, inputs=asked < most)
+            why = _explained(c, i, columns, inputs=asked < most and not _one_of_several(m))
             asked += 1
             found.append(Verdict(Standing.FLAGGED, why.reason, _remedy(why, m)))
         elif i in unchecked:
             changed: tuple[InputFactor, ...] = ()
-            if c.trusted >= FEWEST and asked < most and _strange_lengths(c, m):
+            if c.trusted >= FEWEST and asked < most and not _one_of_several(m) and _strange_lengths(c, m):
                 changed = _elsewhere(c, i, m, columns)
                 asked += 1
             found.append(_unchecked(c, i, changed))
         else:
             found.append(TRUSTED)
     return found
+
+
+def _one_of_several(m: Member) -> bool:
+    """Is it one function of a joint likelihood? Inputs in other units would show in all of them, which nobody asks."""
+    return any(isinstance(p, JointLikelihood) for p in m.likelihoods)
 
 
 def _explained(c: _Compared, member: int, columns: Columns, *, inputs: bool) -> Explanation:

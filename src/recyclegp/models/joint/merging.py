@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from os import PathLike
@@ -97,8 +99,19 @@ def merge_jointly(modules: Sequence[JointModule], weights: Any, merge_one: Merge
     parts = []
     for function in link.names:
         own = [m.part(function) for m in modules if function in m.link.names]
-        parts.append(merge_one(own, {m.name: known[m.name] for m in own} if known else None))
+        with _naming(function, link):
+            parts.append(merge_one(own, {m.name: known[m.name] for m in own} if known else None))
     return JointEnsemble(link, tuple(parts))
+
+
+@contextmanager
+def _naming(function: str, link: Link) -> Iterator[None]:
+    """Warnings say of which function they are."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        yield
+    for warning in told:
+        warnings.warn(f"{function} (one of the {link.kind}): {warning.message}", warning.category, stacklevel=4)
 
 
 def with_outputs_coupled(apart: JointEnsemble, outputs: Any, learn: bool, merge: MergeCoupled) -> JointEnsemble:
