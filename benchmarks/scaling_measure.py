@@ -22,6 +22,7 @@ import psutil
 import torch
 
 import recyclegp as rgp
+from recyclegp.categories import NO_CATEGORIES
 from recyclegp.core.packing import PackedSites
 from recyclegp.core.posterior import basis
 from recyclegp.engines import fitting
@@ -175,7 +176,7 @@ def files(sizes: Sequence[tuple[int, int]]) -> Iterator[Run]:
             )
             seconds = cpu_seconds(lambda: write_chunk(path, made, "", {}), 5)  # noqa: B023
             yield Run("write", seconds, modules, 0, points, bytes=path.stat().st_size)
-            seconds = cpu_seconds(lambda: read_chunk(path).modules._sites(), 5)  # noqa: B023
+            seconds = cpu_seconds(lambda: read_chunk(path).modules._sites(NO_CATEGORIES), 5)  # noqa: B023
             yield Run("read", seconds, modules, 0, points, bytes=path.stat().st_size)
 
 

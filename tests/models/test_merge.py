@@ -76,7 +76,7 @@ def test_a_contradiction_without_noise_is_noticed():
     for k in range(3):
         Z = np.random.default_rng(k).uniform(0, 5, (60, 1))
         modules.append(rgp.fit(Z, np.sin(3 * Z[:, 0]) + 0.5 * (k == 2), noise=1e-8, publish=20, name=f"m{k}"))
-    with pytest.warns(rgp.RecycleGPWarning, match=r"m2 \(shifted by 0.5\)"):
+    with pytest.warns(rgp.RecycleGPWarning, match=r"m2 \(shifted by 0.5; transform"):
         rgp.merge(modules, owners=None)
     with pytest.warns(rgp.RecycleGPWarning) as said:
         e = rgp.merge(modules, owners=None, trust=None)

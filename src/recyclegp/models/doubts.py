@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import torch
+from torch import Tensor
+
 from .. import arrays
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..errors import ContradictionWarning, RecycleGPError, tell
@@ -14,6 +17,9 @@ from ..merging.pooling import shorter_than_all
 from ..merging.size import Size
 from ..target import Target, contradiction
 from .naming import few
+
+FAR_POWER = 2  # of ten, by which an input may be in another unit
+MOST_COMPARED = 50  # modules whose regions are compared one by one
 
 
 class Doubts:
@@ -97,6 +103,54 @@ def about_trust(members: Sequence[Member]) -> None:
             f"{len(elsewhere)} of {len(members)} modules count, but the others know little of what they say, and in "
             f"other units they would agree with them: {few(said)}; ask their owners"
         )
+
+
+def about_regions(members: Sequence[Member], columns: arrays.Columns) -> None:
+    """Has one module an input whose numbers are a power of ten away from those of others, who share a region?
+
+    This is no proof, and needs no agreement about f: modules that differ otherwise, too, hide a wrong unit from those
+    who look at what is said.
+    """
+    boxes = {m.name: _box(m) for m in members if m.site is not None and m.weight > 0}
+    if len(boxes) > MOST_COMPARED:
+        return
+    for name, own in boxes.items():
+        others = [box for other, box in boxes.items() if other != name]
+        for column in range(own.shape[1]):
+            power = _power_of_ten(own[:, column], [box[:, column] for box in others])
+            if power:
+                called = f"column {column}" if columns is None else columns[column]
+                tell(
+                    f"{name} has {called} from {own[0, column]:.3g} to {own[1, column]:.3g}, where the others would be "
+                    f"if theirs were divided by {10.0**power:g}; if its unit is another one, use "
+                    f"transform(input_scale={{{called!r}: {10.0**power:g}}}), or recyclegp transform --input-scale "
+                    f"{called}={10.0**power:g}"
+                )
+
+
+def _box(m: Member) -> Tensor:
+    assert m.site is not None
+    return torch.stack([m.site.Z.amin(0), m.site.Z.amax(0)])
+
+
+def _power_of_ten(own: Tensor, others: Sequence[Tensor]) -> int:
+    """By which inputs from own[0] to own[1] would lie where others do; 0 where nothing suggests one."""
+    if len(others) < 2 or float(own[0]) <= 0 or any(float(other[0]) <= 0 for other in others):
+        return 0
+    mine, theirs = own.log10(), [other.log10() for other in others]
+    alike = [a for i, a in enumerate(theirs) if any(_shared(a, b) for j, b in enumerate(theirs) if j != i)]
+    if len(alike) < len(theirs) or any(float(mine[0]) <= float(a[1]) and float(a[0]) <= float(mine[1]) for a in theirs):
+        return 0
+    middle = torch.stack([a.mean() for a in theirs]).median()
+    power = round(float(middle - mine.mean()))
+    moved = mine + power
+    return power if abs(power) >= FAR_POWER and all(_shared(moved, a) for a in theirs) else 0
+
+
+def _shared(a: Tensor, b: Tensor) -> bool:
+    """Do two intervals have half of the shorter one in common?"""
+    common = float(torch.minimum(a[1], b[1]) - torch.maximum(a[0], b[0]))
+    return common > 0.5 * min(float(a[1] - a[0]), float(b[1] - b[0]))
 
 
 def about_points(size: Size, members: Sequence[Member]) -> None:

@@ -119,6 +119,7 @@ class Ensemble(Predictive):
             _device=store.device,
         )
         doubts.about_trust(members)
+        doubts.about_regions(members, columns)
         doubts.about_learning(merged.form.kernel, merged.convergence, members)
         if wanted.automatic:
             doubts.about_points(size_of(merged.form, store.rows), members)

@@ -1,0 +1,37 @@
+"""Inputs in another unit, where modules differ otherwise, too: their numbers alone say so."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import recyclegp as rgp
+
+
+def hospital(seed, unit=1.0, level=0.0):
+    rng = np.random.default_rng(seed)
+    dose, age = rng.uniform(120, 900, 60), rng.uniform(20, 80, 60)
+    y = 10 * np.log(dose / 100) + 0.05 * age + level + rng.standard_normal(60)
+    return rgp.fit(np.c_[dose * unit, age], y, name=f"hospital-{seed}", columns=["dose", "age"])
+
+
+def test_a_power_of_ten_is_named():
+    modules = [hospital(0), hospital(1, level=2.0), hospital(2, unit=0.001)]
+    with pytest.warns(rgp.RecycleGPWarning, match=r"hospital-2 has dose from.* transform --input-scale dose=1000"):
+        merged = rgp.merge(modules, trust=None)
+    assert merged.names == ["hospital-0", "hospital-1", "hospital-2"]
+
+
+@pytest.mark.parametrize(
+    "places", [[(1, 2), (10, 20), (300, 900)], [(1, 9), (1, 9), (5, 80)], [(-5, 5), (1, 2), (900, 950)]]
+)
+def test_owners_of_different_regions_are_not_doubted(places):
+    rng = np.random.default_rng(0)
+    modules = []
+    for i, (low, high) in enumerate(places):
+        x = rng.uniform(low, high, (30, 1))
+        modules.append(rgp.fit(x, np.log1p(np.abs(x[:, 0])) + 0.1 * rng.standard_normal(30), name=f"m{i}"))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        rgp.merge(modules, trust=None)
+    assert not [w for w in told if "if theirs were divided by" in str(w.message)]
