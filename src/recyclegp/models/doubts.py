@@ -75,8 +75,8 @@ def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[M
     if factor is not None:
         tell(
             f"the kernel that was learned, {kernel.describe()}, has a lengthscale {factor:.0f} times shorter than "
-            "those of the modules: they may contradict each other (in other units, or of other functions); report() "
-            "tells who disagrees"
+            "those of the modules: they may contradict each other (in other units, or of other functions); report(), "
+            "or recyclegp compare, tells who disagrees"
         )
 
 
