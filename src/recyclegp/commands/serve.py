@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import RecycleGPError, printable
+from .models import with_a_way_on
 from .options import (
     OWNERS,
     AsJson,
@@ -27,7 +28,6 @@ from .options import (
     in_days,
     none_or,
 )
-from .models import with_a_way_on
 from .paths import expand
 from .screen import Screen
 

@@ -18,7 +18,7 @@ from .naming import SHOWN, few
 
 
 class LevelsApart:
-    """Groups of levels of one column, of which no module has seen any two: are they the same ones, spelt differently?"""
+    """Levels of one column, in groups of which no module has seen two: the same ones, spelt differently?"""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, str]] = {}  # the group of each level: its levels, and who had them first
