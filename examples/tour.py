@@ -12,6 +12,7 @@
 # hospital.
 
 # %%
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -45,8 +46,7 @@ print(north.head(3))
 # is what the file holds.
 
 # %%
-inbox = Path("inbox")
-inbox.mkdir(exist_ok=True)
+inbox = Path(tempfile.mkdtemp(prefix="inbox-"))  # a new folder, so that nobody's files are touched
 a = rgp.fit(north[["age"]], north["pressure"], unit="mmHg", name="north")
 b = rgp.fit(west[["age"]], west["pressure"], name="west")
 c = rgp.fit(south[["age"]], south["pressure"], unit="mmHg", name="south")
@@ -153,7 +153,7 @@ rgp.plot.save(
 # The merged model is a file, too: to be loaded and asked here or elsewhere, to be added to, or to be merged again.
 
 # %%
-file = Path("everybody.safetensors")
+file = inbox / "everybody.safetensors"
 everybody.save(file)
 difference = np.abs(rgp.load(file).predict(new)[0] - mean).max()
 print(f"{file.stat().st_size:,} bytes; answers differ by {difference:.1g} mmHg")

@@ -414,6 +414,7 @@ def common_columns(columns: Sequence[Columns], names: Sequence[str]) -> Columns:
         if set(other) != set(first):
             raise RecycleGPError(
                 f"modules {owner!r} and {name!r} have different columns ({', '.join(first)} against "
-                f"{', '.join(other)}); fit them on the same ones"
+                f"{', '.join(other)}); fit them on the same ones; where they mean the same, "
+                "rename the header of one table"
             )
     return first

@@ -81,6 +81,7 @@ def contradiction(a: Target, b: Target) -> str | None:
     if a.unit is not None and b.unit is not None and a.unit != b.unit:
         return (
             f"y is in {a.unit!r} for one and in {b.unit!r} for the other; change one with "
-            "module.transform(output_scale=…, output_shift=…, unit=…)"
+            "module.transform(output_scale=…, output_shift=…, unit=…), or on the command line with recyclegp transform "
+            "FILE --output-scale … --output-shift … --unit …"
         )
     return None

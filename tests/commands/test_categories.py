@@ -122,7 +122,26 @@ def test_dates(tmp_path):
     assert "use --dates days" in one_line(call("fit", path, "-t", "y", "-o", out, "--dates", "years"))
 
 
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_dates_with_the_day_first(tmp_path, decimal):
+    table, out = NORTH.assign(day=pd.date_range("2024-02-27", periods=60)), tmp_path / "a.safetensors"
+    iso, path = written(table, tmp_path / "iso.csv"), tmp_path / "a.csv"
+    table.assign(day=table["day"].dt.strftime("%d.%m.%Y")).to_csv(path, index=False, sep=";", decimal=decimal)
+    options = ("-t", "y", *SMALL, "--decimal", decimal, "-o", out)
+    assert "column 'day' holds dates ('27.02.2024' in row 1)" in one_line(call("fit", path, *options))
+    facts = answer("fit", path, *options, "--dates", "days")
+    expected = answer("fit", iso, "-t", "y", *SMALL, "-o", out, "--dates", "days")
+    assert facts["region"]["day"] == pytest.approx(expected["region"]["day"], rel=1e-9)
+
+
+def test_a_month_above_twelve_makes_no_date(tmp_path):
+    table = NORTH.assign(version=["1.13.2024", "2.2.2024"] * 30)
+    facts = answer("fit", written(table, tmp_path / "a.csv"), "-t", "y", *SMALL, "-o", tmp_path / "a.safetensors")
+    assert facts["categories"]["version"] == ["1.13.2024", "2.2.2024"]
+
+
 WRONG = {
+    "a dash": ({"age": ["-", *range(59)]}, [], "('-'); leave cells empty where it means missing, or take the column"),
     "ids": (
         {"id": [f"p{i}" for i in range(60)]},
         [],

@@ -179,6 +179,8 @@ WRONG = {
     "a missing target": ("x,y\n1,2\n", ["-t", "z"], "no column 'z'; there are x, y"),
     "a missing input": ("x,y\n1,2\n", ["-t", "y", "-i", "x,w"], "no column 'w'; there are x, y"),
     "text in an input": ("x,y\n1,2\ntwo,3\n", ["-t", "y"], "column 'x' holds text among numbers ('two')"),
+    "words in the target": ("x,y\n1,2\n2,lots\n", ["-t", "y"], "words for --likelihood categorical"),
+    "a dash in the target": ("x,y\n1,2\n2,-\n", ["-t", "y"], "if it means missing, leave the cell empty"),
     "a date": ("x,y\n2020-01-01,2\n", ["-t", "y"], "column 'x' holds dates ('2020-01-01' in row 1)"),
     "the target as input": ("x,y\n1,2\n", ["-t", "y", "-i", "x,y"], "it is among the inputs"),
     "an input twice": ("x,y\n1,2\n", ["-t", "y", "-i", "x,x"], "names a column twice (x, x)"),

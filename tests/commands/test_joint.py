@@ -489,6 +489,9 @@ def test_inspect_says_what_each_function_is(folder):
         assert f["kernel"] == part.kernel_spec.describe()
     said = ok("inspect", folder / "all.safetensors").stdout
     assert "function heat" in said
+    words = " ".join(ok("inspect", folder / "north.safetensors").stdout.split())
+    assert words.count("40 rows, 8 points (0.2 per row)") == 2
+    assert words.count(", converged") == 2
     assert "of 3 modules (north, south, east)" in said
     assert "2 outputs: heat, salt" in said
     assert "3 classes: low, middle, top" in ok("inspect", folder / "all-kinds.safetensors").stdout

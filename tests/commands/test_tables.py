@@ -174,3 +174,20 @@ def test_nothing_but_damaged_files(tmp_path):
     assert (said.exit_code, said.stdout) == (2, "")
     assert "absent.safetensors: No such file or directory" in said.stderr
     assert call("inspect", tmp_path / "a.safetensors").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["merge", "screen", "serve"])
+def test_damaged_files_are_named_with_a_way_on(inbox, out, command):
+    if command == "serve":
+        pytest.importorskip("uvicorn")
+    options = {"merge": ("-o", out), "screen": (), "serve": ("--no-open",)}[command]
+    said = one_line(call(command, inbox, *options))
+    assert said.startswith(f"recyclegp: {inbox / 'empty.safetensors'}: ")
+    others = ", ".join(str(inbox / f"{name}-cut.safetensors") for name in ("north", "south"))
+    assert said.endswith(f"; nor can be read: {others}; move them out of the folder, or name the files")
+    for name in ("empty", "north-cut"):
+        (inbox / f"{name}.safetensors").unlink()
+    said = one_line(call(command, inbox, *options))
+    assert said.endswith("; move it out of the folder, or name the files")
+    alone = one_line(call(command, inbox / "south-cut.safetensors", *options))
+    assert "folder" not in alone

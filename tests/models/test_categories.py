@@ -349,3 +349,25 @@ def test_values():
     assert both.beyond(one) == [Levels(0, ("z",)), Levels(2, ("v",))]
     with pytest.raises(rgp.RecycleGPError, match="column 0: a level is given twice"):
         Categories((Levels(0, ("x", "x")),))
+
+
+def test_levels_that_nobody_shares_are_told():
+    def fitted(name, seed, sexes, hospital):
+        X, y = table(seed, ["a", "b"])
+        X = X.assign(sex=np.where(X["sex"] == "f", *sexes), hospital=hospital)
+        return rgp.fit(X, y, kernel="matern52", publish=6, name=name)
+
+    here, there = fitted("here", 1, ("f", "m"), "H1"), fitted("there", 2, ("f", "m"), "H2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a hospital has one name, which others need not share
+        both = rgp.merge([here, there], learn=False)
+    other = fitted("other", 3, ("female", "male"), "H3")
+    message = r"modules share no level of sex: f, m \(here\) against female, male \(other\); if they mean the same"
+    with pytest.warns(rgp.RecycleGPWarning, match=message):
+        rgp.merge([here, other, there], learn=False)
+    with pytest.warns(rgp.RecycleGPWarning, match="modules share no level of sex: f, m .* against female, male"):
+        both.add([other])
+    bridge = fitted("bridge", 4, ("f", "male"), "H4")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rgp.merge([here, bridge, other], learn=False)

@@ -38,7 +38,7 @@ def test_the_proposal_can_be_called(found):
 
 def test_in_words(found):
     first, *rest = str(found).splitlines()
-    assert first == "3 of 13 modules contradict the others"
+    assert first == "3 of 13 modules contradict the others; 1 cannot be checked"
     assert [line.split(":")[0].strip() for line in rest] == [*NAMES, "far"]
     assert "flagged: in other units: about 1." in rest[0]
     assert "; try transform(output_scale=0.5" in rest[0]
@@ -134,3 +134,5 @@ def test_a_function_that_only_one_module_has_cannot_be_checked():
     assert found.verdicts["f"].standing.value == "cannot be checked"
     assert found.verdicts["f"].reason.startswith("salt: ")
     assert found.flagged == []
+    unchecked = len(found.unchecked)
+    assert str(found).splitlines()[0] == f"0 of 4 modules flagged, {unchecked} cannot be checked"

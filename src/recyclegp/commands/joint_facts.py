@@ -136,17 +136,21 @@ def holds(f: Facts) -> str:
 
 def _said(function: Facts) -> str:
     rows, points = function["rows"], function["points"]
-    said = [f"{rows:,} row{'s' * (rows != 1)}", f"{points:,} point{'s' * (points != 1)}"]
+    said = [
+        f"{rows:,} row{'s' * (rows != 1)}",
+        f"{points:,} point{'s' * (points != 1)} ({function['points_per_row']:.2g} per row)",
+    ]
     if "names" in function:
         count = len(function["names"])
         said.insert(0, f"{count:,} module{'s' * (count != 1)}")
+    if function["target"] not in (None, function["function"]):
+        said.insert(0, function["target"])
     if function.get("kept") is not None:
         said.append(f"{function['kept']:.0%} kept")
     said.append(f"{function['kernel']}, prior mean {function['mean']:.4g}")
     if function["noise"] is not None:
         said.append(f"noise variance {function['noise']:.4g}")
-    if not function["converged"]:
-        said.append(f"NOT CONVERGED: {function['convergence']}")
+    said.append("converged" if function["converged"] else f"NOT CONVERGED: {function['convergence']}")
     return ", ".join(said)
 
 

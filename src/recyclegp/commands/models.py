@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .rows import Rows
     from .tables import Table
 
+FILES_SHOWN = 5  # in an error
 JOINT_KINDS = ("joint module", "joint ensemble")  # of files that hold several functions
 
 
@@ -96,8 +97,12 @@ def modules(
 
     seen = dict.fromkeys(taken, "the ensemble")
     contents: dict[str, Path] = {}
-    for path in paths:
-        model, digest = opened(path)
+    paths = list(paths)
+    for place, path in enumerate(paths):
+        try:
+            model, digest = opened(path)
+        except RecycleGPError as refused:
+            raise with_a_way_on(refused, paths, place) from None
         if verified is not None and verified.get(path) != digest:
             raise RecycleGPError(f"{path}: the file has changed since its signature was verified; try again")
         if isinstance(model, Modules):
@@ -128,6 +133,27 @@ def modules(
             files[model.name] = path
         advance(by=1)
         yield model
+
+
+def with_a_way_on(refused: RecycleGPError, paths: Sequence[Path], place: int) -> RecycleGPError:
+    """The error about a file that cannot be read, with those behind it that cannot either, and what to do."""
+    if len(paths) == 1:
+        return refused
+    others = [str(path) for path in paths[place + 1 :] if not _has_header(path)]
+    if not others:
+        return RecycleGPError(f"{refused}; move it out of the folder, or name the files")
+    shown = ", ".join(others[:FILES_SHOWN]) + (f", … ({len(others)} in all)" if len(others) > FILES_SHOWN else "")
+    return RecycleGPError(f"{refused}; nor can be read: {shown}; move them out of the folder, or name the files")
+
+
+def _has_header(path: Path) -> bool:
+    from ..storage import container
+
+    try:
+        container.header(path)
+    except (OSError, RecycleGPError):
+        return False
+    return True
 
 
 def _of_one_file(path: Path, several: Modules, seen: dict[str, str]) -> Iterator[Module]:

@@ -14,13 +14,14 @@ import pandas as pd
 from ..categories import MOST_LEVELS
 from ..errors import RecycleGPError
 from .screen import Screen
-from .tables import MISSING, Table
+from .tables import DAY_FIRST, DAY_FIRST_FORMAT, MISSING, Table
 
 CLASSES_SHOWN = 6  # in an error
 COMMA = r"\s*[-+]?\d*,\d+\s*"  # a number as others write it
 
 
 ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
+GAPS = r"[-\u2013\u2014.?*/]+|n[./]?\s?[adk]\.?|k\.\s?a\.|missing|unknown|none"  # may stand for a missing value
 FEW_LEVELS = 10  # a column with more of them than this, and than half the rows, is taken for an id
 
 T = TypeVar("T")
@@ -209,8 +210,9 @@ class Rows:
                 continue
             texts = [level for level in levels if not _is_number(level)]
             if 2 * sum(levels[level] for level in texts) <= levels.total():
+                remedy = "leave cells empty where it means missing" if any(map(_may_be_gap, texts)) else "correct it"
                 raise RecycleGPError(
-                    f"{path}: column {column!r} holds text among numbers ({', '.join(texts)[:40]!r}); correct it, or "
+                    f"{path}: column {column!r} holds text among numbers ({', '.join(texts)[:40]!r}); {remedy}, or "
                     f"take the column for categories with --categories {column}"
                 )
             if len(levels) > max(FEW_LEVELS, self.read / 2):
@@ -252,13 +254,18 @@ class Rows:
             if self.may_hold_more and column.name in self.inputs and comma is None:
                 raise HoldsCategoriesError(str(column.name))
             said = str(column.iloc[text])[:40]
-            remedy = "correct it; two classes are for --likelihood bernoulli"
+            remedy = (
+                "correct it; two classes are for --likelihood bernoulli, classes that are words for --likelihood "
+                "categorical"
+            )
             if comma is not None:
                 remedy = "numbers need a decimal point, not a comma; or say so with --decimal ,"
             elif self.noise is not None and column.name == self.noise.name:
                 remedy = "correct it; measurement errors are numbers"
             elif column.name != self.target:
                 remedy = "the model has numbers there"
+            if _may_be_gap(said):
+                remedy = f"if it means missing, leave the cell empty; else {remedy}"
             row = self.read + text + 1
             raise RecycleGPError(
                 f"{self.table.path}: column {column.name!r} holds text ({said!r} in row {row}); {remedy}"
@@ -319,6 +326,11 @@ def _holds_truths(column: pd.Series) -> bool:
     return bool(pd.api.types.is_bool_dtype(column.dtype))
 
 
+def _may_be_gap(text: str) -> bool:
+    """Is it how some write that there is no value?"""
+    return re.fullmatch(GAPS, text.strip(), flags=re.IGNORECASE) is not None
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -329,11 +341,17 @@ def _is_number(text: str) -> bool:
 
 def _days(column: pd.Series) -> np.ndarray | None:
     """Dates as days since 1970-01-01; None if that is not what the column holds."""
+    layout = None
     if column.dtype.kind != "M":
         cells = column.dropna().astype(str).str.strip()
-        if not len(cells) or not bool(cells.str.fullmatch(ISO_DATE).all()):
+        layouts = ((ISO_DATE, "ISO8601"), (DAY_FIRST, DAY_FIRST_FORMAT))
+        layout = next((way for date, way in layouts if len(cells) and bool(cells.str.fullmatch(date).all())), None)
+        if layout is None:
             return None
-    moments = pd.to_datetime(column, utc=True, errors="coerce", format=None if column.dtype.kind == "M" else "ISO8601")
+        column = column.where(column.isna(), column.astype(str).str.strip())
+    moments = pd.to_datetime(column, utc=True, errors="coerce", format=layout)
+    if layout == DAY_FIRST_FORMAT and bool((moments.isna() & column.notna()).any()):
+        return None  # some month is above 12: these may be versions, or months written first
     days: np.ndarray = ((moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(dtype=np.float64)
     return days
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import RecycleGPError, printable
+from .models import with_a_way_on
 from .options import (
     OWNERS,
     AsJson,
@@ -84,8 +85,11 @@ def serve(
 
         naming = reading.Naming(recycle, file_names)
         held: list[reading.Held] = []
-        for path in paths:
-            held.extend(reading.modules_in(path, str(path), naming))
+        for place, path in enumerate(paths):
+            try:
+                held.extend(reading.modules_in(path, str(path), naming))
+            except reading.UnreadableError as refused:
+                raise with_a_way_on(refused, paths, place) from None
             advance(by=1)
         whole = reading.joined((), held)
     rows = None

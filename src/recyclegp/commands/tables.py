@@ -28,6 +28,8 @@ MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "-NaN",
 DECIMALS = (".", ",")
 COMMA_NUMBER = re.compile(r"\s*[-+]?(\d+,?\d*|,\d+)([eE][-+]?\d+)?\s*")
 POINT_NUMBER = re.compile(r"\s*[-+]?[\d.]*\.[\d.]*(,\d*)?([eE][-+]?\d+)?\s*")
+DAY_FIRST = r"\d{1,2}\.\d{1,2}\.\d{4}"  # a date, as 31.12.2025
+DAY_FIRST_FORMAT = "%d.%m.%Y"
 STANDARD_INPUT = "-"
 GZIP = b"\x1f\x8b"  # how such files begin
 NAMES_SHOWN = 12  # column names in an error
@@ -215,7 +217,7 @@ def _with_commas(table: Table, frame: pd.DataFrame, numbers: Sequence[str]) -> p
     def value(name: str, cell: Any) -> Any:
         if not isinstance(cell, str):
             return cell
-        if POINT_NUMBER.fullmatch(cell):
+        if POINT_NUMBER.fullmatch(cell) and not re.fullmatch(DAY_FIRST, cell.strip()):
             raise RecycleGPError(
                 f"{table.path}: column {name!r} holds {cell.strip()!r}, with a point, beside --decimal ,; is it a "
                 "decimal point, or one between thousands? Save the table with decimal commas alone"

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import arrays
+from ..categories import Categories, called, shown
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..errors import ContradictionWarning, RecycleGPError, tell
 from ..kernels import Kernel
@@ -16,7 +17,30 @@ from ..merging.member import Member
 from ..merging.pooling import shorter_than_all
 from ..merging.size import Size
 from ..target import Target, contradiction
-from .naming import few
+from .naming import SHOWN, few
+
+
+class LevelsApart:
+    """Levels of one column, in groups of which no module has seen two: the same ones, spelt differently?"""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, str]] = {}  # the group of each level: its levels, and who had them first
+
+    def look_at(self, names: Sequence[str], owner: str) -> None:
+        if all(name in self._groups for name in names) and len({id(self._groups[name]) for name in names}) == 1:
+            return
+        joined = dict.fromkeys(names, owner)
+        for name in names:
+            joined |= self._groups.get(name, {})
+        self._groups |= dict.fromkeys(joined, joined)
+
+    @property
+    def found(self) -> list[str]:
+        """In words, if there are several; one level alone may be the name of a place or a device."""
+        several = [group for group in {id(g): g for g in self._groups.values()}.values() if len(group) > 1]
+        if len(several) < 2:
+            return []
+        return [f"{shown(sorted(group))} ({next(iter(group.values()))})" for group in several]
 
 FAR_POWER = 2  # of ten, by which an input may be in another unit
 MOST_COMPARED = 50  # modules whose regions are compared one by one
@@ -30,6 +54,7 @@ class Doubts:
         self.other_targets: list[str] = []
         self.unnamed: list[str] = []
         self.unsettled: list[str] = []
+        self.levels: dict[str, LevelsApart] = {}  # by column
         for m in already:
             self._compare(m.target, [p.name for p in m.likelihoods], f"module {m.name!r}")
         self.other_targets.clear()
@@ -40,6 +65,10 @@ class Doubts:
             self.unnamed.append(member.name)
         if not member.converged:
             self.unsettled.append(member.name)
+
+    def look_at_levels(self, categories: Categories, columns: arrays.Columns, owner: str) -> None:
+        for column, names in categories.levels:
+            self.levels.setdefault(called(column, columns), LevelsApart()).look_at(names, owner)
 
     def _compare(self, target: Target, likelihoods: Iterable[str], label: str) -> None:
         """With what others of the same likelihood said; different kinds of data may be different quantities."""
@@ -58,6 +87,12 @@ class Doubts:
     def tell(self, columns: arrays.Columns) -> None:
         if self.other_targets:
             tell(f"modules name different targets ({few(self.other_targets)}); is it the same quantity?")
+        for column, levels in self.levels.items():
+            if levels.found:
+                tell(
+                    f"modules share no level of {column}: {' against '.join(levels.found[:SHOWN])}; if they mean the "
+                    "same, write them alike and fit again"
+                )
         if columns is not None and self.unnamed:
             tell(
                 f"columns of {few(self.unnamed)} have no names and were taken to be {', '.join(columns)}, in that "
@@ -81,8 +116,8 @@ def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[M
     if factor is not None:
         tell(
             f"the kernel that was learned, {kernel.describe()}, has a lengthscale {factor:.0f} times shorter than "
-            "those of the modules: they may contradict each other (in other units, or of other functions); report() "
-            "tells who disagrees"
+            "those of the modules: they may contradict each other (in other units, or of other functions); report(), "
+            "or recyclegp compare, tells who disagrees"
         )
 
 

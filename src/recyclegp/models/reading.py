@@ -114,6 +114,8 @@ class Entrance:
         self._seen = {m.name for m in already}
         self._shared = _Shared()
         self._doubts = Doubts(already)
+        if frame is not None:
+            self._doubts.look_at_levels(frame.categories, frame.columns, frame.owner)
 
     @property
     def columns(self) -> arrays.Columns:
@@ -129,6 +131,7 @@ class Entrance:
     def fit_in(self, frame: Frame, label: str) -> None:
         """Has it the inputs of those before it?"""
         self.frame = _fitted(self.frame, frame, label)
+        self._doubts.look_at_levels(frame.categories, frame.columns, frame.owner)
 
     def admit(self, member: Member, columns: arrays.Columns, label: str) -> Member:
         """The member with its weight, behind those that are here."""

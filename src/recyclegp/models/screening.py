@@ -54,8 +54,17 @@ class Screening:
             for name, v in self.verdicts.items()
         ]
 
+    @property
+    def in_short(self) -> str:
+        """How many contradict the others; where nobody does, but some cannot be checked, not that all is well."""
+        flagged, unchecked, all_of_them = len(self.flagged), len(self.unchecked), len(self.verdicts)
+        if unchecked and not flagged:
+            return f"0 of {all_of_them} modules flagged, {unchecked} cannot be checked"
+        more = f"; {unchecked} cannot be checked" if unchecked else ""
+        return f"{flagged} of {all_of_them} modules contradict the others{more}"
+
     def __str__(self) -> str:
-        lines = [f"{len(self.flagged)} of {len(self.verdicts)} modules contradict the others"]
+        lines = [self.in_short]
         for name, v in self.verdicts.items():
             if v.standing is not Standing.TRUSTED:
                 lines.append(f"  {name}: {v.words}" + (f"; try {v.proposal}" if v.proposal else ""))

@@ -34,12 +34,16 @@ class Held(NamedTuple):
     source: str
 
 
+class UnreadableError(RecycleGPError):
+    """The file is damaged, or of another kind."""
+
+
 def modules_in(path: Path, label: str, naming: Naming) -> Iterator[Held]:
     """The modules of one file, which errors call `label`."""
     try:
         model: Any = opened(path).model
     except RecycleGPError as refused:
-        raise RecycleGPError(str(refused).replace(str(path), label)) from None
+        raise UnreadableError(str(refused).replace(str(path), label)) from None
     file = PurePath(label).name
     by_file = file.removesuffix(SUFFIX)
     if isinstance(model, Ensemble):
