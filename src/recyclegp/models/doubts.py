@@ -42,6 +42,7 @@ class LevelsApart:
             return []
         return [f"{shown(sorted(group))} ({next(iter(group.values()))})" for group in several]
 
+
 FAR_POWER = 2  # of ten, by which an input may be in another unit
 MOST_COMPARED = 50  # modules whose regions are compared one by one
 
