@@ -254,7 +254,7 @@ def test_columns_named_by_hand(framed, module, data):
 def test_different_columns_do_not_merge(framed, data):
     X, y = data
     other = rgp.fit(pd.DataFrame(X, columns=["east", "height"]), y, name="b", **OPTIONS)
-    with pytest.raises(rgp.RecycleGPError, match="'a' and 'b' have different columns"):
+    with pytest.raises(rgp.RecycleGPError, match=r"'a' and 'b' have different columns .* rename the header"):
         rgp.merge([framed, other])
     with pytest.raises(rgp.RecycleGPError, match="different columns"):
         rgp.merge([framed]).add(other)

@@ -59,7 +59,7 @@ def test_other_units_are_noticed():
     rng = np.random.default_rng(0)
     mm, kilo = pressures(rng, 150), pressures(rng, 150, 0.133322)
     a, b = rgp.fit(*mm, name="a"), rgp.fit(*kilo, name="b")
-    with pytest.warns(rgp.RecycleGPWarning, match=r"lengthscale \d+ times shorter than those of the modules"):
+    with pytest.warns(rgp.RecycleGPWarning, match=r"lengthscale \d+ times shorter .* recyclegp compare, tells"):
         e = rgp.merge([a, b])
     assert min(row["surprise"] for row in e.report()) > 100
     with pytest.warns(rgp.RecycleGPWarning, match="times shorter"):
