@@ -154,7 +154,7 @@ def kind_of(column: Any) -> Kind:
     kind, name = getattr(column.dtype, "kind", ""), str(column.dtype)
     if kind in tuple("Mm") or name.startswith(("Date", "Time", "Duration", "period")):
         return Kind.DATES
-    if kind == "b" or name.startswith(("category", "SoftmaxCategorical", "Enum", "Boolean")):
+    if kind == "b" or name.startswith(("category", "Categorical", "Enum", "Boolean")):
         return Kind.LEVELS
     if kind == "U" and isinstance(column, np.ndarray):  # all of such an array is text, also its numbers
         return Kind.NUMBERS if _all_numbers(column) else Kind.LEVELS
@@ -196,7 +196,7 @@ def _texts(column: Any, what: str) -> np.ndarray:
             f"{what} lacks {missing} of {len(cells)} levels; fill them with a level of their own, as 'unknown', or "
             "drop those rows"
         )
-    given = str(column.dtype).startswith(("category", "SoftmaxCategorical", "Enum"))  # then anything can be a level
+    given = str(column.dtype).startswith(("category", "Categorical", "Enum"))  # then anything can be a level
     strange = [] if given else [cell for cell in cells if not isinstance(cell, TEXTS + TRUTHS)]
     if strange:
         raise RecycleGPError(
