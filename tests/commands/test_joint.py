@@ -51,6 +51,16 @@ def test_several_targets_are_fitted_as_the_library_does(folder, out):
     )
 
 
+def test_targets_may_have_decimal_commas(folder, out, tmp_path):
+    table = pd.read_csv(folder / "north.csv")
+    table.to_csv(tmp_path / "komma.csv", sep=";", decimal=",", index=False)
+    target = ["--target", "heat,salt", "--name", "north", *FEW]
+    ok("fit", tmp_path / "komma.csv", "--decimal", ",", *target, "-o", out)
+    np.testing.assert_array_equal(
+        rgp.load(out).predict(table[INPUTS])[0], rgp.load(folder / "north.safetensors").predict(table[INPUTS])[0]
+    )
+
+
 def test_missing_cells_are_used_where_they_are_allowed(out, tmp_path):
     table = outputs(0, 0, 4)
     table.loc[::3, "salt"] = np.nan

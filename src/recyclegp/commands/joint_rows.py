@@ -120,7 +120,9 @@ class JointRows:
         text = column.astype(str).str.strip()
         if self.reading is Reading.LABELS:
             return _labels(column, text)
-        numbers, strange = floats(column.where(column.notna() & ~text.isin(MISSING), None))
+        there = column.notna() & ~text.isin(MISSING)
+        written = text.str.replace(",", ".", regex=False) if self.rows.table.decimal == "," else column
+        numbers, strange = floats(written.where(there, None))
         if strange is not None:
             said = str(column.iloc[strange])[:40]
             raise RecycleGPError(
