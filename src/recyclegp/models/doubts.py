@@ -148,9 +148,12 @@ def about_regions(members: Sequence[Member], columns: arrays.Columns) -> None:
     who look at what is said.
     """
     boxes = {m.name: _box(m) for m in members if m.site is not None and m.weight > 0}
+    explained = {m.name for m in members if m.verdict is not None and m.verdict.proposal}
     if len(boxes) > MOST_COMPARED:
         return
     for name, own in boxes.items():
+        if name in explained:
+            continue  # which has been said
         others = [box for other, box in boxes.items() if other != name]
         for column in range(own.shape[1]):
             power = _power_of_ten(own[:, column], [box[:, column] for box in others])
