@@ -35,11 +35,11 @@ def test_a_small_fit_and_a_small_merge_use_one(monkeypatch):
 
 @pytest.mark.usefixtures("two_threads")
 def test_large_work_keeps_them_and_errors_give_them_back():
-    with threads.suited_to(1e12):
+    with threads.limit_threads(1e12):
         assert torch.get_num_threads() == 2
-    with threads.suited_to(10.0):
+    with threads.limit_threads(10.0):
         assert torch.get_num_threads() == 1
-    with pytest.raises(KeyError), threads.suited_to(10.0):
+    with pytest.raises(KeyError), threads.limit_threads(10.0):
         raise KeyError
     assert torch.get_num_threads() == 2
 
@@ -49,7 +49,7 @@ def test_calls_from_many_python_threads():
     """The first that comes sets the count, the last that goes restores it."""
 
     def work(_):
-        with threads.suited_to(10.0):
+        with threads.limit_threads(10.0):
             return sum(torch.ones(50).sum().item() for _ in range(50))
 
     with ThreadPoolExecutor(8) as pool:
@@ -59,23 +59,23 @@ def test_calls_from_many_python_threads():
 @pytest.mark.usefixtures("two_threads")
 def test_a_team_works_on_parts_with_one_thread_each():
     """In the order of the parts; afterwards the user's threads are back, also after an error."""
-    with threads.team(5) as team:
-        assert team.size == 2
+    with threads.share_work(5) as workers:
+        assert workers.size == 2
         assert torch.get_num_threads() == 1
-        assert team.map(lambda a, b: (a, b, torch.get_num_threads()), "xyz", range(3)) == [
+        assert workers.map(lambda a, b: (a, b, torch.get_num_threads()), "xyz", range(3)) == [
             ("x", 0, 1),
             ("y", 1, 1),
             ("z", 2, 1),
         ]
     assert torch.get_num_threads() == 2
-    with pytest.raises(ZeroDivisionError), threads.team(2) as team:
-        team.map(lambda a: 1 / a, [1, 0])
+    with pytest.raises(ZeroDivisionError), threads.share_work(2) as workers:
+        workers.map(lambda a: 1 / a, [1, 0])
 
 
 @pytest.mark.usefixtures("two_threads")
 def test_a_team_of_one_is_the_caller_with_all_threads():
-    with threads.team(1) as team:
-        assert (team.size, torch.get_num_threads()) == (1, 2)
-        assert team.map(lambda _: threading.get_ident(), [0, 1]) == [threading.get_ident()] * 2
-    with threads.suited_to(10.0), threads.team(8) as team:  # one thread is all there is
-        assert team.size == 1
+    with threads.share_work(1) as workers:
+        assert (workers.size, torch.get_num_threads()) == (1, 2)
+        assert workers.map(lambda _: threading.get_ident(), [0, 1]) == [threading.get_ident()] * 2
+    with threads.limit_threads(10.0), threads.share_work(8) as workers:  # one thread is all there is
+        assert workers.size == 1

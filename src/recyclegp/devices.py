@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 CHUNK = 2**28  # bytes that work on the chunks of a CPU takes, with everything a derivative remembers
 SHARE = 0.5  # of the memory of a GPU that is free, that may be taken at first
 SMALLEST_SHARE = SHARE / 64
-LARGEST_ROOM = 512.0
+LARGEST_MEMORY_FACTOR = 512.0
 
 T = TypeVar("T")
 _share: ContextVar[float] = ContextVar("share", default=SHARE)
@@ -33,7 +33,7 @@ def device_of(wanted: Any) -> torch.device:
 
 
 @contextmanager
-def on(device: torch.device | str) -> Iterator[None]:
+def default_device(device: torch.device | str) -> Iterator[None]:
     """Inside the block new tensors are made there."""
     if torch.device(device).type == "cpu":
         yield
@@ -42,22 +42,22 @@ def on(device: torch.device | str) -> Iterator[None]:
         yield
 
 
-def here() -> torch.device:
+def current_device() -> torch.device:
     """Where new tensors are made."""
     return torch.get_default_device()
 
 
-def room(device: torch.device) -> float:
+def memory_factor(device: torch.device) -> float:
     """How many times as much as on a CPU may be done at once: as the memory of a GPU allows."""
     if device.type != "cuda":
         return 1.0
     free, _ = torch.cuda.mem_get_info(device)
     # what torch keeps for itself is free, too
     free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return min(LARGEST_ROOM, max(1.0, _share.get() * free / CHUNK))
+    return min(LARGEST_MEMORY_FACTOR, max(1.0, _share.get() * free / CHUNK))
 
 
-def retried(call: Callable[[], T]) -> T:
+def retry_on_oom(call: Callable[[], T]) -> T:
     """What call returns; where the memory of a GPU does not suffice, again with half as much done at once."""
     share = _share.get()
     while True:

@@ -40,7 +40,7 @@ def printable(text: str, most: int | None = None) -> str:
     return shown if shown.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
 
 
-def tell(text: str, category: type[RecycleGPWarning] = RecycleGPWarning) -> None:
+def warn_user(text: str, category: type[RecycleGPWarning] = RecycleGPWarning) -> None:
     """Warn whoever has called the library, however many of its functions are in between."""
     level, frame = 2, sys._getframe(1)
     inside = f"{__name__.partition('.')[0]}."

@@ -22,7 +22,7 @@ _before = 1  # what the user had, while there are any
 
 
 @contextmanager
-def suited_to(work: float) -> Iterator[None]:
+def limit_threads(work: float) -> Iterator[None]:
     """One thread for torch where a step of the work takes few multiplications; the user's own count otherwise."""
     import torch
 
@@ -44,7 +44,7 @@ def suited_to(work: float) -> Iterator[None]:
                 torch.set_num_threads(_before)
 
 
-class Team(NamedTuple):
+class Workers(NamedTuple):
     """Python threads that share a list of small problems."""
 
     size: int
@@ -55,12 +55,12 @@ class Team(NamedTuple):
         return list(map(call, *parts) if self.pool is None else self.pool.map(call, *parts))
 
 
-ALONE = Team(1, None)
+ALONE = Workers(1, None)
 
 
 @contextmanager
-def team(most: int) -> Iterator[Team]:
-    """The user's threads as a team, at most so many, each of which works alone on its own problem.
+def share_work(most: int) -> Iterator[Workers]:
+    """The user's threads as workers, at most so many, each of which works alone on its own problem.
 
     Matrices that are too small to be shared by threads are many: a thread for some of them never waits for another.
     """
@@ -70,8 +70,8 @@ def team(most: int) -> Iterator[Team]:
     if size <= 1:
         yield ALONE
         return
-    with suited_to(0.0), ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        yield Team(size, pool)
+    with limit_threads(0.0), ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield Workers(size, pool)
 
 
 @contextmanager

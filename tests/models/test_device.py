@@ -163,10 +163,10 @@ def test_likelihoods_on_the_gpu():
 @needs_a_gpu
 def test_chunks_follow_free_memory():
     device = torch.device("cuda")
-    before = devices.room(device)
+    before = devices.memory_factor(device)
     assert before > 1
     held = torch.empty(int(torch.cuda.mem_get_info(device)[0] * 0.8), dtype=torch.uint8, device=device)
-    assert devices.room(device) < before
+    assert devices.memory_factor(device) < before
     del held
 
 
@@ -182,7 +182,7 @@ def test_out_of_memory_is_tried_again_with_half():
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         return "done"
 
-    assert devices.retried(call) == "done"
+    assert devices.retry_on_oom(call) == "done"
     assert seen == [devices.SHARE, devices.SHARE / 2, devices.SHARE / 4]
     assert devices._share.get() == devices.SHARE
 
@@ -192,7 +192,7 @@ def test_memory_that_never_suffices_is_an_error():
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
     with pytest.raises(torch.cuda.OutOfMemoryError):
-        devices.retried(call)
+        devices.retry_on_oom(call)
     assert devices._share.get() == devices.SHARE
 
 

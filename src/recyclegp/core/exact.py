@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..devices import room
+from ..devices import memory_factor
 from ..kernels import Kernel
 from . import linalg
 from .effects import NO_EFFECTS, Effects, Offset
@@ -40,7 +40,7 @@ class ExactPosterior(NamedTuple):
 
     def predict(self, X: Tensor) -> Predicted:
         """Mean and variance at each row of X (n, D), in chunks."""
-        size = max(1, int(room(X.device) * NUMBERS / max(len(self.alpha), len(self.stacked.Z))))
+        size = max(1, int(memory_factor(X.device) * NUMBERS / max(len(self.alpha), len(self.stacked.Z))))
         parts = [self._predict(chunk) for chunk in X.split(size)]
         return Predicted(*(torch.cat(part) for part in zip(*parts, strict=True)))
 

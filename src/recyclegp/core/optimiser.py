@@ -56,34 +56,34 @@ def maximise(
     box), or when two steps running gain less than `tolerance` of |value|. At most `width` lanes are
     evaluated at once by each thread: it bounds the memory of the derivative. `metric` is that of a similar problem.
     """
-    with _shared(objective, len(start), width, start.device) as crew:
-        return _climb(crew, start, lower, upper, iterations, tolerance, gradient, metric)
+    with _shared(objective, len(start), width, start.device) as workers:
+        return _climb(workers, start, lower, upper, iterations, tolerance, gradient, metric)
 
 
-class _Crew(NamedTuple):
+class _Workers(NamedTuple):
     """An objective, and the threads that share its lanes."""
 
     objective: Objective
     width: int
-    team: threads.Team
+    pool: threads.Workers
 
     def each(self, call: Callable[[Objective, Tensor, Tensor], Any], x: Tensor, lanes: Tensor) -> list[Any]:
         """call(objective, x, lanes), some lanes at a time: as many calls for each thread, of about as many lanes."""
-        turns = math.ceil(len(x) / (self.width * self.team.size))
-        some = max(1, math.ceil(len(x) / (max(1, turns) * self.team.size)))
-        return self.team.map(lambda *part: call(self.objective, *part), x.split(some), lanes.split(some))
+        turns = math.ceil(len(x) / (self.width * self.pool.size))
+        some = max(1, math.ceil(len(x) / (max(1, turns) * self.pool.size)))
+        return self.pool.map(lambda *part: call(self.objective, *part), x.split(some), lanes.split(some))
 
 
 @contextmanager
-def _shared(objective: Objective, lanes: int, width: int, device: torch.device) -> Iterator[_Crew]:
+def _shared(objective: Objective, lanes: int, width: int, device: torch.device) -> Iterator[_Workers]:
     # threads that have too little to do between two turns at the interpreter only wait for each other
     worth = min(lanes, max(1, SHARES * lanes // width)) if device.type == "cpu" else 1
-    with threads.team(worth) as team:
-        yield _Crew(objective, width, team)
+    with threads.share_work(worth) as shared:
+        yield _Workers(objective, width, shared)
 
 
 def _climb(
-    crew: _Crew,
+    workers: _Workers,
     start: Tensor,
     lower: Tensor,
     upper: Tensor,
@@ -94,7 +94,7 @@ def _climb(
 ) -> Optimum:
     B, p = start.shape
     x = start.detach().clamp(lower, upper)
-    f, g = _evaluate(crew, x, torch.arange(B, device=x.device))
+    f, g = _evaluate(workers, x, torch.arange(B, device=x.device))
     count = torch.ones(B, dtype=torch.long, device=x.device)
     converged = torch.full_like(f, p == 0, dtype=torch.bool)
     identity = torch.eye(p, dtype=x.dtype, device=x.device)
@@ -111,7 +111,7 @@ def _climb(
         if not len(active):
             break
         step = _direction(H[active], g[active], x[active], lower, upper)
-        new_x, new_f, new_g, tries, ok = _search(crew, active, x, f, g, step, lower, upper)
+        new_x, new_f, new_g, tries, ok = _search(workers, active, x, f, g, step, lower, upper)
         count[active] += tries
         # A lane whose line search failed restarts once from steepest descent, then stops.
         failed = active[~ok]
@@ -168,8 +168,8 @@ def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -
     if len(starts) == 1:
         return starts[0]
     lanes = torch.arange(len(starts[0]), device=starts[0].device)
-    with _shared(objective, len(lanes), width, lanes.device) as crew:
-        values = torch.stack([torch.cat(crew.each(_height, s, lanes)) for s in starts])
+    with _shared(objective, len(lanes), width, lanes.device) as workers:
+        values = torch.stack([torch.cat(workers.each(_height, s, lanes)) for s in starts])
     return torch.stack(starts)[values.argmin(0), lanes]
 
 
@@ -188,9 +188,9 @@ def _height(objective: Objective, x: Tensor, lanes: Tensor) -> Tensor:
     return _value(objective, x, lanes)
 
 
-def _evaluate(crew: _Crew, x: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
+def _evaluate(workers: _Workers, x: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
     """−objective and its gradient."""
-    f, g = zip(*crew.each(_derivative, x, lanes), strict=True)
+    f, g = zip(*workers.each(_derivative, x, lanes), strict=True)
     return torch.cat(f), torch.cat(g)
 
 
@@ -228,7 +228,7 @@ def _direction(H: Tensor, g: Tensor, x: Tensor, lower: Tensor, upper: Tensor) ->
 
 
 def _search(
-    crew: _Crew,
+    workers: _Workers,
     lanes: Tensor,
     x: Tensor,
     f: Tensor,
@@ -248,7 +248,7 @@ def _search(
         if not len(todo):
             break
         trial = (x[lanes[todo]] + length[todo, None] * step[todo]).clamp(lower, upper)
-        value, grad = _evaluate(crew, trial, lanes[todo])
+        value, grad = _evaluate(workers, trial, lanes[todo])
         tries[todo] += 1
         enough = value <= f[lanes[todo]] + ARMIJO * length[todo] * slope[todo]
         accepted = todo[enough]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..devices import room
+from ..devices import memory_factor
 from . import linalg
 from .effects import Effects
 from .least_squares import Rows, gather
@@ -79,7 +79,7 @@ def pack(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float]
 def split(whole: PackedSites, inducing: int) -> Iterator[PackedSites]:
     """The sites in chunks whose features on `inducing` points fit."""
     K, size, _ = whole.Z.shape
-    most = max(1, int(room(whole.Z.device) * FEATURES / (size * max(inducing, size))))
+    most = max(1, int(memory_factor(whole.Z.device) * FEATURES / (size * max(inducing, size))))
     step = -(-K // -(-K // most))  # as few chunks as fit, of one size: no crumb at the end
     for start in range(0, K, step):
         yield whole.at(slice(start, start + step))

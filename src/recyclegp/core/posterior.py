@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..devices import room
+from ..devices import memory_factor
 from ..kernels import Kernel
 from . import linalg
 from .effects import NO_EFFECTS, Effects
@@ -83,7 +83,7 @@ def features(base: Basis, X: Tensor, meeting: Meeting | None = None, jitter: Ten
 
 def at_once(X: Tensor, M: int) -> int:
     """How many rows of X are predicted together, from M numbers each."""
-    return POINTS if X.device.type == "cpu" else max(1, int(room(X.device) * FEATURES / M))
+    return POINTS if X.device.type == "cpu" else max(1, int(memory_factor(X.device) * FEATURES / M))
 
 
 class Predicted(NamedTuple):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import threads
 from ..core.convergence import Convergence
-from ..devices import room
+from ..devices import memory_factor
 from ..kernels import Kernel
 from . import placement
 from .placement import Candidates, Points
@@ -42,14 +42,18 @@ class Batch(NamedTuple):
         """Lanes whose features may be held at once, in whole groups."""
         n, C = self.data.y.shape[1], self.group.functions
         each = n * max(points, n if self.template.method is Method.EXACT else 1)
-        return C * max(1, int(room(self.data.y.device) * FEATURES / (each * C)))
+        return C * max(1, int(memory_factor(self.data.y.device) * FEATURES / (each * C)))
 
     def shared(self, points: Points) -> Points:
         """The same points for all functions of a model, where these have the same rows."""
         return self.group.points(points) if same_rows(self.requests, self.group) else points
 
     def placed(
-        self, counts: Sequence[int], kernel: Kernel, spare: Tensor | None = None, team: threads.Team = threads.ALONE
+        self,
+        counts: Sequence[int],
+        kernel: Kernel,
+        spare: Tensor | None = None,
+        workers: threads.Workers = threads.ALONE,
     ) -> Points:
         """So many automatic points for each; functions of the same rows have the same ones."""
         assert self.candidates is not None
@@ -58,7 +62,7 @@ class Batch(NamedTuple):
             counts = [max(counts[i : i + C]) for i in range(0, len(counts), C)]
             kernel = Kernel(kernel.structure, kernel.theta[::C])
             spare = None if spare is None else spare.reshape(-1, C).amin(-1)
-        found = placement.place(self.candidates, max(counts), kernel, self.placing, spare, team).first(list(counts))
+        found = placement.place(self.candidates, max(counts), kernel, self.placing, spare, workers).first(list(counts))
         if C == 1:
             return found
         return found.lanes(torch.arange(len(counts), device=found.Z.device).repeat_interleave(C))

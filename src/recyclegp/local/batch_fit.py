@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..core import linalg, optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..devices import room
+from ..devices import memory_factor
 from ..likelihoods import gaussian_noise
 from . import objectives, samples, search_space
 from .batch import FEATURES, Batch, Learned, batch_of, inducing
@@ -150,7 +150,7 @@ def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimise
     """Roughly the best hyperparameters for some of the rows, by their exact evidence."""
     few = Samples(*(t[:, :ROWS_BEGUN] for t in subset))
     objective = space.objective(objectives.exact_objective(space.space, few))
-    width = max(1, int(room(few.y.device) * FEATURES / few.y.shape[1] ** 2) // space.group.functions)
+    width = max(1, int(memory_factor(few.y.device) * FEATURES / few.y.shape[1] ** 2) // space.group.functions)
     return optimiser.maximise(
         objective,
         optimiser.best_start(objective, starts, width),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .. import threads
 from ..core.posterior import Basis, basis, features
-from ..devices import room
+from ..devices import memory_factor
 from ..errors import RecycleGPError
 from ..kernels import Kernel, continuous_columns
 from ..kernels.units import lengths
@@ -229,7 +229,9 @@ def _neighbours(rows: Tensor, places: Tensor, picks: Tensor, which: Tensor, most
     present = (places >= 0)[..., None]
     scaled = rows / _spread(rows, present)
     parts = []
-    for lanes in torch.arange(B, device=rows.device).split(max(1, int(room(rows.device) * COVARIANCES / (512 * n)))):
+    for lanes in torch.arange(B, device=rows.device).split(
+        max(1, int(memory_factor(rows.device) * COVARIANCES / (512 * n)))
+    ):
         lane = lanes[:, None]
         columns = []
         for some, ranks in zip(picks[lanes].split(512, 1), which[lanes].split(512, 1), strict=True):
@@ -293,7 +295,7 @@ def place(
     kernel: Kernel,
     rngs: Sequence[np.random.Generator],
     enough: Tensor | None = None,
-    team: threads.Team = threads.ALONE,
+    workers: threads.Workers = threads.ALONE,
 ) -> Points:
     """At most `count` points from each model's candidates, for its kernel, one of B side by side.
 
@@ -303,14 +305,14 @@ def place(
     sizes = present.sum(-1).tolist()
     first = _tensor([int(rng.integers(n)) for rng, n in zip(rngs, sizes, strict=True)], points.device)
     each = min(points.shape[1], TARGETS) * points.shape[1]
-    lanes = max(1, int(room(points.device) * COVARIANCES / each))
+    lanes = max(1, int(memory_factor(points.device) * COVARIANCES / each))
 
     def selected(some: Tensor) -> Tensor:
         limit = None if enough is None else enough[some]
         own = None if noise is None else noise[some]
         return select_by_variance(points[some], present[some], count, kernel.lanes(some), first[some], limit, own)
 
-    chosen = torch.cat(team.map(selected, torch.arange(len(points), device=points.device).split(lanes)))
+    chosen = torch.cat(workers.map(selected, torch.arange(len(points), device=points.device).split(lanes)))
     real = chosen >= 0
     kept = int(real.sum(-1).max())
     chosen, real = chosen[:, :kept].clamp_min(0), real[:, :kept]

@@ -44,21 +44,21 @@ def publish_all(batch: Batch, learned: Learned) -> Published:
     lanes = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
     template, hyper = batch.template, learned.hyper
     exact = template.method is Method.EXACT
-    with threads.team(len(lanes) if lanes.device.type == "cpu" else 1) as team:
+    with threads.share_work(len(lanes) if lanes.device.type == "cpu" else 1) as workers:
         whole = None
         if exact and (template.learns_noise or isinstance(template.publish, Share)):
             some = lanes.split(batch.width(0))
-            found = team.map(lambda few: exact_residuals(batch.data.lanes(few), hyper.lanes(few)), some)
+            found = workers.map(lambda few: exact_residuals(batch.data.lanes(few), hyper.lanes(few)), some)
             whole = Residuals(*(torch.cat(parts) for parts in zip(*found, strict=True)))
-        points = batch.shared(_places(batch, hyper, whole, team)) if exact else learned.points
+        points = batch.shared(_places(batch, hyper, whole, workers)) if exact else learned.points
         fewer = None if exact else _fewer_points(batch, learned)
         some = lanes.split(batch.width(points.Z.shape[1]))  # so that only their features are held
-        parts = team.map(lambda few: _publish_some(batch, learned, points.lanes(few), few, whole, fewer), some)
+        parts = workers.map(lambda few: _publish_some(batch, learned, points.lanes(few), few, whole, fewer), some)
     models = [part.models for part in parts if part.models is not None]
     return Published([lane for part in parts for lane in part.lanes], fitted.joined(models) if models else None)
 
 
-def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, team: threads.Team) -> Points:
+def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, workers: threads.Workers) -> Points:
     """Where the exact method publishes: its only points. `whole` is needed where these are to keep a share."""
     goals = [r.publish for r in batch.requests if r.publish is not None]
     lanes = torch.arange(len(goals), device=hyper.mean.device)
@@ -71,13 +71,13 @@ def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, team:
         precision = batch.data.w.square().sum(-1) / gaussian_noise(hyper.likelihood)
         spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 / precision
         most = [g.most for g in goals if isinstance(g, Share)]
-        points = batch.placed(most, hyper.kernel, spare, team)
+        points = batch.placed(most, hyper.kernel, spare, workers)
     else:
         points = batches.points(batch, [g for g in goals if isinstance(g, int)], hyper.kernel)
         if FEW_ROWS_EACH * points.Z.shape[1] < int(batch.data.rows.min()):
             return points  # owners of one region shall not all have the few points that are best there
     some = lanes.split(batch.width(points.Z.shape[1]))
-    parts = team.map(lambda few: _enough(batch, hyper, points.lanes(few), few), some)
+    parts = workers.map(lambda few: _enough(batch, hyper, points.lanes(few), few), some)
     widest = max(p.Z.shape[1] for p in parts)
     return Points(
         torch.cat([torch.nn.functional.pad(p.Z, (0, 0, 0, widest - p.Z.shape[1])) for p in parts]),

@@ -10,7 +10,7 @@ import os
 
 import torch
 
-from ..devices import here
+from ..devices import current_device
 
 DIRECT = 512  # pseudo-observations that are always held all at once: it takes a second
 FIRST = 512  # on which a first kernel is learned
@@ -38,18 +38,18 @@ def decided(largest: int) -> int:
 def held() -> int:
     """How many pseudo-observations may be held all at once, where they are to be."""
     by_memory = math.sqrt(SHARE * memory() / (8 * COPIES))
-    return int(min(HELD * (GPU_HELD if here().type == "cuda" else 1), by_memory))
+    return int(min(HELD * (GPU_HELD if current_device().type == "cuda" else 1), by_memory))
 
 
 def learned() -> int:
     """Of how many the exact evidence may be evaluated some tens of times."""
-    return min(held(), LEARNED * (GPU_LEARNED if here().type == "cuda" else 1))
+    return min(held(), LEARNED * (GPU_LEARNED if current_device().type == "cuda" else 1))
 
 
 def memory() -> float:
     """Bytes of the machine, or of the GPU that is used; where it does not say, what every machine has."""
-    if here().type == "cuda":
-        return float(torch.cuda.get_device_properties(here()).total_memory)
+    if current_device().type == "cuda":
+        return float(torch.cuda.get_device_properties(current_device()).total_memory)
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):  # not on this system

@@ -159,7 +159,7 @@ def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor]) -> Learned:
         found = sites.log_evidence(space.kernel_at(x), space.effects_at(x), space.noise_at(x))
         return found.value + space.log_prior(x)
 
-    with threads.suited_to(float(len(sites.stacked.rho)) ** 3):
+    with threads.limit_threads(float(len(sites.stacked.rho)) ** 3):
         best = optimiser.maximise_one(
             objective, begins, space.lower, space.upper, tolerance=TOLERANCE, gradient=GRADIENT
         )

@@ -10,7 +10,7 @@ import torch
 from ..core.least_squares import CentredRows, centre, compress, stack
 from ..core.packing import PackedSites, project
 from ..core.posterior import Basis
-from ..devices import room
+from ..devices import memory_factor
 from .site_source import SiteSource
 
 NUMBERS = 2**17  # in rows folded at once, unless that is few rows: more overflow the caches
@@ -30,7 +30,7 @@ def fold(
 def _triangle(packs: Iterator[PackedSites], *, base: Basis, mean: float, marginal: bool) -> CentredRows:
     """Of some sites."""
     M = len(base.Z)
-    most = max(16 * M, int(room(base.Z.device) * NUMBERS / M))  # rows
+    most = max(16 * M, int(memory_factor(base.Z.device) * NUMBERS / M))  # rows
     parts: list[CentredRows] = []
     height = 0
     for packed in packs:

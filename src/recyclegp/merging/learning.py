@@ -149,7 +149,7 @@ def _learn(first: Choice, store: SiteSource, space: SearchSpace, *, move: bool =
 
     far = torch.full_like(still, FARTHEST)
     lower, upper = torch.cat([space.lower, -far]), torch.cat([space.upper, far])
-    with threads.suited_to(float(M) ** 3 + store.points * M * (M + store.largest)):
+    with threads.limit_threads(float(M) ** 3 + store.points * M * (M + store.largest)):
         best = optimiser.maximise_one(objective, [torch.cat([begin, still])], lower, upper)
     kernel, Z = space.kernel_at(best.x[:size]), points_at(best.x)
     log.info("evidence %.3f after %d evaluations: %s", best.value, best.evaluations, kernel.describe())

@@ -14,7 +14,7 @@ from .. import threads
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.packing import PackedSites, meeting, project
 from ..core.posterior import Basis, basis, features
-from ..devices import room
+from ..devices import memory_factor
 from ..kernels import Kernel
 from .site_source import SiteSource, added, candidates
 
@@ -50,12 +50,12 @@ def select(
     holds compete, the best meet the next ones, and the order in which the last pool chooses them is the order of Z_*.
     """
     most = count if count is not None else most_automatic or MOST_AUTOMATIC
-    size = max(int(room(kernel.theta.device) * POOL), 2 * most)
+    size = max(int(memory_factor(kernel.theta.device) * POOL), 2 * most)
     enough = 2 * tolerance / store.largest if count is None else 0.0
     if store.points > size:
         enough *= EARLY
     rules = _Rules(kernel.with_theta(kernel.theta.detach()), most, size, enough)
-    with threads.suited_to(float(size) * most):
+    with threads.limit_threads(float(size) * most):
         Z, precision = store.reduce(partial(_pool, rules=rules), partial(_meet, rules=rules), 1, "points")
         chosen = select_by_slack(Z, precision, most, enough, kernel)
     Z = Z[chosen] if chosen else Z[:1]

@@ -56,7 +56,7 @@ class Recipe(NamedTuple):
         columns: Columns = None,
     ) -> Made:
         """All that is chosen, chosen from these members: in the same way whenever it is done."""
-        with threads.suited_to(step_cost(store, wanted)):
+        with threads.limit_threads(step_cost(store, wanted)):
             trust = self.trust if self.learn else Trust.NONE
             whom, sites, learned = judged(
                 members, store, trust=trust, owners=owners, pool_noise=self.pool_noise, columns=columns

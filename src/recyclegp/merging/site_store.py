@@ -16,7 +16,7 @@ import torch
 
 from ..core.packing import PackedSites, pack, split
 from ..core.sites import Site
-from ..devices import here, room
+from ..devices import current_device, memory_factor
 from ..errors import RecycleGPError
 from .site_queue import SiteQueue
 from .site_source import SiteSource, View, every_nth
@@ -49,7 +49,7 @@ class SiteStore(SiteSource):
     """Weighted sites by size, in this process."""
 
     def __init__(self, device: torch.device | None = None) -> None:
-        self.device = here() if device is None else device
+        self.device = current_device() if device is None else device
         self._waiting: SiteQueue[_Put] = SiteQueue()
         self._dimension = 0
         self._packed: list[PackedSites | _Stored] = []
@@ -93,7 +93,7 @@ class SiteStore(SiteSource):
 
     def _visible(self) -> Iterable[PackedSites]:
         """Packs as they are seen; where they are small they are kept so, because learning asks again and again."""
-        if self._held > REMEMBERED * room(self.device) or any(isinstance(p, _Stored) for p in self._packed):
+        if self._held > REMEMBERED * memory_factor(self.device) or any(isinstance(p, _Stored) for p in self._packed):
             return (self._view.of(self._read(p) if isinstance(p, _Stored) else p) for p in self._packed)
         if len(self._known) < len(self._packed):
             self._known = [self._view.of(p) for p in self._packed if not isinstance(p, _Stored)]
@@ -149,7 +149,7 @@ class SiteStore(SiteSource):
     def _keep(self, packed: PackedSites) -> None:
         """In memory while there is room, else in the file."""
         needed = sum(t.numel() * t.element_size() for t in packed[:4])
-        if self._held + needed <= IN_MEMORY * room(self.device):
+        if self._held + needed <= IN_MEMORY * memory_factor(self.device):
             self._held += needed
             self._packed.append(packed.to(self.device))
         else:

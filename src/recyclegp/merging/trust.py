@@ -197,7 +197,7 @@ def _learned(
 def _compared(belief: Belief, members: Sequence[Member], store: SiteSource, readings: Readings | None) -> _Compared:
     now = at_noise(store, readings, belief.noise)
     count = int(min(POINTS, max(LEAST_POINTS, FEATURES // max(store.rows, 1))))
-    with torch.no_grad(), threads.suited_to(float(min(store.rows, TOGETHER)) * count**2):
+    with torch.no_grad(), threads.limit_threads(float(min(store.rows, TOGETHER)) * count**2):
         Z = select(belief.kernel, _tempered(now, len(members)), None, NOTHING, count)
         base = basis(belief.kernel, Z, effects=belief.effects)
         said = statements(base, now, belief.mean)

@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import arrays
 from ..categories import Categories, called, shown
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..errors import ContradictionWarning, RecycleGPError, tell
+from ..errors import ContradictionWarning, RecycleGPError, warn_user
 from ..kernels import Kernel
 from ..merging.learning import FORGIVEN, slack_tolerance
 from ..merging.member import Member
@@ -87,20 +87,20 @@ class Doubts:
 
     def tell(self, columns: arrays.Columns) -> None:
         if self.other_targets:
-            tell(f"modules name different targets ({few(self.other_targets)}); is it the same quantity?")
+            warn_user(f"modules name different targets ({few(self.other_targets)}); is it the same quantity?")
         for column, levels in self.levels.items():
             if levels.found:
-                tell(
+                warn_user(
                     f"modules share no level of {column}: {' against '.join(levels.found[:SHOWN])}; if they mean the "
                     "same, write them alike and fit again"
                 )
         if columns is not None and self.unnamed:
-            tell(
+            warn_user(
                 f"columns of {few(self.unnamed)} have no names and were taken to be {', '.join(columns)}, in that "
                 "order; fit with columns=, or name them with module.with_columns"
             )
         if self.unsettled:
-            tell(
+            warn_user(
                 f"{few(self.unsettled)} had not converged when they were published; ask their owners for another fit, "
                 "or give them a smaller weight"
             )
@@ -109,13 +109,13 @@ class Doubts:
 def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[Member]) -> None:
     """Did the search end, and does its kernel resemble any module's own?"""
     if not convergence.converged:
-        tell(
+        warn_user(
             f"the search for the kernel {convergence.message} after {convergence.evaluations} evaluations; the "
             "ensemble may be better with another kernel=, or with inducing= points"
         )
     factor = shorter_than_all(kernel, members) if convergence != NOTHING_TO_LEARN else None
     if factor is not None:
-        tell(
+        warn_user(
             f"the kernel that was learned, {kernel.describe()}, has a lengthscale {factor:.0f} times shorter than "
             "those of the modules: they may contradict each other (in other units, or of other functions); report(), "
             "or recyclegp compare, tells who disagrees"
@@ -127,7 +127,7 @@ def about_trust(members: Sequence[Member]) -> None:
     disarmed = [m for m in members if m.verdict is not None and m.verdict.flagged and m.weight == 0]
     if disarmed:
         said = [f"{m.name} ({m.verdict.explained})" for m in disarmed if m.verdict is not None]
-        tell(
+        warn_user(
             f"{len(disarmed)} of {len(members)} modules contradict the others and do not count: {few(said)}; ask their "
             "owners. reweight makes one count all the same, trust=None all of them",
             ContradictionWarning,
@@ -135,7 +135,7 @@ def about_trust(members: Sequence[Member]) -> None:
     elsewhere = [m for m in members if m.verdict is not None and m.verdict.elsewhere]
     if elsewhere:
         said = [f"{m.name} ({m.verdict.explained})" for m in elsewhere if m.verdict is not None]
-        tell(
+        warn_user(
             f"{len(elsewhere)} of {len(members)} modules count, but the others know little of what they say, and in "
             f"other units they would agree with them: {few(said)}; ask their owners"
         )
@@ -159,7 +159,7 @@ def about_regions(members: Sequence[Member], columns: arrays.Columns) -> None:
             power = _power_of_ten(own[:, column], [box[:, column] for box in others])
             if power:
                 called = f"column {column}" if columns is None else columns[column]
-                tell(
+                warn_user(
                     f"{name} has {called} from {own[0, column]:.3g} to {own[1, column]:.3g}, where the others would be "
                     f"if theirs were divided by {10.0**power:g}; if its unit is another one, use "
                     f"transform(input_scale={{{called!r}: {10.0**power:g}}}), or recyclegp transform --input-scale "
@@ -195,7 +195,7 @@ def _shared(a: Tensor, b: Tensor) -> bool:
 def about_points(size: Size, members: Sequence[Member]) -> None:
     """Have automatic points reached their limit before they could express everybody?"""
     if size.slack > 10 * slack_tolerance(sum(m.weighted_rows for m in members)):
-        tell(
+        warn_user(
             f"{size.points} points leave {size.slack:.3g} nats of the modules' knowledge unexpressed; pass a larger "
             f"inducing=, or inducing='all', for a sharper ensemble ({size})"
         )
@@ -204,7 +204,7 @@ def about_points(size: Size, members: Sequence[Member]) -> None:
 def about_new_slack(points: int, lost: float) -> None:
     """Can the points, which stay where they are, express what is new?"""
     if lost > FORGIVEN:
-        tell(
+        warn_user(
             f"{points} points cannot express {lost:.3g} nats of what is new, which bends what was known; pass "
             "relearn=True to choose them anew, or merge with a larger inducing="
         )

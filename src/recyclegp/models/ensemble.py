@@ -20,7 +20,7 @@ from ..core.exact import ExactPosterior
 from ..core.owner_posterior import Answers
 from ..core.posterior import Basis, Posterior
 from ..core.sites import box
-from ..devices import CPU, on, retried
+from ..devices import CPU, default_device, retry_on_oom
 from ..errors import RecycleGPError
 from ..export import gpytorch_model
 from ..kernels import Kernel
@@ -63,8 +63,8 @@ def on_its_device(method: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(method)
     def there(*arguments: P.args, **options: P.kwargs) -> R:
-        with on(arguments[0]._device):  # type: ignore[attr-defined]
-            return retried(lambda: method(*arguments, **options))
+        with default_device(arguments[0]._device):  # type: ignore[attr-defined]
+            return retry_on_oom(lambda: method(*arguments, **options))
 
     return there
 

@@ -17,7 +17,7 @@ import torch
 
 from .. import arrays, threads
 from ..categories import joined
-from ..devices import retried, room
+from ..devices import memory_factor, retry_on_oom
 from ..errors import FewRowsWarning, LittleKeptWarning, RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
 from ..local.batch_fit import step_cost
@@ -154,7 +154,7 @@ def fit(
     if automatic(options):
         options = replace(options, kernel=choose(lambda kernel: [check(X, y, label, replace(options, kernel=kernel))]))
     request = check(X, y, label, options)
-    with threads.suited_to(step_cost(request)):
+    with threads.limit_threads(step_cost(request)):
         module = of_requests([request], _one(request), [owner]).module(0)
     tell_of_published([Published.of(module)], options)
     return module if at is None else replace(module, time=at)
@@ -233,7 +233,7 @@ def _tell_of_little_kept(modules: Sequence[Published], rows_per_point: int | Non
 
 def _one(request: FitRequest) -> Fitted:
     """One model, alone."""
-    made = retried(partial(batch_fit.solve, [request])).models
+    made = retry_on_oom(partial(batch_fit.solve, [request])).models
     if made is None:
         raise RecycleGPError(
             f"module {request.name!r}: no hyperparameters were found at which its posterior is finite; check y for "
@@ -521,7 +521,7 @@ def _windows(requests: Iterable[FitRequest]) -> Iterator[list[FitRequest]]:
     rows, most = 0, 0.0
     for request in requests:
         if not window:
-            most = WINDOW * min(MOST_LANES, room(request.device))
+            most = WINDOW * min(MOST_LANES, memory_factor(request.device))
         window.append(request)
         rows += request.X.numel()
         if rows >= most:
@@ -541,8 +541,8 @@ def _solve_window(window: list[FitRequest], advance: Callable[[int], None], made
             window[i] = request
         work = step_cost(window[members[0]]) * len(members)
         try:
-            with threads.suited_to(work):
-                lanes, models = retried(partial(batch_fit.solve, [window[i] for i in members]))
+            with threads.limit_threads(work):
+                lanes, models = retry_on_oom(partial(batch_fit.solve, [window[i] for i in members]))
         except RecycleGPError:
             lanes, models = [], None
         if models is not None:
@@ -571,7 +571,7 @@ def _in_one_coding(requests: list[FitRequest]) -> list[FitRequest]:
 def _groups(window: Sequence[FitRequest], kinds: Iterable[list[int]]) -> Iterator[list[int]]:
     """Requests of one kind, no more than are worked on together."""
     for alike in kinds:
-        lanes = int(LANES * min(MOST_LANES, room(window[alike[0]].device)))
+        lanes = int(LANES * min(MOST_LANES, memory_factor(window[alike[0]].device)))
         yield from (alike[i : i + lanes] for i in range(0, len(alike), lanes))
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import gpytorch
 
 from .. import arrays
-from ..devices import device_of, on, retried
+from ..devices import default_device, device_of, retry_on_oom
 from ..errors import RecycleGPError
 from ..kernels import Kernel, parse
 from ..kernels.gpytorch_objects import from_gpytorch
@@ -193,8 +193,8 @@ def merge_read(read: ModulesRead, store: SiteSource, options: MergeOptions) -> E
         made = recipe.follow(members, sites, wanted, frame.dimension, options.owners, frame.columns)
         return Ensemble._from_merged(made, wanted, frame.columns, frame.categories, options.owners, recipe)
 
-    with on(store.device):
-        return retried(merged)
+    with default_device(store.device):
+        return retry_on_oom(merged)
 
 
 def noise_wanted(noise: Any) -> str:

@@ -19,8 +19,8 @@ from ..core import linalg
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import Answers
 from ..core.posterior import Posterior, Predicted
-from ..devices import CPU, device_of, retried
-from ..errors import RecycleGPError, tell
+from ..devices import CPU, device_of, retry_on_oom
+from ..errors import RecycleGPError, warn_user
 from ..kernels import Kernel
 from ..kernels.gpytorch_objects import to_gpytorch
 from ..likelihoods import Likelihood
@@ -193,7 +193,7 @@ class Predictive(ABC):
         """
         points = self._inputs(X)
         answers = self._answers(owner, of_y=False).to(points.device)
-        mean, covariance = _finite(retried(lambda: answers.joint(points)))
+        mean, covariance = _finite(retry_on_oom(lambda: answers.joint(points)))
         return arrays.like(X, mean), arrays.like(X, covariance)
 
     def predict_proba(self, X: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
@@ -288,7 +288,7 @@ class Predictive(ABC):
         points, _, found = arrays.matched(X, self.dimension, self.columns, self.categories, device=device)
         unseen = found.beyond(self.categories)
         if unseen:
-            tell(
+            warn_user(
                 f"X has levels that the model has not seen: {described(unseen, self.columns)}; what all levels share "
                 "is predicted for them, with more variance"
             )
@@ -296,7 +296,7 @@ class Predictive(ABC):
 
     def _latent(self, points: Tensor, answers: Answers) -> Predicted:
         """Moments of f there. Never a silent NaN, whatever file a model comes from."""
-        return Predicted(*_finite(retried(lambda: answers.to(points.device).predict(points))))
+        return Predicted(*_finite(retry_on_oom(lambda: answers.to(points.device).predict(points))))
 
     def _likelihood(self, name: str | None) -> Likelihood:
         return likelihoods.choose(self.likelihoods, name)

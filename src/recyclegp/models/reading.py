@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .. import arrays
 from ..categories import NO_CATEGORIES, Categories, called
-from ..devices import room
+from ..devices import memory_factor
 from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
 from ..kernels import Kernel
 from ..kernels.units import permuted
@@ -96,7 +96,7 @@ def _take_all(
         entrance.fit_in(frame, f"{label}: module {block.names[0]!r}")
         block = block.in_order(entrance.columns).in_coding(entrance.categories)
         weights = [entrance.weight_of(n, first + p) for n, p in zip(block.names, positions, strict=True)]
-        for packed in block.packs([first + p for p in positions], weights, room(store.device)):
+        for packed in block.packs([first + p for p in positions], weights, memory_factor(store.device)):
             store.put_packed(packed)
         found.update({p: (m, columns) for p, m in zip(positions, block.members(weights, keep=keep), strict=True)})
     for position in sorted(found):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ... import arrays, likelihoods, threads
-from ...devices import retried
+from ...devices import retry_on_oom
 from ...errors import RecycleGPError
 from ...likelihoods import DirichletCategorical, Gaussian, Heteroscedastic, SoftmaxCategorical
 from ...likelihoods.dirichlet import EPSILON, EPSILONS
@@ -161,8 +161,8 @@ CLEARLY = 1.0  # nats by which another ε must tell the rows better
 def _solved(members: Sequence[int], asked: Sequence[Lanes]) -> dict[int, JointModule]:
     group = asked[members[0]].group
     requests = [r for i in members for r in asked[i].requests]
-    with threads.suited_to(step_cost(requests[0]) * len(requests)):
-        lanes, models = retried(partial(batch_fit.solve, requests, group))
+    with threads.limit_threads(step_cost(requests[0]) * len(requests)):
+        lanes, models = retry_on_oom(partial(batch_fit.solve, requests, group))
     if models is None or len(lanes) < len(requests):
         if len(members) > 1:  # one that fails beside others is tried alone
             return {i: m for member in members for i, m in _solved([member], asked).items()}
