@@ -1,4 +1,4 @@
-"""The door: what users pass in becomes float64 tensors here, once, or an error that names the remedy."""
+"""Checked once: what users pass in becomes float64 tensors here, or an error that names the remedy."""
 
 from __future__ import annotations
 

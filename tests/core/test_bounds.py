@@ -54,8 +54,8 @@ def test_log_marginal_is_the_density_of_the_rows_that_count():
         check_close([float(found[i]), float(alone)], [expected] * 2, 1e-10)
 
 
-def padded_lanes(own=False, B=4, n=9, seed=6):
-    """K, y, m, σ² and w of B lanes; padding anywhere and of any value, one lane without and one with a single row.
+def padded_batch(own=False, B=4, n=9, seed=6):
+    """K, y, m, σ² and w of B models; padding anywhere and of any value, one model without and one with a single row.
 
     With `own`, rows have noises of their own.
     """
@@ -78,8 +78,8 @@ def by_autograd(K, y, mean, noise, w):
 
 @pytest.mark.parametrize("own", [False, True])
 def test_derivatives_of_log_marginal_are_those_of_autograd(own):
-    """By K, y, m and σ², each lane weighted differently; any leading axes."""
-    K, y, mean, noise, w = (torch.tensor(t) for t in padded_lanes(own))
+    """By K, y, m and σ², each model weighted differently; any leading axes."""
+    K, y, mean, noise, w = (torch.tensor(t) for t in padded_batch(own))
     for shape in [(4,), (2, 2), ()]:
         *inputs, kept = (t[0] if shape == () else t.reshape(*shape, *t.shape[1:]) for t in (K, y, mean, noise, w))
         weights = random(*shape, seed=1)
@@ -94,7 +94,7 @@ def test_derivatives_of_log_marginal_are_those_of_autograd(own):
 @pytest.mark.parametrize("own", [False, True])
 def test_derivatives_of_log_marginal_are_the_slopes_of_the_density(own):
     """Central differences of NumPy's log N(y; m1, K + σ²W⁻²), of the rows that count alone."""
-    K, y, mean, noise, w = padded_lanes(own)
+    K, y, mean, noise, w = padded_batch(own)
     leaves = [torch.tensor(t, requires_grad=True) for t in (K, mean, noise)]
     value = bounds.log_marginal(leaves[0], torch.tensor(y), *leaves[1:], torch.tensor(w))
     by_K, by_mean, by_noise = (g.numpy() for g in torch.autograd.grad(value.sum(), leaves))
@@ -113,8 +113,8 @@ def test_derivatives_of_log_marginal_are_the_slopes_of_the_density(own):
             assert found == pytest.approx((up - down) / 2e-5, rel=1e-6, abs=1e-7)
 
 
-def test_log_marginal_of_a_lane_without_a_density_leaves_the_others_alone():
-    K, y, mean, noise, w = (torch.tensor(t) for t in padded_lanes())
+def test_log_marginal_of_a_model_without_a_density_leaves_the_others_alone():
+    K, y, mean, noise, w = (torch.tensor(t) for t in padded_batch())
     K[2] = -K[2]
     K.requires_grad_()
     value = bounds.log_marginal(K, y, mean, noise, w)

@@ -29,8 +29,8 @@ def rosenbrock(x: Tensor) -> Tensor:
     return -(100 * (x[..., 1:] - x[..., :-1] ** 2).square() + (1 - x[..., :-1]).square()).sum(-1)
 
 
-def lanes(f):
-    """An objective that does not depend on the lane."""
+def batched(f):
+    """An objective that does not depend on the problem."""
     return lambda x, _: f(x)
 
 
@@ -38,7 +38,7 @@ def lanes(f):
 def test_rosenbrock(p):
     """A curved valley in several dimensions, from the usual bad start."""
     start = tensor(*([-1.2, 1.0] * p)[:p])[None]
-    found = optimiser.maximise(lanes(rosenbrock), start, *box(p), iterations=500, tolerance=1e-15)
+    found = optimiser.maximise(batched(rosenbrock), start, *box(p), iterations=500, tolerance=1e-15)
     assert bool(found.converged)
     torch.testing.assert_close(found.x[0], torch.ones(p, dtype=torch.float64), rtol=0, atol=1e-3)
     assert float(found.value) > -1e-6
@@ -56,7 +56,7 @@ def test_badly_scaled_quadratic(condition):
         d = x - best
         return 3.5 - 0.5 * ((d @ A) * d).sum(-1)
 
-    found = optimiser.maximise(lanes(f), torch.zeros(1, p, dtype=torch.float64), *box(p), tolerance=1e-15)
+    found = optimiser.maximise(batched(f), torch.zeros(1, p, dtype=torch.float64), *box(p), tolerance=1e-15)
     torch.testing.assert_close(found.x[0], best, rtol=0, atol=1e-4)
     assert float(found.value) == pytest.approx(3.5, abs=1e-8)
     assert bool(found.converged)
@@ -72,7 +72,7 @@ def test_optimum_on_a_face_of_the_box():
         return -0.5 * ((d @ A) * d).sum(-1)
 
     lower, upper = tensor(-1.0, -1.0), tensor(1.0, 5.0)
-    found = optimiser.maximise(lanes(f), tensor(-0.5, 0.3)[None], lower, upper, gradient=1e-5)
+    found = optimiser.maximise(batched(f), tensor(-0.5, 0.3)[None], lower, upper, gradient=1e-5)
     # on the face x₁ = 1: x₂ = 2 + 0.8·(3 − 1)
     torch.testing.assert_close(found.x[0], tensor(1.0, 3.6), rtol=0, atol=1e-4)
     assert bool(found.converged)
@@ -81,7 +81,7 @@ def test_optimum_on_a_face_of_the_box():
 def test_optimum_in_a_corner_of_the_box():
     """A slope that never ends stops at the corner, converged."""
     lower, upper = tensor(-2.0, -1.0, -3.0), tensor(1.0, 4.0, 0.5)
-    found = optimiser.maximise(lanes(lambda x: x @ tensor(1.0, -2.0, 0.3)), torch.zeros(1, 3).double(), lower, upper)
+    found = optimiser.maximise(batched(lambda x: x @ tensor(1.0, -2.0, 0.3)), torch.zeros(1, 3).double(), lower, upper)
     torch.testing.assert_close(found.x[0], tensor(1.0, -1.0, 0.5))
     assert bool(found.converged)
 
@@ -94,7 +94,7 @@ def test_start_outside_the_box_is_brought_inside():
         seen.append(x.detach().clone())
         return -(x - 0.2).square().sum(-1)
 
-    found = optimiser.maximise(lanes(f), tensor(9.0, -9.0)[None], tensor(-1.0, -1.0), tensor(1.0, 1.0))
+    found = optimiser.maximise(batched(f), tensor(9.0, -9.0)[None], tensor(-1.0, -1.0), tensor(1.0, 1.0))
     torch.testing.assert_close(found.x[0], tensor(0.2, 0.2), rtol=0, atol=1e-5)
     every = torch.cat(seen)
     assert bool(((every >= -1) & (every <= 1)).all())
@@ -108,7 +108,7 @@ def test_regions_without_a_value_are_stepped_back_from(nothing):
         inside = (x < 2.05).all(-1)
         return torch.where(inside, -(x - 2).square().sum(-1), torch.full_like(x[..., 0], nothing))
 
-    found = optimiser.maximise(lanes(f), tensor(-8.0, 1.0)[None], *box(2))
+    found = optimiser.maximise(batched(f), tensor(-8.0, 1.0)[None], *box(2))
     torch.testing.assert_close(found.x[0], tensor(2.0, 2.0), rtol=0, atol=1e-4)
     assert bool(found.converged)
 
@@ -121,7 +121,7 @@ def test_a_covariance_that_cannot_be_factored_is_a_step_too_far():
             raise NotPositiveDefiniteError("not positive definite")
         return -(x - 1.5).square().sum(-1)
 
-    found = optimiser.maximise(lanes(f), tensor(-3.0)[None], *box(1))
+    found = optimiser.maximise(batched(f), tensor(-3.0)[None], *box(1))
     torch.testing.assert_close(found.x[0], tensor(1.5), rtol=0, atol=1e-4)
 
 
@@ -132,15 +132,15 @@ def test_other_errors_are_not_swallowed():
         raise KeyError("a bug")
 
     with pytest.raises(KeyError):
-        optimiser.maximise(lanes(f), tensor(0.0)[None], *box(1))
+        optimiser.maximise(batched(f), tensor(0.0)[None], *box(1))
 
 
-def test_a_lane_without_a_value_at_its_start_fails_alone():
+def test_a_problem_without_a_value_at_its_start_fails_alone():
     """It is reported as not converged, with value −∞, and the others go on."""
 
-    def f(x: Tensor, lanes: Tensor) -> Tensor:
+    def f(x: Tensor, index: Tensor) -> Tensor:
         value = -(x - 1).square().sum(-1)
-        return torch.where(lanes == 1, torch.full_like(value, math.nan), value)
+        return torch.where(index == 1, torch.full_like(value, math.nan), value)
 
     found = optimiser.maximise(f, torch.zeros(3, 2, dtype=torch.float64), *box(2))
     assert found.converged.tolist() == [True, False, True]
@@ -154,14 +154,14 @@ def family(seed: int, B: int, p: int):
     A = A @ A.mT + 0.2 * torch.eye(p, dtype=torch.float64)
     best = torch.randn(B, p, generator=generator(seed + 1), dtype=torch.float64)
 
-    def f(x: Tensor, lanes: Tensor) -> Tensor:
-        d = x - best[lanes]
-        return lanes - 0.5 * (d[:, None] @ A[lanes] @ d[..., None])[:, 0, 0] - d.pow(4).sum(-1)
+    def f(x: Tensor, index: Tensor) -> Tensor:
+        d = x - best[index]
+        return index - 0.5 * (d[:, None] @ A[index] @ d[..., None])[:, 0, 0] - d.pow(4).sum(-1)
 
     return f, best
 
 
-def test_many_lanes_reach_their_own_optimum():
+def test_many_problems_reach_their_own_optimum():
     """Hundreds of problems at once, each converging by itself."""
     B, p = 300, 4
     f, best = family(3, B, p)
@@ -171,7 +171,7 @@ def test_many_lanes_reach_their_own_optimum():
     torch.testing.assert_close(found.value, torch.arange(B, dtype=torch.float64), rtol=1e-6, atol=1e-6)
 
 
-def test_a_lane_does_not_know_its_neighbours():
+def test_a_problem_does_not_know_its_neighbours():
     """The same answer, and the same number of evaluations, alone and in a batch."""
     B, p = 12, 3
     f, _ = family(7, B, p)
@@ -201,12 +201,12 @@ def test_one_problem_from_the_best_of_several_starts():
     torch.testing.assert_close(low.x, tensor(-4.0), rtol=0, atol=1e-3)
 
 
-def test_best_start_is_chosen_per_lane():
-    """Each lane takes its own best of the starts."""
+def test_best_start_is_chosen_per_problem():
+    """Each problem takes its own best of the starts."""
     goal = tensor(0.0, 10.0)
 
-    def f(x: Tensor, lanes: Tensor) -> Tensor:
-        return -(x[:, 0] - goal[lanes]).square()
+    def f(x: Tensor, index: Tensor) -> Tensor:
+        return -(x[:, 0] - goal[index]).square()
 
     starts = [torch.full((2, 1), s, dtype=torch.float64) for s in (9.0, 1.0)]
     torch.testing.assert_close(optimiser.best_start(f, starts), tensor(1.0, 9.0)[:, None])
@@ -214,14 +214,14 @@ def test_best_start_is_chosen_per_lane():
 
 def test_nothing_to_learn():
     """No parameters: the value is returned, converged."""
-    found = optimiser.maximise(lambda x, lanes: lanes + 1.5, torch.zeros(2, 0, dtype=torch.float64), *box(0))
+    found = optimiser.maximise(lambda x, index: index + 1.5, torch.zeros(2, 0, dtype=torch.float64), *box(0))
     assert found.converged.tolist() == [True, True]
     assert found.value.tolist() == [1.5, 2.5]
 
 
 def test_the_iteration_limit_is_reported():
     """A search that was cut off does not claim to have converged."""
-    found = optimiser.maximise(lanes(rosenbrock), tensor(-1.2, 1.0, -1.2)[None], *box(3), iterations=3)
+    found = optimiser.maximise(batched(rosenbrock), tensor(-1.2, 1.0, -1.2)[None], *box(3), iterations=3)
     assert not bool(found.converged)
     assert float(found.value) > float(rosenbrock(tensor(-1.2, 1.0, -1.2)))
 
@@ -233,17 +233,17 @@ def test_the_result_is_never_worse_than_the_start():
         return (torch.sin(40 * x) - (x - 1).abs() + (x * 3).floor()).sum(-1)
 
     start = 4 * torch.randn(50, 2, generator=generator(2), dtype=torch.float64)
-    found = optimiser.maximise(lanes(f), start, *box(2))
+    found = optimiser.maximise(batched(f), start, *box(2))
     assert bool((found.value >= f(start)).all())
     torch.testing.assert_close(found.value, f(found.x))
 
 
-def test_width_bounds_how_many_lanes_are_evaluated_together():
+def test_width_bounds_how_many_problems_are_evaluated_together():
     seen = []
 
-    def objective(x, lanes):
-        seen.append(len(lanes))
-        return -(x - lanes[:, None]).square().sum(-1)
+    def objective(x, index):
+        seen.append(len(index))
+        return -(x - index[:, None]).square().sum(-1)
 
     start = torch.zeros(10, 2, dtype=torch.float64)
     box = torch.full((2,), 50.0, dtype=torch.float64)
@@ -254,17 +254,17 @@ def test_width_bounds_how_many_lanes_are_evaluated_together():
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("width", [1, 4, 2**31])
-def test_threads_share_the_lanes_and_change_nothing(threads, width):
-    """No thread is given more than `width` lanes at once, every lane finds its own optimum, and one may fail.
+def test_threads_share_the_problems_and_change_nothing(threads, width):
+    """No thread is given more than `width` problems at once, every problem finds its own optimum, and one may fail.
 
-    Where all lanes are little work beside what may be done at once, one thread does it.
+    Where all problems are little work beside what may be done at once, one thread does it.
     """
     best = torch.linspace(-3, 3, 11, dtype=torch.float64)[:, None].expand(-1, 2)
     seen = []
 
-    def f(x: Tensor, lanes: Tensor) -> Tensor:
-        seen.append(len(lanes))
-        return (-(x - best[lanes]).square().sum(-1)).where(lanes != 5, torch.nan)
+    def f(x: Tensor, index: Tensor) -> Tensor:
+        seen.append(len(index))
+        return (-(x - best[index]).square().sum(-1)).where(index != 5, torch.nan)
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

@@ -77,7 +77,7 @@ def test_a_basis_takes_the_smallest_jitter_or_the_one_it_is_given():
 
 
 def test_padding_is_worth_nothing():
-    """Two lanes of unlike size: the real points' factor and features are theirs alone, padding has no features."""
+    """Two models of unlike size: the real points' factor and features are theirs alone, padding has no features."""
     rng = np.random.default_rng(4)
     Z, X, counts = np.stack([spread(rng, 7), spread(rng, 7)]), SCALE * rng.uniform(0, 2, (2, 4, 2)), (4, 7)
     theta = torch.tensor(np.log([[1.3, *(0.5 * SCALE)], [0.4, *(0.8 * SCALE)]]))

@@ -64,7 +64,7 @@ def test_many_side_by_side():
     both = Kernel(PRODUCT.structure, torch.stack([PRODUCT.theta, PRODUCT.theta - 0.3]))
     X = torch.tensor(np.stack([A[:7], B]))
     for i, K in enumerate(both.matrix(X, X)):
-        np.testing.assert_allclose(K, both.lanes(i).matrix(X[i], X[i]), rtol=1e-13)
+        np.testing.assert_allclose(K, both.select(i).matrix(X[i], X[i]), rtol=1e-13)
 
 
 def test_derivative():

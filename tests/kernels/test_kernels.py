@@ -340,7 +340,7 @@ def test_kernels_are_values():
 
 @every
 def test_many_kernels_side_by_side(name):
-    """Each lane of a batch is its own kernel, with its own points."""
+    """Each model of a batch is its own kernel, with its own points."""
     kernel, _ = FORMULAS[name]
     thetas = torch.stack([kernel.theta, kernel.theta + 0.3, kernel.theta - 0.2])
     X, Y = torch.tensor(RNG.standard_normal((3, 6, 2))), torch.tensor(RNG.standard_normal((3, 4, 2)))
@@ -348,7 +348,7 @@ def test_many_kernels_side_by_side(name):
     for i in range(3):
         check_close(many.matrix(X, Y)[i], kernel.with_theta(thetas[i]).matrix(X[i], Y[i]))
         check_close(many.diagonal(X)[i], kernel.with_theta(thetas[i]).diagonal(X[i]))
-        assert many.lanes(i) == kernel.with_theta(thetas[i])
+        assert many.select(i) == kernel.with_theta(thetas[i])
 
 
 @pytest.mark.parametrize("name", [name for name in FORMULAS if name != "constant"])

@@ -59,7 +59,7 @@ def test_derivative_by_lengthscales_is_the_slope_of_the_formula(form, D, moving)
 @forms
 @widths
 def test_a_variance_is_a_factor_and_the_derivative_by_its_logarithm_the_matrix(form, D):
-    """Two lanes with variances of their own, and with equal lengthscales or their own."""
+    """Two models with variances of their own, and with equal lengthscales or their own."""
     X1, X2, lengthscales = generic(D, seed=5)
     log_variance = torch.tensor([[-3.0], [4.0]], dtype=torch.float64, requires_grad=True)
     weights = torch.tensor(np.random.default_rng(6).standard_normal((2, 6, 4)))
@@ -77,7 +77,7 @@ def test_a_variance_is_a_factor_and_the_derivative_by_its_logarithm_the_matrix(f
 
 @forms
 @widths
-def test_lanes_that_share_parameters_add_their_derivatives(form, D):
+def test_models_of_a_batch_that_share_parameters_add_their_derivatives(form, D):
     """Many sets of points, one variance and one vector of lengthscales."""
     rng = np.random.default_rng(D)
     X1, X2, weights = (torch.tensor(rng.normal(size=shape)) for shape in ((3, 5, D), (3, 4, D), (3, 5, 4)))

@@ -160,7 +160,7 @@ def test_fixed_points_are_those_of_each_problem_alone(likelihood):
     many = dual.fixed_points(data)
     rows = dual.rows(data, many)
     for i, size in enumerate(sizes.tolist()):
-        one = data.lanes(i)
+        one = data.select(i)
         one = one._replace(V=one.V[:, :size], spare=one.spare[:size], y=one.y[:size], w=one.w[:size])
         alone = dual.fixed_point(one)
         assert bool(many.converged[i])
@@ -170,7 +170,7 @@ def test_fixed_points_are_those_of_each_problem_alone(likelihood):
 
 
 def test_an_overflowing_problem_does_not_stop_the_others():
-    """exp(f) overflows in one lane; the other ends where it would end alone."""
+    """exp(f) overflows in one model; the other ends where it would end alone."""
     X = random(2, 10, 1)
     base = basis(parse("rbf", 1).with_theta(torch.zeros(2, 2, dtype=torch.float64)), X[:, :3])
     y = torch.ones(2, 10, dtype=torch.float64)

@@ -64,11 +64,11 @@ def value(some, trusted):
     """Log-probability of everything with this trusted set, from its parts."""
     agreed = consensus(some, torch.tensor(trusted))
     found = fit(some, agreed, *ABOUT)
-    ratio = (found.misfit / found.counts).numpy()
+    ratio = (found.chi2 / found.counts).numpy()
     usual = min(3.0, max(1.0, float(np.sort(ratio[trusted])[(sum(trusted) - 1) // 2])))
     total = agreed.evidence
     for k in np.flatnonzero(~np.array(trusted)):
-        together, z, n = (float(t[k]) for t in (found.together, found.misfit, found.counts))
+        together, z, n = (float(t[k]) for t in (found.together, found.chi2, found.counts))
         others = [float(found.alone[k]), float(found.affine[k])]
         if ratio[k] > TOO_SURE * usual:  # log N with the covariance times z²/n
             others.append(together + 0.5 * z - 0.5 * n - 0.5 * n * math.log(z / n))

@@ -97,7 +97,7 @@ def test_learn_false_with_default_noise_in_many():
 
 
 @pytest.mark.slow
-def test_a_lane_does_not_notice_its_companions():
+def test_a_model_does_not_notice_its_companions():
     """The same data in two different crowds, one with a pathological companion."""
     data = parts("student-t", 1, sizes=(30, 31, 32))
     X, y = data[0]
@@ -144,15 +144,15 @@ def test_an_iterator_is_read_as_needed(monkeypatch):
 
 
 def failing(monkeypatch, names, alone):
-    """Lanes that fail in company, and with `alone` also by themselves."""
+    """Models that fail in company, and with `alone` also by themselves."""
     real = batch_fit.solve
 
     def solve(jobs):
         if alone and len(jobs) == 1 and jobs[0].name in names:
             raise rgp.RecycleGPError("no jitter mends it")
         made = real(jobs)
-        fine = [i for i in made.lanes if len(jobs) == 1 or jobs[i].name not in names]
-        return made._replace(lanes=fine, models=made.models.take(torch.tensor(fine)))
+        fine = [i for i in made.positions if len(jobs) == 1 or jobs[i].name not in names]
+        return made._replace(positions=fine, models=made.models.take(torch.tensor(fine)))
 
     monkeypatch.setattr(batch_fit, "solve", solve)
 
@@ -161,7 +161,7 @@ def options(data):
     return {"names": [f"ward-{i}" for i in range(len(data))], "method": "collapsed", "inducing": 3}
 
 
-def test_a_failed_lane_is_tried_again_alone(monkeypatch):
+def test_a_failed_model_is_tried_again_alone(monkeypatch):
     data = parts("gaussian", 1, sizes=(30,) * 4)
     expected = [m.evidence for m in rgp.fit_many(data, **options(data))]
     failing(monkeypatch, {"ward-2"}, alone=False)
@@ -169,7 +169,7 @@ def test_a_failed_lane_is_tried_again_alone(monkeypatch):
     np.testing.assert_allclose([m.evidence for m in found], expected, atol=1e-4)
 
 
-def test_a_lane_that_fails_twice_is_named(monkeypatch):
+def test_a_model_that_fails_twice_is_named(monkeypatch):
     data = parts("gaussian", 1, sizes=(30,) * 4)
     failing(monkeypatch, {"ward-1", "ward-3"}, alone=True)
     with pytest.raises(rgp.RecycleGPError, match=r"(?s)2 of the models.*ward-1.*ward-3.*on_failure='skip'"):
@@ -252,8 +252,8 @@ def test_successes_are_not_lost_with_a_failure(monkeypatch):
 
     def solve(requests):
         made = real(requests)
-        fine = [i for i in made.lanes if requests[i].name != "bad"]
-        return made._replace(lanes=fine, models=made.models.take(torch.tensor(fine)) if fine else None)
+        fine = [i for i in made.positions if requests[i].name != "bad"]
+        return made._replace(positions=fine, models=made.models.take(torch.tensor(fine)) if fine else None)
 
     monkeypatch.setattr(batch_fit, "solve", solve)
     data = parts("gaussian", 1, sizes=(9, 9, 9))

@@ -70,7 +70,7 @@ def test_consensus_is_the_posterior_of_the_trusted(seed):
     check_close(agreed.C @ agreed.C.mT, np.linalg.inv(cov), 1e-11)
     H, rho = (np.concatenate([plain[k][i] for k in some]) for i in (0, 1))
     A = np.eye(len(H)) + H @ H.T
-    assert agreed.misfit == pytest.approx(rho @ np.linalg.solve(A, rho), rel=1e-10)
+    assert agreed.chi2 == pytest.approx(rho @ np.linalg.solve(A, rho), rel=1e-10)
     assert agreed.numbers == len(rho)
 
 
@@ -91,7 +91,7 @@ def test_nobody_trusted_is_the_prior():
     agreed = consensus(said, torch.zeros(MEMBERS, dtype=torch.bool))
     check_close(agreed.v, np.zeros(M))
     check_close(agreed.C, np.eye(M))
-    assert (agreed.misfit, agreed.numbers, agreed.evidence) == (0, 0, 0)
+    assert (agreed.chi2, agreed.numbers, agreed.evidence) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -103,7 +103,7 @@ def test_fit_is_that_of_leaving_each_out(seed):
         m, cov = posterior(plain, [j for j in trusted_of(plain) if j != k])  # it is left out, if it was in
         mean, B, n = H @ m, np.eye(len(rho)) + H @ cov @ H.T, len(rho)
         z = (rho - mean) @ np.linalg.solve(B, rho - mean)
-        check_close(found.misfit[k], z, 1e-9)
+        check_close(found.chi2[k], z, 1e-9)
         assert found.counts[k] == n
         check_close(found.together[k], log_normal(rho, mean, B), 1e-9)
         A = np.eye(n) + H @ H.T
@@ -142,7 +142,7 @@ def test_those_that_say_nothing_share_nothing():
     found = fit(silent, consensus(silent, torch.tensor(TRUSTED)), MEAN, VARIANCE)
     present = [k for k in range(MEMBERS) if k != ABSENT]
     assert found.share[present].abs().max() == 0
-    check_close(found.together[present], -0.5 * (found.misfit + found.counts * math.log(2 * math.pi))[present], 1e-12)
+    check_close(found.together[present], -0.5 * (found.chi2 + found.counts * math.log(2 * math.pi))[present], 1e-12)
 
 
 @pytest.mark.parametrize("member", [2, 4, 7])

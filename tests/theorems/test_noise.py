@@ -47,8 +47,8 @@ def noise_of(model):
 def test_a_site_at_another_noise_is_the_likelihood_there(factor):
     X, y = owner(3)
     m = rgp.fit(X, y, publish=X)
-    tau = core.factor(noise_of(m), factor * noise_of(m), m.noise_evidence.blur)
-    site = core.at_noise(m.site, float(tau), m.noise_evidence.misfit, m.rows)
+    tau = core.factor(noise_of(m), factor * noise_of(m), m.noise_evidence.residual_variance)
+    site = core.at_noise(m.site, float(tau), m.noise_evidence.chi2, m.rows)
     k = reference_kernel(m._kernel)
     found = ref.log_integral(ref.Site(X, *_natural(site)), _with_nugget(k, m.jitter), m.mean)
     wanted = ref.exact_evidence(k, X, y, m.mean, np.full(len(y), factor * noise_of(m)))
@@ -59,8 +59,8 @@ def test_a_collapsed_site_at_another_noise_is_its_bound_there():
     X, y = owner(4, 60)
     Z = np.random.default_rng(0).uniform(-2, 2, (12, 2))
     m = rgp.fit(X, y, method="collapsed", inducing=Z)
-    assert m.noise_evidence.blur == 0
-    site = core.at_noise(m.site, 2.5, m.noise_evidence.misfit, m.rows)
+    assert m.noise_evidence.residual_variance == 0
+    site = core.at_noise(m.site, 2.5, m.noise_evidence.chi2, m.rows)
     k = _with_nugget(reference_kernel(m._kernel), m.jitter)
     found = ref.log_integral(ref.Site(Z, *_natural(site)), k, m.mean)
     assert found == pytest.approx(ref.sgpr_bound(k, Z, X, y, m.mean, np.full(len(y), 2.5 * noise_of(m))), abs=1e-5)
@@ -88,7 +88,7 @@ def test_residual_and_freedom(method):
     W = noise * np.linalg.inv(K + noise * np.eye(len(y)))
     residual = W @ (y - m.mean)
     assert m.noise_evidence.residual == pytest.approx(residual @ residual, rel=1e-6)
-    assert m.noise_evidence.freedom == pytest.approx(np.trace(W @ W), rel=1e-6)
+    assert m.noise_evidence.dof == pytest.approx(np.trace(W @ W), rel=1e-6)
 
 
 def test_a_noise_that_is_given_is_not_evidence():

@@ -34,7 +34,7 @@ class Shared(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """The space to search, of one lane, and where in it searches may begin."""
+    """The space to search, of one model, and where in it searches may begin."""
 
     space: SearchSpace
     starts: list[Tensor]
@@ -60,12 +60,12 @@ def begin(parts: Sequence[Part], kernel: Any, noise: float | None = None) -> Beg
 
 
 def unpack(space: SearchSpace, phi: Tensor) -> Hyperparameters:
-    """The one lane of a space."""
-    return space.unpack(phi[None], torch.zeros(1, dtype=torch.long, device=phi.device)).lanes(0)
+    """The one model of a space."""
+    return space.unpack(phi[None], torch.zeros(1, dtype=torch.long, device=phi.device)).select(0)
 
 
 def log_prior(space: SearchSpace, phi: Tensor) -> Tensor:
-    """Of the one lane of a space."""
+    """Of the one model of a space."""
     return space.log_prior(phi[None], torch.zeros(1, dtype=torch.long, device=phi.device))[0]
 
 

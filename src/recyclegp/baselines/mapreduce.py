@@ -200,9 +200,9 @@ def _propose(data: Sequence[Part], count: int, kernel: Kernel, seed: int) -> Ten
     """Each owner's share of candidates for Z: points over its region, none of them a row of its data."""
     share = math.ceil(placement.CANDIDATES * count / len(data))
     rngs = [np.random.default_rng(placement.entropy(arrays.seed(seed), X, y)) for X, y in data]
-    lane = kernel.with_theta(kernel.theta[None])
+    batched = kernel.with_theta(kernel.theta[None])
     found = [
-        placement.candidates(X[None], [len(X)], share, lane, [rng]) for (X, _), rng in zip(data, rngs, strict=True)
+        placement.candidates(X[None], [len(X)], share, batched, [rng]) for (X, _), rng in zip(data, rngs, strict=True)
     ]
     return torch.unique(torch.cat([some.points[some.present][:share] for some in found]), dim=0)
 
@@ -213,6 +213,6 @@ def _choose(proposals: Tensor, points: int | Tensor, kernel: Kernel) -> Tensor:
         return points
     rng = np.random.default_rng(0)
     mixed = proposals[torch.as_tensor(rng.permutation(len(proposals)))]
-    lane = kernel.with_theta(kernel.theta.detach()[None])
+    batched = kernel.with_theta(kernel.theta.detach()[None])
     found = placement.Candidates(mixed[None], torch.ones(1, len(mixed), dtype=torch.bool))
-    return placement.place(found, points, lane, [rng]).of(0)
+    return placement.place(found, points, batched, [rng]).of(0)

@@ -97,13 +97,13 @@ class _Collapsed(torch.autograd.Function):
         e = r - (V.mT @ v)[..., 0]
         # Misfit: ‖Vᵀv̂ − r‖²/σ² + ‖v̂‖²
         residual = e.square().sum(-1) / noise
-        misfit = residual + v.square().sum((-2, -1))
+        chi2 = residual + v.square().sum((-2, -1))
         # Trace term: tr Q/2σ²
         slack = 0.5 * ((w.square() * k).sum(-1) / noise - P.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp_min(0)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(V, C, v, e, residual, slack, noise, w)
         constant = log_sharpness(w).sum(-1) - 0.5 * n * (2 * math.pi * noise).log()
-        return constant - 0.5 * misfit - linalg.logdet(C) - slack
+        return constant - 0.5 * chi2 - linalg.logdet(C) - slack
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -145,8 +145,8 @@ def local(expected: Tensor, v: Tensor, C: Tensor) -> Tensor:
 def expected_rows(rows: CentredRows, v: Tensor, C: Tensor) -> Tensor:
     """E_q[log t] of centred rows: the expected log-ratio Σ_k E[log q_k − log p_k] of (ensemble)."""
     spread = linalg.solve_lower(C, rows.H.mT).square().sum((-2, -1))
-    misfit = ((rows.H @ v[..., None])[..., 0] - rows.rho).square().sum(-1)
-    return rows.e - rows.slack - 0.5 * (misfit + spread)
+    chi2 = ((rows.H @ v[..., None])[..., 0] - rows.rho).square().sum(-1)
+    return rows.e - rows.slack - 0.5 * (chi2 + spread)
 
 
 def combined(expected: Tensor, rows: CentredRows, v: Tensor, C: Tensor) -> Tensor:

@@ -97,8 +97,8 @@ def solve(rows: CentredRows) -> Solution:
     v = _ridge(rows.H, C, rows.rho)
     # E, L_E = Σe_k − ½(‖Hv̂ − ρ̃‖² + ‖v̂‖²) − ½logdet(I+P) − slack
     # (the residual is evaluated as such, not as a difference of huge numbers)
-    misfit = (_at(rows.H, v) - rows.rho).square().sum(-1) + v.square().sum(-1)
-    return Solution(v, C, rows.e - 0.5 * misfit - linalg.logdet(C) - rows.slack)
+    chi2 = (_at(rows.H, v) - rows.rho).square().sum(-1) + v.square().sum(-1)
+    return Solution(v, C, rows.e - 0.5 * chi2 - linalg.logdet(C) - rows.slack)
 
 
 def best_mean(rows: Rows) -> Tensor:

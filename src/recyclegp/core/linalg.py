@@ -24,7 +24,7 @@ class Factor(NamedTuple):
 def cholesky(A: Tensor, jitter: Tensor | float = 0.0) -> Factor:
     """Factor A (…, n, n), growing the jitter of those that fail tenfold until they succeed.
 
-    Of many matrices, one that no jitter mends comes back as NaN, so that its lane can stop alone;
+    Of many matrices, one that no jitter mends comes back as NaN, so that its problem can stop alone;
     where none is left it is an error.
     """
     identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)

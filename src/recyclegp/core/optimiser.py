@@ -1,9 +1,9 @@
-"""The only optimiser: BFGS with a line search per lane, for one problem or thousands at once.
+"""The only optimiser: BFGS with a line search per problem, for one problem or thousands at once.
 
 SciPy's L-BFGS-B was tried first. Its BLAS threads and torch's fight over the same cores: on two of
 them a fit of 200 rows took twenty times longer than with one thread each, and thread counts belong
 to the user. Problems here have a handful of parameters, so the full inverse Hessian is kept, and
-every tensor below has a leading axis of lanes that search and stop independently.
+every tensor below has a leading axis of problems that search and stop independently.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARES = 8  # of what may be evaluated at once: at least so much work for each t
 
 
 class Optimum(NamedTuple):
-    """Per lane: where, how high, and how the search ended."""
+    """Per problem: where, how high, and how the search ended."""
 
     x: Tensor  # (B, p)
     value: Tensor  # (B,)
@@ -35,7 +35,7 @@ class Optimum(NamedTuple):
     metric: Tensor  # (B, p, p) inverse curvature, as far as it was learned on the way
 
 
-Objective = Callable[[Tensor, Tensor], Tensor]  # (x (b, p), lanes (b,)) → values (b,), to be maximised
+Objective = Callable[[Tensor, Tensor], Tensor]  # (x (b, p), index (b,)) → values (b,), to be maximised
 
 
 def maximise(
@@ -50,10 +50,10 @@ def maximise(
     width: int = 2**31,
     metric: Tensor | None = None,
 ) -> Optimum:
-    """Climb from start (B, p) within the box (p,); a lane that is stuck or fails stops alone.
+    """Climb from start (B, p) within the box (p,); a problem that is stuck or fails stops alone.
 
-    Objectives are in nats. A lane converges when its gradient is small (nats per unit of x, off the
-    box), or when two steps running gain less than `tolerance` of |value|. At most `width` lanes are
+    Objectives are in nats. A problem converges when its gradient is small (nats per unit of x, off the
+    box), or when two steps running gain less than `tolerance` of |value|. At most `width` problems are
     evaluated at once by each thread: it bounds the memory of the derivative. `metric` is that of a similar problem.
     """
     with _shared(objective, len(start), width, start.device) as workers:
@@ -61,23 +61,23 @@ def maximise(
 
 
 class _Workers(NamedTuple):
-    """An objective, and the threads that share its lanes."""
+    """An objective, and the threads that share its problems."""
 
     objective: Objective
     width: int
     pool: threads.Workers
 
-    def each(self, call: Callable[[Objective, Tensor, Tensor], Any], x: Tensor, lanes: Tensor) -> list[Any]:
-        """call(objective, x, lanes), some lanes at a time: as many calls for each thread, of about as many lanes."""
+    def each(self, call: Callable[[Objective, Tensor, Tensor], Any], x: Tensor, index: Tensor) -> list[Any]:
+        """call(objective, x, index), some problems at a time: as many calls for each thread, of about equal size."""
         turns = math.ceil(len(x) / (self.width * self.pool.size))
         some = max(1, math.ceil(len(x) / (max(1, turns) * self.pool.size)))
-        return self.pool.map(lambda *part: call(self.objective, *part), x.split(some), lanes.split(some))
+        return self.pool.map(lambda *part: call(self.objective, *part), x.split(some), index.split(some))
 
 
 @contextmanager
-def _shared(objective: Objective, lanes: int, width: int, device: torch.device) -> Iterator[_Workers]:
+def _shared(objective: Objective, count: int, width: int, device: torch.device) -> Iterator[_Workers]:
     # threads that have too little to do between two turns at the interpreter only wait for each other
-    worth = min(lanes, max(1, SHARES * lanes // width)) if device.type == "cpu" else 1
+    worth = min(count, max(1, SHARES * count // width)) if device.type == "cpu" else 1
     with threads.share_work(worth) as shared:
         yield _Workers(objective, width, shared)
 
@@ -113,7 +113,7 @@ def _climb(
         step = _direction(H[active], g[active], x[active], lower, upper)
         new_x, new_f, new_g, tries, ok = _search(workers, active, x, f, g, step, lower, upper)
         count[active] += tries
-        # A lane whose line search failed restarts once from steepest descent, then stops.
+        # A problem whose line search failed restarts once from steepest descent, then stops.
         failed = active[~ok]
         H[failed] = _first_metric(g[failed], identity)
         stuck = failed[fresh[failed]]
@@ -154,50 +154,50 @@ def maximise_one(
 ) -> Single:
     """One problem, from the best of several starts (p,); it ends as `maximise` does."""
 
-    def lane(x: Tensor, lanes: Tensor) -> Tensor:
+    def batched(x: Tensor, index: Tensor) -> Tensor:
         return objective(x[0])[None]
 
-    start = best_start(lane, [s[None] for s in starts])
-    found = maximise(lane, start, lower, upper, tolerance=tolerance, gradient=gradient)
+    start = best_start(batched, [s[None] for s in starts])
+    found = maximise(batched, start, lower, upper, tolerance=tolerance, gradient=gradient)
     extra = len(starts) if len(starts) > 1 else 0
     return Single(found.x[0], float(found.value[0]), bool(found.converged[0]), int(found.evaluations[0]) + extra)
 
 
 def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -> Tensor:
-    """Of several starts (B, p) the best for each lane, judged by the objective alone."""
+    """Of several starts (B, p) the best for each problem, judged by the objective alone."""
     if len(starts) == 1:
         return starts[0]
-    lanes = torch.arange(len(starts[0]), device=starts[0].device)
-    with _shared(objective, len(lanes), width, lanes.device) as workers:
-        values = torch.stack([torch.cat(workers.each(_height, s, lanes)) for s in starts])
-    return torch.stack(starts)[values.argmin(0), lanes]
+    index = torch.arange(len(starts[0]), device=starts[0].device)
+    with _shared(objective, len(index), width, index.device) as workers:
+        values = torch.stack([torch.cat(workers.each(_height, s, index)) for s in starts])
+    return torch.stack(starts)[values.argmin(0), index]
 
 
-def _value(objective: Objective, x: Tensor, lanes: Tensor) -> Tensor:
+def _value(objective: Objective, x: Tensor, index: Tensor) -> Tensor:
     """−objective, with +∞ where it has no value."""
     try:
-        f = -objective(x, lanes)
+        f = -objective(x, index)
     except NotPositiveDefiniteError:  # a step too far
         f = x.sum(-1) * torch.inf
     return torch.where(torch.isfinite(f), f, torch.full_like(f, torch.inf))
 
 
 @torch.no_grad()
-def _height(objective: Objective, x: Tensor, lanes: Tensor) -> Tensor:
+def _height(objective: Objective, x: Tensor, index: Tensor) -> Tensor:
     """−objective alone."""
-    return _value(objective, x, lanes)
+    return _value(objective, x, index)
 
 
-def _evaluate(workers: _Workers, x: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
+def _evaluate(workers: _Workers, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """−objective and its gradient."""
-    f, g = zip(*workers.each(_derivative, x, lanes), strict=True)
+    f, g = zip(*workers.each(_derivative, x, index), strict=True)
     return torch.cat(f), torch.cat(g)
 
 
-def _derivative(objective: Objective, x: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
+def _derivative(objective: Objective, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         point = x.detach().requires_grad_()
-        f = _value(objective, point, lanes)
+        f = _value(objective, point, index)
         finite = torch.isfinite(f)
         if not bool(finite.any()) or not x.shape[1]:
             return f.detach(), torch.zeros_like(x)
@@ -229,7 +229,7 @@ def _direction(H: Tensor, g: Tensor, x: Tensor, lower: Tensor, upper: Tensor) ->
 
 def _search(
     workers: _Workers,
-    lanes: Tensor,
+    index: Tensor,
     x: Tensor,
     f: Tensor,
     g: Tensor,
@@ -237,25 +237,25 @@ def _search(
     lower: Tensor,
     upper: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Backtracking to sufficient decrease, each lane with its own step length."""
-    new_x, new_f, new_g = x[lanes].clone(), f[lanes].clone(), g[lanes].clone()
-    slope = (g[lanes] * step).sum(-1)
+    """Backtracking to sufficient decrease, each problem with its own step length."""
+    new_x, new_f, new_g = x[index].clone(), f[index].clone(), g[index].clone()
+    slope = (g[index] * step).sum(-1)
     length = torch.ones_like(slope)
-    tries = torch.zeros(len(lanes), dtype=torch.long, device=x.device)
-    ok = torch.zeros(len(lanes), dtype=torch.bool, device=x.device)
+    tries = torch.zeros(len(index), dtype=torch.long, device=x.device)
+    ok = torch.zeros(len(index), dtype=torch.bool, device=x.device)
     for _ in range(HALVINGS):
         todo = (~ok).nonzero()[:, 0]
         if not len(todo):
             break
-        trial = (x[lanes[todo]] + length[todo, None] * step[todo]).clamp(lower, upper)
-        value, grad = _evaluate(workers, trial, lanes[todo])
+        trial = (x[index[todo]] + length[todo, None] * step[todo]).clamp(lower, upper)
+        value, grad = _evaluate(workers, trial, index[todo])
         tries[todo] += 1
-        enough = value <= f[lanes[todo]] + ARMIJO * length[todo] * slope[todo]
+        enough = value <= f[index[todo]] + ARMIJO * length[todo] * slope[todo]
         accepted = todo[enough]
         new_x[accepted], new_f[accepted], new_g[accepted] = trial[enough], value[enough], grad[enough]
         ok[accepted] = True
         # Minimum of the parabola through f, its slope and the failed value, kept within [0.1, 0.5].
-        rise = value - f[lanes[todo]] - length[todo] * slope[todo]
+        rise = value - f[index[todo]] - length[todo] * slope[todo]
         ratio = torch.nan_to_num(-0.5 * length[todo] * slope[todo] / rise, nan=0.1).clamp(0.1, 0.5)
         length[todo] *= ratio
     return new_x, new_f, new_g, tries, ok

@@ -25,7 +25,7 @@ class Published(NamedTuple):
     site: Site
     jitter: float  # of the new points
     information: float  # nats about f that it holds
-    misfit: float  # ‖·‖² of the old pseudo-observations that the new points cannot explain, in units of its covariance
+    chi2: float  # ‖·‖² of the old pseudo-observations that the new points cannot explain, in units of its covariance
     left_open: float  # tr RᵀQR: their variance that the new points leave open, in units of their noise
 
 
@@ -51,6 +51,6 @@ def publish(site: Site, jitter: float, kernel: Kernel, mean: Tensor | float, poi
         site=made,
         jitter=float(base.jitter),
         information=information(rows),
-        misfit=max(0.0, 2 * float(rows.e - made.e)),
+        chi2=max(0.0, 2 * float(rows.e - made.e)),
         left_open=2 * float(jensen_slack(said.H, said.RKR)),
     )

@@ -88,10 +88,10 @@ def weighted(site: Site, weight: Tensor) -> Site:
     return Site(site.Z, root[..., None, None] * site.Rt, root[..., None] * site.rho, weight * site.e)
 
 
-def in_units(site: Site, scale: float, shift: float, densities: float) -> Site:
-    """The same statement about u' = s·u + b, from n densities of y: R/s, ρ + b Rᵀ1/s, e − n log|s|."""
+def in_units(site: Site, scale: float, shift: float, effective_rows: float) -> Site:
+    """The same statement about u' = s·u + b, from n rows: R/s, ρ + b Rᵀ1/s, e − n log|s|."""
     Rt = site.Rt / scale
-    e = site.e - densities * site.e.new_tensor(abs(scale)).log()
+    e = site.e - effective_rows * site.e.new_tensor(abs(scale)).log()
     return Site(site.Z, Rt, site.rho + shift * Rt.sum(-1), e)
 
 

@@ -69,7 +69,7 @@ class Kernel:
         """The same structure with other numbers."""
         return Kernel(self.structure, theta)
 
-    def lanes(self, chosen: Tensor | int) -> Kernel:
+    def select(self, chosen: Tensor | int) -> Kernel:
         """Some of many kernels side by side."""
         return Kernel(self.structure, self.theta[chosen])
 

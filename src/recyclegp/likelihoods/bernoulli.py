@@ -87,8 +87,8 @@ def zero_or_one(y: Tensor) -> Tensor:
 
 
 def scale_of_classes(w: Tensor) -> Scale:
-    lanes = torch.zeros_like(w[..., 0])
-    return Scale(lanes, lanes + SEPARATION)
+    zeros = torch.zeros_like(w[..., 0])
+    return Scale(zeros, zeros + SEPARATION)
 
 
 @torch.no_grad()

@@ -137,7 +137,7 @@ class StudentT(Likelihood):
 
 
 def _median(y: Tensor, w: Tensor) -> Tensor:
-    """Of the real rows of each lane; of an even number the mean of the middle two, as the median of −y must be."""
+    """Of the real rows of each model; of an even number the mean of the middle two, as the median of −y must be."""
     return torch.where(w > 0, y, torch.nan).nanquantile(0.5, dim=-1)
 
 

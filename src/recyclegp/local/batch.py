@@ -20,7 +20,7 @@ from .samples import Samples
 from .search_space import Hyperparameters, SearchSpace
 from .together import ALONE, Group
 
-FEATURES = 2**20  # numbers in the features of the lanes that are evaluated at once
+FEATURES = 2**20  # numbers in the features of the models that are evaluated at once
 
 
 class Batch(NamedTuple):
@@ -39,7 +39,7 @@ class Batch(NamedTuple):
         return self.requests[0]
 
     def width(self, points: int) -> int:
-        """Lanes whose features may be held at once, in whole groups."""
+        """How many models' features may be held at once, in whole groups."""
         n, C = self.data.y.shape[1], self.group.functions
         each = n * max(points, n if self.template.method is Method.EXACT else 1)
         return C * max(1, int(memory_factor(self.data.y.device) * FEATURES / (each * C)))
@@ -65,7 +65,7 @@ class Batch(NamedTuple):
         found = placement.place(self.candidates, max(counts), kernel, self.placing, spare, workers).first(list(counts))
         if C == 1:
             return found
-        return found.lanes(torch.arange(len(counts), device=found.Z.device).repeat_interleave(C))
+        return found.select(torch.arange(len(counts), device=found.Z.device).repeat_interleave(C))
 
 
 def same_rows(requests: Sequence[FitRequest], group: Group) -> bool:

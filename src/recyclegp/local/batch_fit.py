@@ -1,6 +1,6 @@
 """Local models, many at a time: their hyperparameters, and then what is published of them.
 
-Models of one kind and similar size are lanes of one batched problem. One model is one lane, so that
+Models of one kind and similar size are solved as one batched problem. One model is a batch of one, so that
 `fit` and `fit_many` are the same computation.
 """
 
@@ -44,7 +44,7 @@ def step_cost(request: FitRequest) -> float:
 
 
 def solve(requests: Sequence[FitRequest], group: Group = ALONE) -> Published:
-    """The models of requests of one kind, but for lanes that failed; neighbouring ones may be one model's functions."""
+    """The models of requests of one kind, but for those that failed; neighbouring ones may be one model's functions."""
     batch, learned = _learned(requests, group)
     return publish_all(batch, learned)
 
@@ -89,9 +89,9 @@ def _learned(requests: Sequence[FitRequest], group: Group) -> tuple[Batch, Learn
         mean=0.0 if not (template.learn or template.named) else None,
     )
     starts = search_space.starts(space) if template.named else [space.given]
-    lanes = torch.arange(len(requests), device=data.X.device)
+    index = torch.arange(len(requests), device=data.X.device)
     # The first points must serve every lengthscale that is tried: placed for the shortest, none is left out.
-    first = space.unpack(starts[0] if template.learn else space.given, lanes)
+    first = space.unpack(starts[0] if template.learn else space.given, index)
     log.debug("placing points")
     batch = batch_of(requests, data, space, first.kernel, group)
     points = inducing(batch, first.kernel)
@@ -109,8 +109,8 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
     space, template, C = GroupSpace(batch.space, batch.group), batch.template, batch.group.functions
     starts = [space.joined(start) for start in starts]
     subset = _learned_from(batch)
-    lanes = torch.arange(len(batch.requests), device=batch.space.fixed.device)
-    evaluations = torch.zeros(len(lanes) // C, dtype=torch.long, device=lanes.device)
+    index = torch.arange(len(batch.requests), device=batch.space.fixed.device)
+    evaluations = torch.zeros(len(index) // C, dtype=torch.long, device=index.device)
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
     single = template.method is Method.EXACT or isinstance(template.inducing, Tensor)
     metric, closely = space.metric(subset.rows), CLOSELY[template.method]
@@ -121,7 +121,7 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
         # so many more rows are as much sharper; a tenth of a nat is then nothing
         starts, metric, closely = [found.x], found.metric * ROWS_BEGUN / subset.y.shape[1], ROUGHLY
         if not single:
-            points, single = inducing(batch, batch.space.unpack(space.parted(found.x), lanes).kernel), True
+            points, single = inducing(batch, batch.space.unpack(space.parted(found.x), index).kernel), True
     for last in (True,) if single else (False, True):
         log.debug("learning on %d of %d rows", subset.y.shape[1], batch.data.y.shape[1])
         objective = space.objective(_bound(batch, points, subset))
@@ -137,7 +137,7 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
             metric=metric,
         )
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
-        hyper = batch.space.unpack(space.parted(best.x), lanes)
+        hyper = batch.space.unpack(space.parted(best.x), index)
         if not last:
             log.debug("placing points again")
             points, starts, metric = inducing(batch, hyper.kernel), [best.x], best.metric

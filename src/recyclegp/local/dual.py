@@ -47,7 +47,7 @@ class WhitenedData(NamedTuple):
     likelihood: Likelihood  # its parameters (…, 1)
     mean: Tensor  # (…)
 
-    def lanes(self, chosen: Tensor | int | None) -> WhitenedData:
+    def select(self, chosen: Tensor | int | None) -> WhitenedData:
         """Some of the problems; None makes one of a single problem."""
         V, spare, y, w, likelihood, mean = self
         own = likelihood.map(lambda p: p[chosen])
@@ -82,7 +82,7 @@ class State(NamedTuple):
     bound: Tensor  # (…)
     converged: Tensor  # (…) bool
 
-    def lanes(self, chosen: Tensor | int) -> State:
+    def select(self, chosen: Tensor | int) -> State:
         observed, *rest = self
         return State(observed.map(lambda t: t[chosen]), *(t[chosen] for t in rest))
 
@@ -127,16 +127,16 @@ class _Look(NamedTuple):
     state: State
     goal: PseudoObservations
 
-    def lanes(self, chosen: Tensor) -> _Look:
-        return _Look(self.state.lanes(chosen), self.goal.map(lambda t: t[chosen]))
+    def select(self, chosen: Tensor) -> _Look:
+        return _Look(self.state.select(chosen), self.goal.map(lambda t: t[chosen]))
 
-    def put(self, lanes: Tensor, other: _Look) -> _Look:
+    def put(self, index: Tensor, other: _Look) -> _Look:
         """Other values for some of the problems."""
         (observed, *rest), goal = self
         (new_observed, *new_rest), new_goal = other
 
         def mixed(old: Tensor, new: Tensor) -> Tensor:
-            return old.index_copy(0, lanes, new)
+            return old.index_copy(0, index, new)
 
         state = State(PseudoObservations(*map(mixed, observed, new_observed)), *map(mixed, rest, new_rest))
         return _Look(state, PseudoObservations(*map(mixed, goal, new_goal)))
@@ -180,7 +180,7 @@ def fixed_point(
 ) -> State:
     """`fixed_points` of one problem."""
     first = None if start is None else start.map(lambda t: t[None])
-    state = fixed_points(data.lanes(None), first, base, steps=steps, tolerance=tolerance).lanes(0)
+    state = fixed_points(data.select(None), first, base, steps=steps, tolerance=tolerance).select(0)
     if not bool(torch.isfinite(state.bound)):
         raise RecycleGPError("y and the kernel are of such sizes that the likelihood overflows; rescale y")
     return state
@@ -201,10 +201,10 @@ def fixed_points(
     extrapolated (Anderson 1965); whatever lowers the bound is dropped for a damped plain step.
     """
     here = _begin(data, start, base)
-    final, lanes = here, torch.isfinite(here.state.bound).nonzero()[:, 0]
-    here, data, history = here.lanes(lanes), data.lanes(lanes), _History([], [], [])
+    final, index = here, torch.isfinite(here.state.bound).nonzero()[:, 0]
+    here, data, history = here.select(index), data.select(index), _History([], [], [])
     for _ in range(steps):
-        if not len(lanes):
+        if not len(index):
             break
         history = history.followed_by(here)
         small = tolerance * (1 + here.state.bound.abs())
@@ -213,7 +213,7 @@ def fixed_points(
         stuck = torch.zeros_like(here.state.converged)
         if len(worse):
             history.forget(worse)
-            better, helped = _damped(data.lanes(worse), here.lanes(worse), base)
+            better, helped = _damped(data.select(worse), here.select(worse), base)
             there = there.put(worse, better)
             stuck[worse] = ~helped
         level = (there.state.bound - here.state.bound).abs() <= small
@@ -223,10 +223,10 @@ def fixed_points(
         converged = torch.where(stuck, ended, level)
         here = here._replace(state=here.state._replace(converged=converged))
         on = (~(stuck | level)).nonzero()[:, 0]
-        if len(on) < len(lanes):
-            final = final.put(lanes, here)
-            lanes, data, here, history = lanes[on], data.lanes(on), here.lanes(on), history.lanes(on)
-    return final.put(lanes, here).state
+        if len(on) < len(index):
+            final = final.put(index, here)
+            index, data, here, history = index[on], data.select(on), here.select(on), history.select(on)
+    return final.put(index, here).state
 
 
 def _least(data: WhitenedData) -> Tensor:
@@ -238,7 +238,7 @@ def _begin(data: WhitenedData, start: PseudoObservations | None, base: CentredRo
     if start is not None:
         here = _look(data, start, base)
         lost = (~torch.isfinite(here.state.bound)).nonzero()[:, 0]
-        return here if not len(lost) else here.put(lost, _begin(data.lanes(lost), None, base))
+        return here if not len(lost) else here.put(lost, _begin(data.select(lost), None, base))
     # from the likelihood about the prior mean, not under the prior, whose E[exp f] may overflow
     m = data.mean[..., None].expand_as(data.y)
     _, first = _goal(data, m, torch.ones_like(m))
@@ -262,12 +262,12 @@ def _damped(data: WhitenedData, here: _Look, base: CentredRows | None) -> tuple[
         todo = (~helped).nonzero()[:, 0]
         if not len(todo):
             break
-        old = here.lanes(todo)
+        old = here.select(todo)
         pairs = zip(old.state.observed, old.goal, strict=True)
         moved = PseudoObservations(*(torch.lerp(a, b, 0.5**halvings) for a, b in pairs))
-        there = _look(data.lanes(todo), moved, base)
+        there = _look(data.select(todo), moved, base)
         rises = (there.state.bound > old.state.bound).nonzero()[:, 0]
-        result = result.put(todo[rises], there.lanes(rises))
+        result = result.put(todo[rises], there.select(rises))
         helped[todo[rises]] = True
     return result, helped
 
@@ -284,12 +284,12 @@ class _History(NamedTuple):
         new = (goal, goal - _flat(here.state.observed), torch.ones_like(here.state.converged))
         return _History(*([*old[1 - MEMORY :], latest] for old, latest in zip(self, new, strict=True)))
 
-    def lanes(self, chosen: Tensor) -> _History:
+    def select(self, chosen: Tensor) -> _History:
         return _History(*([t[chosen] for t in part] for part in self))
 
-    def forget(self, lanes: Tensor) -> None:
+    def forget(self, index: Tensor) -> None:
         for known in self.known:
-            known[lanes] = False
+            known[index] = False
 
     def extrapolated(self, least: Tensor) -> PseudoObservations:
         """The combination of past goals whose predicted residual is smallest."""

@@ -1,6 +1,6 @@
 """What learning maximises beside the prior: the (bound on the) evidence, one for each method.
 
-Each is a function (φ (b, p), lanes (b,)) → values (b,); for a joint likelihood one value for each C lanes.
+Each is a function (φ (b, p), index (b,)) → values (b,); for a joint likelihood one value for each C functions.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .search_space import SearchSpace
 def exact_objective(space: SearchSpace, data: Samples) -> Objective:
     """log p(y)."""
 
-    def objective(phi: Tensor, lanes: Tensor) -> Tensor:
-        h, (X, y, w) = space.unpack(phi, lanes), data.lanes(lanes)
+    def objective(phi: Tensor, index: Tensor) -> Tensor:
+        h, (X, y, w) = space.unpack(phi, index), data.select(index)
         K = h.kernel.matrix(X, X)
         return bounds.log_marginal(K, y, h.mean, gaussian_noise(h.likelihood), w)
 
@@ -33,29 +33,29 @@ def exact_objective(space: SearchSpace, data: Samples) -> Objective:
 def collapsed_objective(space: SearchSpace, points: Points, data: Samples) -> Objective:
     """Titsias' bound."""
 
-    def objective(phi: Tensor, lanes: Tensor) -> Tensor:
-        h, (X, y, w) = space.unpack(phi, lanes), data.lanes(lanes)
-        V = features(points.lanes(lanes).basis(h.kernel), X)
+    def objective(phi: Tensor, index: Tensor) -> Tensor:
+        h, (X, y, w) = space.unpack(phi, index), data.select(index)
+        V = features(points.select(index).basis(h.kernel), X)
         return bounds.collapsed(V, h.kernel.diagonal(X), y, h.mean, gaussian_noise(h.likelihood), w)
 
     return objective
 
 
 def dual_objective(space: SearchSpace, points: Points, data: Samples, functions: int) -> Objective:
-    """The bound at its own fixed point for each φ; a lane's fixed point starts from the last one it found."""
+    """The bound at its own fixed point for each φ; a model's fixed point starts from the last one it found."""
     joint = isinstance(space.likelihood, JointLikelihood)
     warm = PseudoObservations(torch.full_like(data.y, torch.nan), torch.full_like(data.y, torch.nan))
 
-    def objective(phi: Tensor, lanes: Tensor) -> Tensor:
-        h, (X, y, w) = space.unpack(phi, lanes), data.lanes(lanes)
-        base = points.lanes(lanes).basis(h.kernel)
+    def objective(phi: Tensor, index: Tensor) -> Tensor:
+        h, (X, y, w) = space.unpack(phi, index), data.select(index)
+        base = points.select(index).basis(h.kernel)
         seen = dual.whiten(base, X, y, h.likelihood, h.mean, w.square())
-        begin = PseudoObservations(*(t[lanes] for t in warm))
+        begin = PseudoObservations(*(t[index] for t in warm))
         if joint:
             seen, begin = seen.together(functions), begin.map(lambda t: t.unflatten(0, (-1, functions)))
         found = dual.fixed_points(seen.detach(), begin).observed
         for kept, new in zip(warm, found, strict=True):
-            kept[lanes] = new.reshape(len(lanes), -1)
+            kept[index] = new.reshape(len(index), -1)
         return dual.evaluate(seen, found)
 
     return objective

@@ -37,7 +37,7 @@ class Points(NamedTuple):
     Z: Tensor  # (B, M, D)
     real: Tensor  # (B, M) bool
 
-    def lanes(self, chosen: Tensor) -> Points:
+    def select(self, chosen: Tensor) -> Points:
         return Points(self.Z[chosen], self.real[chosen])
 
     def first(self, counts: Sequence[int]) -> Points:
@@ -48,8 +48,8 @@ class Points(NamedTuple):
     def basis(self, kernel: Kernel) -> Basis:
         return basis(kernel, self.Z, real=None if bool(self.real.all()) else self.real)
 
-    def of(self, lane: int) -> Tensor:
-        return self.Z[lane][self.real[lane]]
+    def of(self, i: int) -> Tensor:
+        return self.Z[i][self.real[i]]
 
 
 def entropy(seed: int, X: Tensor, y: Tensor) -> list[int]:
@@ -125,18 +125,18 @@ def candidates(
     drawn = [_drawn(rng, n, k, count, D) for rng, n, k in zip(rngs, pools.sizes, most, strict=True)]
     picks, which, steps = (_tensor(np.stack(some), X.device) for some in zip(*drawn, strict=True))
     neighbours = _neighbours(pools.rows[..., free], place.numbers, picks, which, max(most))
-    lane = torch.arange(len(X), device=X.device)[:, None]
-    there = pools.rows[lane[..., None], neighbours, torch.arange(D, device=X.device)]
-    start = pools.rows[lane, picks]
+    each = torch.arange(len(X), device=X.device)[:, None]
+    there = pools.rows[each[..., None], neighbours, torch.arange(D, device=X.device)]
+    start = pools.rows[each, picks]
     found = start + steps * (there - start)
     fixed = list(kernel.structure.discrete)
     for i in (i for i, k in enumerate(most) if k == 0):
         scatter = _tensor(rngs[i].standard_normal((count, D)), X.device)
-        unit, size = lengths(kernel.lanes(i), D), pools.rows[i, 0].abs()
+        unit, size = lengths(kernel.select(i), D), pools.rows[i, 0].abs()
         unit = torch.where(torch.isfinite(unit), unit, torch.where(size > 0, size, torch.ones_like(size)))
         found[i] = pools.rows[i, 0] + 0.1 * unit * scatter
     found[..., fixed] = start[..., fixed]
-    return _new(found, X, sizes, free[0], None if pools.noise is None else pools.noise[lane, picks])
+    return _new(found, X, sizes, free[0], None if pools.noise is None else pools.noise[each, picks])
 
 
 def _combinations(X: Tensor, sizes: Sequence[int], most: int, rngs: Sequence[np.random.Generator]) -> Candidates:
@@ -229,15 +229,15 @@ def _neighbours(rows: Tensor, places: Tensor, picks: Tensor, which: Tensor, most
     present = (places >= 0)[..., None]
     scaled = rows / _spread(rows, present)
     parts = []
-    for lanes in torch.arange(B, device=rows.device).split(
+    for index in torch.arange(B, device=rows.device).split(
         max(1, int(memory_factor(rows.device) * COVARIANCES / (512 * n)))
     ):
-        lane = lanes[:, None]
+        each = index[:, None]
         columns = []
-        for some, ranks in zip(picks[lanes].split(512, 1), which[lanes].split(512, 1), strict=True):
-            distance = torch.cdist(scaled[lane, some], scaled[lanes])
-            here = places[lanes].gather(1, some)[..., None] == places[lanes][:, None]
-            distance = distance.masked_fill(~present[lanes].mT | here, torch.inf)
+        for some, ranks in zip(picks[index].split(512, 1), which[index].split(512, 1), strict=True):
+            distance = torch.cdist(scaled[each, some], scaled[index])
+            here = places[index].gather(1, some)[..., None] == places[index][:, None]
+            distance = distance.masked_fill(~present[index].mT | here, torch.inf)
             nearest = distance.topk(most, largest=False).indices
             columns.append(nearest.gather(2, ranks))
         parts.append(torch.cat(columns, 1))
@@ -305,14 +305,14 @@ def place(
     sizes = present.sum(-1).tolist()
     first = _tensor([int(rng.integers(n)) for rng, n in zip(rngs, sizes, strict=True)], points.device)
     each = min(points.shape[1], TARGETS) * points.shape[1]
-    lanes = max(1, int(memory_factor(points.device) * COVARIANCES / each))
+    size = max(1, int(memory_factor(points.device) * COVARIANCES / each))
 
     def selected(some: Tensor) -> Tensor:
         limit = None if enough is None else enough[some]
         own = None if noise is None else noise[some]
-        return select_by_variance(points[some], present[some], count, kernel.lanes(some), first[some], limit, own)
+        return select_by_variance(points[some], present[some], count, kernel.select(some), first[some], limit, own)
 
-    chosen = torch.cat(workers.map(selected, torch.arange(len(points), device=points.device).split(lanes)))
+    chosen = torch.cat(workers.map(selected, torch.arange(len(points), device=points.device).split(size)))
     real = chosen >= 0
     kept = int(real.sum(-1).max())
     chosen, real = chosen[:, :kept].clamp_min(0), real[:, :kept]
@@ -321,8 +321,8 @@ def place(
 
 def over(X: Tensor, count: int, kernel: Kernel, rng: np.random.Generator) -> Tensor:
     """At most `count` points over the region of one X, none of them a row of it."""
-    lane = kernel.with_theta(kernel.theta.detach()[None])
-    return place(candidates(X[None], [len(X)], count, lane, [rng]), count, lane, [rng]).of(0)
+    batched = kernel.with_theta(kernel.theta.detach()[None])
+    return place(candidates(X[None], [len(X)], count, batched, [rng]), count, batched, [rng]).of(0)
 
 
 def moved(points: Points, kernel: Kernel, X: Tensor, w: Tensor) -> Points:
@@ -361,10 +361,10 @@ def select_by_variance(
     With noises (B, P) the variance at a point counts by the share of it that a row there would explain, k/(k + noise),
     beside that of a row with the least of the noises.
     The random first point is what makes modules over one region publish at different places. Returns
-    indices (B, ≤ count), −1 behind the last of a lane for which no more point is worth having.
+    indices (B, ≤ count), −1 behind the last of a model for which no more point is worth having.
     """
     B, P, _ = points.shape
-    lanes = torch.arange(B, device=points.device)
+    index = torch.arange(B, device=points.device)
     targets = min(P, TARGETS)
     prior = kernel.diagonal(points)
     residual = prior * present
@@ -383,21 +383,21 @@ def select_by_variance(
         saving = torch.where(usable, S / residual, torch.zeros_like(prior))
         pivot = saving.argmax(-1)
         if step == 0:
-            pivot = torch.where(saving[lanes, first] > 0, first, pivot)
-        live = saving[lanes, pivot] > 0
+            pivot = torch.where(saving[index, first] > 0, first, pivot)
+        live = saving[index, pivot] > 0
         if enough is not None:
             live &= (weight * residual).sum(-1) > enough * weight.sum(-1)
         if not bool(live.any()):
             break
         chosen[:, step] = torch.where(live, pivot, -1)
-        scale = torch.where(live, residual[lanes, pivot].rsqrt(), torch.zeros_like(prior[:, 0]))[:, None]
-        done = b[lanes, pivot, :step, None]
-        column = kernel.matrix(points, points[lanes, pivot][:, None])[..., 0]
+        scale = torch.where(live, residual[index, pivot].rsqrt(), torch.zeros_like(prior[:, 0]))[:, None]
+        done = b[index, pivot, :step, None]
+        column = kernel.matrix(points, points[index, pivot][:, None])[..., 0]
         b[..., step] = scale * (column - (b[..., :step] @ done)[..., 0])
-        a[..., step] = scale * (F[lanes, :, pivot] - (a[..., :step] @ done)[..., 0])
+        a[..., step] = scale * (F[index, :, pivot] - (a[..., :step] @ done)[..., 0])
         new_a, new_b = a[..., step, None], b[..., step]
         Fa = (F.mT @ new_a - b[..., :step] @ (a[..., :step].mT @ new_a))[..., 0]
         S = (S - 2 * new_b * Fa + new_b.square() * new_a.square().sum(-2)).clamp_min(0)
         residual = (residual - new_b.square()).clamp_min(0)
-        residual[lanes, pivot] = 0
+        residual[index, pivot] = 0
     return chosen

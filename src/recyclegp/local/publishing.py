@@ -31,37 +31,37 @@ UNSETTLED = "the posterior had not settled"
 
 
 class Published(NamedTuple):
-    """Models that have a finite posterior, and which of the lanes they are."""
+    """Models that have a finite posterior, and which of the batch they are."""
 
-    lanes: list[int]
+    positions: list[int]
     models: Fitted | None  # None where there are none
 
 
 @torch.no_grad()
 def publish_all(batch: Batch, learned: Learned) -> Published:
-    """Every lane's posterior at the points it publishes."""
+    """Every model's posterior at the points it publishes."""
     log.debug("summarising %d rows", batch.data.y.shape[1])
-    lanes = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
+    index = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
     template, hyper = batch.template, learned.hyper
     exact = template.method is Method.EXACT
-    with threads.share_work(len(lanes) if lanes.device.type == "cpu" else 1) as workers:
+    with threads.share_work(len(index) if index.device.type == "cpu" else 1) as workers:
         whole = None
         if exact and (template.learns_noise or isinstance(template.publish, Share)):
-            some = lanes.split(batch.width(0))
-            found = workers.map(lambda few: exact_residuals(batch.data.lanes(few), hyper.lanes(few)), some)
+            some = index.split(batch.width(0))
+            found = workers.map(lambda few: exact_residuals(batch.data.select(few), hyper.select(few)), some)
             whole = Residuals(*(torch.cat(parts) for parts in zip(*found, strict=True)))
         points = batch.shared(_places(batch, hyper, whole, workers)) if exact else learned.points
         fewer = None if exact else _fewer_points(batch, learned)
-        some = lanes.split(batch.width(points.Z.shape[1]))  # so that only their features are held
-        parts = workers.map(lambda few: _publish_some(batch, learned, points.lanes(few), few, whole, fewer), some)
+        some = index.split(batch.width(points.Z.shape[1]))  # so that only their features are held
+        parts = workers.map(lambda few: _publish_some(batch, learned, points.select(few), few, whole, fewer), some)
     models = [part.models for part in parts if part.models is not None]
-    return Published([lane for part in parts for lane in part.lanes], fitted.joined(models) if models else None)
+    return Published([i for part in parts for i in part.positions], fitted.joined(models) if models else None)
 
 
 def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, workers: threads.Workers) -> Points:
     """Where the exact method publishes: its only points. `whole` is needed where these are to keep a share."""
     goals = [r.publish for r in batch.requests if r.publish is not None]
-    lanes = torch.arange(len(goals), device=hyper.mean.device)
+    index = torch.arange(len(goals), device=hyper.mean.device)
     if isinstance(goals[0], Tensor):
         return batches.points(batch, [g for g in goals if isinstance(g, Tensor)], hyper.kernel)
     if isinstance(goals[0], Share):
@@ -76,8 +76,8 @@ def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, worke
         points = batches.points(batch, [g for g in goals if isinstance(g, int)], hyper.kernel)
         if FEW_ROWS_EACH * points.Z.shape[1] < int(batch.data.rows.min()):
             return points  # owners of one region shall not all have the few points that are best there
-    some = lanes.split(batch.width(points.Z.shape[1]))
-    parts = workers.map(lambda few: _enough(batch, hyper, points.lanes(few), few), some)
+    some = index.split(batch.width(points.Z.shape[1]))
+    parts = workers.map(lambda few: _enough(batch, hyper, points.select(few), few), some)
     widest = max(p.Z.shape[1] for p in parts)
     return Points(
         torch.cat([torch.nn.functional.pad(p.Z, (0, 0, 0, widest - p.Z.shape[1])) for p in parts]),
@@ -86,9 +86,9 @@ def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, worke
 
 
 @torch.no_grad()
-def _enough(batch: Batch, hyper: Hyperparameters, points: Points, lanes: Tensor) -> Points:
-    """Of some lanes' points as many as keep the share that is wanted; where all do not, they are moved."""
-    data, own, goal = batch.data.lanes(lanes), hyper.lanes(lanes), batch.template.publish
+def _enough(batch: Batch, hyper: Hyperparameters, points: Points, index: Tensor) -> Points:
+    """Of some models' points as many as keep the share that is wanted; where all do not, they are moved."""
+    data, own, goal = batch.data.select(index), hyper.select(index), batch.template.publish
     wanted = goal.kept if isinstance(goal, Share) else KEPT
     known = summarise(Method.EXACT, data, points, own).information
     if isinstance(goal, Share):
@@ -97,28 +97,28 @@ def _enough(batch: Batch, hyper: Hyperparameters, points: Points, lanes: Tensor)
         points = Points(points.Z[:, :most], points.real[:, :most])
     short = (known.kept[:, -1] < wanted).nonzero()[:, 0]
     if len(short):
-        better = placement.moved(points.lanes(short), own.kernel.lanes(short), data.X[short], data.w[short])
+        better = placement.moved(points.select(short), own.kernel.select(short), data.X[short], data.w[short])
         points = points._replace(Z=points.Z.index_copy(0, short, better.Z))
     return points
 
 
 @torch.no_grad()
 def _publish_some(
-    batch: Batch, learned: Learned, points: Points, lanes: Tensor, whole: Residuals | None, fewer: Points | None
+    batch: Batch, learned: Learned, points: Points, index: Tensor, whole: Residuals | None, fewer: Points | None
 ) -> Published:
-    """Some lanes; `whole` are the residuals of all lanes, `fewer` the points that sparse ones shall be published at."""
-    data, hyper, method = batch.data.lanes(lanes), learned.hyper.lanes(lanes), batch.template.method
+    """Some models of the batch; `whole`: residuals of all; `fewer`: the points for publishing sparse ones."""
+    data, hyper, method = batch.data.select(index), learned.hyper.select(index), batch.template.method
     summary = summarise(method, data, points, hyper, batch.group.functions)
     known = summary.information
     residuals = None
     if batch.template.learns_noise:
-        residuals = collapsed_residuals(summary, data, hyper) if whole is None else whole.lanes(lanes)
-    made = _models(summary, points, hyper, known.kept[:, -1], residuals, [learned.ends[i] for i in lanes.tolist()])
+        residuals = collapsed_residuals(summary, data, hyper) if whole is None else whole.select(index)
+    made = _models(summary, points, hyper, known.kept[:, -1], residuals, [learned.ends[i] for i in index.tolist()])
     sound = _finite(summary, made)
     if not len(sound):
         return Published([], None)
-    made = made if len(sound) == len(lanes) else made.take(sound)
-    found = lanes.cpu()[sound].tolist()
+    made = made if len(sound) == len(index) else made.take(sound)
+    found = index.cpu()[sound].tolist()
     if method is not Method.EXACT:
         made = _at_fewer_points(batch, made, found, known, sound, hyper, fewer)
     return Published(found, made)
@@ -132,10 +132,10 @@ def _models(
     residuals: Residuals | None,
     ends: Sequence[Convergence],
 ) -> Fitted:
-    """Lanes side by side as they are published."""
+    """Models side by side as they are published."""
     site = sites.from_rows(points.Z, summary.base.L, summary.rows, hyper.mean[:, None])
     M, r = points.real.sum(-1), site.rho.shape[-1]
-    # A lane of fewer points has zeros in the columns of its padding, which is behind them: there is nothing that its
+    # A model of fewer points has zeros in the columns of its padding, which is behind them: there is nothing that its
     # rows behind as many as it has points could be explained by.
     rows = M.clamp_max(r)
     used = torch.arange(r, device=M.device) < rows[:, None]
@@ -161,7 +161,7 @@ def _models(
 
 
 def _finite(summary: Summary, made: Fitted) -> Tensor:
-    """The lanes in which there is an ordinary number everywhere."""
+    """The models in which there is an ordinary number everywhere."""
     tensors = [summary.base.L, *summary.rows]
     fine = torch.stack([torch.isfinite(t).reshape(len(t), -1).all(1) for t in tensors]).all(0).cpu()
     strange = ~(made.sites.flat.abs() <= arrays.LARGEST)
@@ -180,7 +180,7 @@ def _fewer_points(batch: Batch, learned: Learned) -> Points | None:
 
 
 def _needed(batch: Batch, known: Information) -> Tensor:
-    """How many of each lane's points keep the share that is wanted; all of them where none is."""
+    """How many of each model's points keep the share that is wanted; all of them where none is."""
     publish, C = batch.template.publish, batch.group.functions
     if not isinstance(publish, Share):
         return torch.full((len(known.first),), known.first.shape[1])
@@ -192,7 +192,7 @@ def _needed(batch: Batch, known: Information) -> Tensor:
 def _at_fewer_points(
     batch: Batch,
     made: Fitted,
-    lanes: list[int],
+    index: list[int],
     known: Information,
     sound: Tensor,
     hyper: Hyperparameters,
@@ -203,11 +203,11 @@ def _at_fewer_points(
     if fewer is None and min(needed) >= int(made.sites.points.max()) and not isinstance(batch.template.publish, Share):
         return made
     targets: list[Tensor | None] = []
-    for i, (lane, site) in enumerate(zip(lanes, made.sites.each(), strict=True)):
-        publish = batch.requests[lane].publish
+    for i, (position, site) in enumerate(zip(index, made.sites.each(), strict=True)):
+        publish = batch.requests[position].publish
         count = min(needed[i], publish.most) if isinstance(publish, Share) else needed[i]
         own = site.Z[:count] if count < len(site.Z) else None
-        wanted = own if fewer is None else fewer.of(lane).cpu()
+        wanted = own if fewer is None else fewer.of(position).cpu()
         too_many = isinstance(publish, int) and wanted is not None and len(wanted) >= len(site.Z)
         targets.append(None if too_many else wanted)
     if all(target is None for target in targets):
@@ -224,9 +224,7 @@ def _at_fewer_points(
         kept[i] = min(1.0, max(1e-12, new.information / max(totals[i], 1e-300)))
         evidence = fitted.noise_evidence(noise[i].tolist())
         if evidence is not None:
-            rows = len(batch.requests[lanes[i]].y)
-            noise[i] = noise.new_tensor(
-                evidence.published(float(made.parameters[i, 0]), rows, new.misfit, new.left_open)
-            )
+            rows = len(batch.requests[index[i]].y)
+            noise[i] = noise.new_tensor(evidence.published(float(made.parameters[i, 0]), rows, new.chi2, new.left_open))
     whole = site_columns.of_sites(new_sites, made.sites.dimension)
     return made._replace(sites=whole, jitter=jitter, kept=kept, noise=noise)

@@ -1,4 +1,4 @@
-"""The door of fit: what a user asks for, and the same checked."""
+"""The validator of fit: what a user asks for, and the same checked."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class FitRequest(NamedTuple):
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What lanes of one batch must have in common; their sizes within a quarter of each other."""
+        """What models of one batch must have in common; their sizes within a quarter of each other."""
         points = len(self.inducing) if isinstance(self.inducing, Tensor) else self.inducing
         n = self.y.numel()
         size = 0 if n < 8 else int(math.log(n) / math.log(1.25))
@@ -117,7 +117,7 @@ class FitRequest(NamedTuple):
 
 def check(X: Any, y: Any, name: str, options: FitOptions) -> FitRequest:
     """Everything a user passes to `fit`, once."""
-    return Door(options).check(X, y, name)
+    return FitValidator(options).check(X, y, name)
 
 
 class _Plan(NamedTuple):
@@ -129,7 +129,7 @@ class _Plan(NamedTuple):
     publish: Publish
 
 
-class Door:
+class FitValidator:
     """Checks data sets for which the options are the same; what follows from these is found once for each shape."""
 
     def __init__(self, options: FitOptions) -> None:

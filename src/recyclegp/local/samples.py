@@ -57,7 +57,7 @@ class Samples(NamedTuple):
         typical = torch.where(self.w > 0, self.w, torch.nan).nanmedian(-1, keepdim=True).values
         return (2 / (1 + (typical / self.w).square())).clamp_max(1.0)
 
-    def lanes(self, chosen: Tensor) -> Samples:
+    def select(self, chosen: Tensor) -> Samples:
         return Samples(self.X[chosen], self.y[chosen], self.w[chosen])
 
 

@@ -4,8 +4,8 @@ The optimiser sees φ, the logarithms of all positive parameters measured in sta
 the data, and the prior mean likewise. Initial values, priors and bounds are stated in φ, so a fit to
 s·y + b in other input units is the same fit (no absolute floor anywhere).
 
-Everything has a leading axis of lanes: many models of one kind, learned side by side, each from its
-own data in its own units. One model is one lane.
+Everything has a leading batch axis: many models of one kind, learned side by side, each from its
+own data in its own units. One model is a batch of one.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Hyperparameters(NamedTuple):
     likelihood: Likelihood
     mean: Tensor  # (B,)  constant prior mean of f
 
-    def lanes(self, chosen: Tensor | int) -> Hyperparameters:
+    def select(self, chosen: Tensor | int) -> Hyperparameters:
         likelihood = self.likelihood.map(lambda p: p[chosen])
-        return Hyperparameters(self.kernel.lanes(chosen), likelihood, self.mean[chosen])
+        return Hyperparameters(self.kernel.select(chosen), likelihood, self.mean[chosen])
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,17 @@ class SearchSpace:
     lengthscales: tuple[tuple[int, ...], ...]  # positions of those that belong together
     shortest: Tensor  # (B,)  logarithm of the lengthscale that holds a dozen rows, about the centre
 
-    def unpack(self, free: Tensor, lanes: Tensor) -> Hyperparameters:
-        phi = self.fixed[lanes].clone()
+    def unpack(self, free: Tensor, index: Tensor) -> Hyperparameters:
+        phi = self.fixed[index].clone()
         phi[:, self.free] = free
-        values = self.origin[lanes] + self.unit[lanes] * phi
+        values = self.origin[index] + self.unit[index] * phi
         size = self.structure.size
         return Hyperparameters(
             Kernel(self.structure, values[:, :size]), self.likelihood.with_logs(values[:, size:-1]), values[:, -1]
         )
 
-    def log_prior(self, free: Tensor, lanes: Tensor) -> Tensor:
-        phi = self.fixed[lanes].clone()
+    def log_prior(self, free: Tensor, index: Tensor) -> Tensor:
+        phi = self.fixed[index].clone()
         phi[:, self.free] = free
         away = phi - self.centre
         deviation = away / self.sd
@@ -93,7 +93,7 @@ class SearchSpace:
             deviation = deviation.index_copy(
                 1, self._index(group), (away[:, group] - level[:, None]) / DEVIATION_PRIOR.sd
             )
-            short = (self.shortest[lanes] - level).clamp_min(0.0)
+            short = (self.shortest[index] - level).clamp_min(0.0)
             value = value - 0.5 * (level / LEVEL_PRIOR.sd).square() - 0.5 * (short / TOO_SHORT_SD).square()
         return value - 0.5 * deviation[:, self.free].square().sum(-1)
 
@@ -186,7 +186,7 @@ def search_space(
 def starts(space: SearchSpace) -> list[Tensor]:
     """Where searches may begin, shortest lengthscale first: several of them and, where there is one, periods.
 
-    Begun at a lengthscale that holds less than a dozen rows, small data sets are fitted down to their noise. A lane
+    Begun at a lengthscale that holds less than a dozen rows, small data sets are fitted down to their noise. A model
     for which a lengthscale is too short tries its own shortest again instead.
     """
     ladder = space.fixed.new_tensor(FIRST_LENGTHSCALES)

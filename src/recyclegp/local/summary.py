@@ -26,8 +26,8 @@ class Summary(NamedTuple):
     base: Basis
     rows: CentredRows  # what the data say, as rows about the whitened values at the points
     left: Tensor  # nats about f that the points leave out; where that is not known, no less
-    constant: Tensor  # log density of y at its best explanation, but for the misfit
-    blur: Tensor  # variance of f at a row that the points leave open, on average
+    constant: Tensor  # log density of y at its best explanation, but for χ²
+    residual_variance: Tensor  # variance of f at a row that the points leave open, on average
     settled: Tensor  # bool
 
     @property
@@ -38,7 +38,7 @@ class Summary(NamedTuple):
 
 @torch.no_grad()
 def summarise(method: Method, data: Samples, points: Points, hyper: Hyperparameters, functions: int = 1) -> Summary:
-    """Of lanes; of a joint likelihood so many neighbouring ones are the functions of one model."""
+    """Of the models of one batch; of a joint likelihood so many neighbouring ones are the functions of one model."""
     X, y, w = data
     base = points.basis(hyper.kernel)
     settled = torch.ones_like(hyper.mean, dtype=torch.bool)
@@ -84,10 +84,10 @@ class Residuals(NamedTuple):
     """
 
     residual: Tensor
-    freedom: Tensor
+    dof: Tensor
     total: Tensor  # ½logdet(I + K/σ²): nats that the rows say about f
 
-    def lanes(self, chosen: Tensor) -> Residuals:
+    def select(self, chosen: Tensor) -> Residuals:
         return Residuals(*(t[chosen] for t in self))
 
 
@@ -103,9 +103,9 @@ def exact_residuals(data: Samples, hyper: Hyperparameters) -> Residuals:
     centred = w * (y - hyper.mean[..., None])
     unexplained = noise[..., None] * torch.cholesky_solve(centred[..., None], L)[..., 0]
     A_inverse = torch.cholesky_inverse(L)
-    freedom = noise.square() * (real[..., :, None] * A_inverse * real[..., None, :]).square().sum((-2, -1))
+    dof = noise.square() * (real[..., :, None] * A_inverse * real[..., None, :]).square().sum((-2, -1))
     total = linalg.logdet(L) - 0.5 * real.sum(-1) * noise.log()
-    return Residuals(unexplained.square().sum(-1), freedom, total)
+    return Residuals(unexplained.square().sum(-1), dof, total)
 
 
 @torch.no_grad()
@@ -114,13 +114,13 @@ def collapsed_residuals(summary: Summary, data: Samples, hyper: Hyperparameters)
     noise, n = gaussian_noise(hyper.likelihood), data.rows
     T, c, e, _ = summary.rows
     solved = least_squares.solve(summary.rows)
-    misfit = ((T @ solved.v[..., None])[..., 0] - c).square().sum(-1) + 2 * (summary.constant - e).clamp_min(0)
+    chi2 = ((T @ solved.v[..., None])[..., 0] - c).square().sum(-1) + 2 * (summary.constant - e).clamp_min(0)
     eigenvalues = torch.linalg.svdvals(T).square()
-    freedom = n - (1 - (1 + eigenvalues).pow(-2)).sum(-1)
-    return Residuals(noise * misfit, freedom, summary.information.total)
+    dof = n - (1 - (1 + eigenvalues).pow(-2)).sum(-1)
+    return Residuals(noise * chi2, dof, summary.information.total)
 
 
 def noise_evidence(summary: Summary, residuals: Residuals, e: Tensor) -> Tensor:
     """(B, 4)  NoiseEvidence of models whose sites have the constants e."""
-    misfit = (2 * (summary.constant - e)).clamp_min(0)
-    return torch.stack([misfit, summary.blur, residuals.residual, residuals.freedom.clamp_min(0)], -1)
+    chi2 = (2 * (summary.constant - e)).clamp_min(0)
+    return torch.stack([chi2, summary.residual_variance, residuals.residual, residuals.dof.clamp_min(0)], -1)

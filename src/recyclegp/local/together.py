@@ -1,4 +1,4 @@
-"""Functions that are learned together: C neighbouring lanes are one problem, and share some of its hyperparameters."""
+"""Functions that are learned together: C neighbouring models of a batch are one problem and share hyperparameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Group(NamedTuple):
     functions: int
     sharing: Sharing
 
-    def lanes(self, problems: Tensor) -> Tensor:
+    def models_of(self, problems: Tensor) -> Tensor:
         """Where the functions of these problems are."""
         if self.functions == 1:
             return problems
@@ -53,7 +53,7 @@ class Group(NamedTuple):
             return points
         count = points.real.sum(-1).reshape(-1, self.functions)
         most = self.functions * torch.arange(len(count), device=count.device) + count.argmax(-1)
-        return points.lanes(most.repeat_interleave(self.functions))
+        return points.select(most.repeat_interleave(self.functions))
 
 
 ALONE = Group(1, Sharing.NOTHING)
@@ -102,25 +102,25 @@ class GroupSpace:
         return torch.diag_embed(diagonal)
 
     def objective(self, bound: Objective) -> Objective:
-        """The evidence of problems with its prior, from a bound for their functions' φ and lanes.
+        """The evidence of problems with its prior, from a bound for their functions' φ and places in the batch.
 
         The bound has one value for each function, or one for each problem.
         """
 
         def objective(phi: Tensor, problems: Tensor) -> Tensor:
-            free, lanes = self.parted(phi), self.group.lanes(problems)
-            value = bound(free, lanes).reshape(len(problems), -1).sum(-1)
-            return value + self._log_prior(free, lanes)
+            free, index = self.parted(phi), self.group.models_of(problems)
+            value = bound(free, index).reshape(len(problems), -1).sum(-1)
+            return value + self._log_prior(free, index)
 
         return objective
 
-    def _log_prior(self, free: Tensor, lanes: Tensor) -> Tensor:
+    def _log_prior(self, free: Tensor, index: Tensor) -> Tensor:
         """What is shared counts once: it is taken away again from all functions but one."""
-        each = self.space.log_prior(free, lanes).reshape(-1, self.group.functions) + self._of_amplitudes(free)
+        each = self.space.log_prior(free, index).reshape(-1, self.group.functions) + self._of_amplitudes(free)
         if self.group.functions == 1 or not bool(self.shared.any()):
             return each.sum(-1)
         alone = torch.where(self.shared, free, self.space.centre[self.space.free])
-        again = self.space.log_prior(alone, lanes).reshape(each.shape)
+        again = self.space.log_prior(alone, index).reshape(each.shape)
         return each.sum(-1) - again[:, 1:].sum(-1)
 
     def _of_amplitudes(self, free: Tensor) -> Tensor:

@@ -46,10 +46,10 @@ def _agreements(packs: Iterator[PackedSites], *, base: Basis, mean: float, solut
         K, r, M = p.H.shape
         rows = centre(p.rows(marginal=True), mean)
         H, rho = rows.H.reshape(K, r, M), rows.rho.reshape(K, r)
-        misfit = rho - H @ solution.v
+        residual = rho - H @ solution.v
         A = linalg.solve_lower(solution.C, rows.H.mT).mT.reshape(K, r, M)
         rest = torch.eye(r, dtype=A.dtype) - A @ A.mT
-        z = linalg.solve_lower(linalg.cholesky(rest).L, misfit[..., None]).square().sum((-2, -1))
+        z = linalg.solve_lower(linalg.cholesky(rest).L, residual[..., None]).square().sum((-2, -1))
         counts = torch.tensor(packed.counts, dtype=z.dtype)
         surprise = z / counts.clamp_min(1)
         pairs = zip(surprise.tolist(), _upper_tail(z, counts).tolist(), strict=True)

@@ -44,23 +44,23 @@ class Consensus(NamedTuple):
     trusted: Tensor  # (members,) bool
     v: Tensor  # (M,)
     C: Tensor  # (M, M)
-    misfit: float  # ρᵀA⁻¹ρ with A = I + HHᵀ
+    chi2: float  # ρᵀA⁻¹ρ with A = I + HHᵀ
     numbers: float  # in ρ
 
     @property
     def evidence(self) -> float:
-        """log N(ρ; 0, cA), where c is as large as their misfit asks for, and not below one.
+        """log N(ρ; 0, cA), where c is as large as their χ² asks for, and not below one.
 
         Where the kernel, or the whole model, suits nobody, all are further from each other than they say.
         """
-        c = min(MOST_USUAL, max(1.0, self.misfit / max(self.numbers, 1.0)))
-        return -0.5 * (self.misfit / c + self.numbers * (math.log(c) + LOG_2PI)) - float(linalg.logdet(self.C))
+        c = min(MOST_USUAL, max(1.0, self.chi2 / max(self.numbers, 1.0)))
+        return -0.5 * (self.chi2 / c + self.numbers * (math.log(c) + LOG_2PI)) - float(linalg.logdet(self.C))
 
 
 class Fit(NamedTuple):
     """How each module fits the others, by its position among the members; NaN for those that say nothing."""
 
-    misfit: Tensor  # z_k²: squared distance from what the others predict
+    chi2: Tensor  # z_k²: squared distance from what the others predict
     counts: Tensor  # of how many numbers
     together: Tensor  # log N(ρ_k; what the others predict)
     alone: Tensor  # log N(ρ_k; 0, c times its prior covariance), c ≥ 1: as if it were of a function of its own
@@ -147,10 +147,10 @@ def fit(said: Sequence[Statements], agreed: Consensus, mean: float, variance: fl
     return Fit(*found)
 
 
-def _stretched(misfit: Tensor, counts: Tensor) -> Tensor:
-    """−½misfit/c − ½r·log c at the best c ≥ 1."""
-    c = (misfit / counts.clamp_min(1)).clamp_min(1)
-    return -0.5 * (misfit / c + counts * c.log())
+def _stretched(chi2: Tensor, counts: Tensor) -> Tensor:
+    """−½χ²/c − ½r·log c at the best c ≥ 1."""
+    c = (chi2 / counts.clamp_min(1)).clamp_min(1)
+    return -0.5 * (chi2 / c + counts * c.log())
 
 
 def _gain(g: Tensor, G: Tensor) -> Tensor:

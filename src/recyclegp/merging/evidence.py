@@ -168,6 +168,6 @@ class _Share(NamedTuple):
 def _share(base: Basis, packed: PackedSites, best: _Best) -> _Share:
     p = project(base, packed)
     rows = p.rows(marginal=True)
-    misfit = rows.H @ best.v + best.mean * rows.ones - rows.rho
+    residual = rows.H @ best.v + best.mean * rows.ones - rows.rho
     spread = linalg.solve_lower(best.C, rows.H.mT).square().sum()
-    return _Share(rows.e - 0.5 * misfit.square().sum(), spread, jensen_slack(p.H, p.RKR))
+    return _Share(rows.e - 0.5 * residual.square().sum(), spread, jensen_slack(p.H, p.RKR))

@@ -148,11 +148,11 @@ class ExactForm:
         mean = best_mean(self.L, self.stacked.rho, self.stacked.ones)
         return replace(self, mean=float(mean), factor=self.L)
 
-    def in_units(self, scale: float, shift: float, inputs: InputUnits, densities: float) -> ExactForm:
+    def in_units(self, scale: float, shift: float, inputs: InputUnits, effective_rows: float) -> ExactForm:
         """The form of s·f((x − shift)/scale) + b, the inputs changed so: A, and so its factor, do not notice."""
         s = self.stacked
         ones = s.ones / scale
-        constant = densities * s.e.new_tensor(abs(scale)).log()
+        constant = effective_rows * s.e.new_tensor(abs(scale)).log()
         moved = s._replace(
             Z=inputs.of(s.Z),
             blocks=tuple(b._replace(Rt=b.Rt / scale) for b in s.blocks),

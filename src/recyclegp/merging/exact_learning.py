@@ -112,7 +112,7 @@ def decide_from_some(
 
 
 def _noise_model(noise: PooledNoise) -> NoiseModel:
-    return NoiseModel.APART if math.isfinite(noise.freedom) else NoiseModel.COMMON
+    return NoiseModel.APART if math.isfinite(noise.dof) else NoiseModel.COMMON
 
 
 def _model(effects: Effects) -> Owners:

@@ -68,8 +68,8 @@ def slack_of_rows(base: Basis, new: Observed, mean: float) -> float:
 def candidates_among(new: Observed, kernel: Kernel, mean: float, most: int = NEW_POINTS) -> Candidates:
     """Places for points among rows of data, each with a share of what the rows will say."""
     rng = np.random.default_rng(placement.entropy(0, new.X, new.y))
-    lane = kernel.with_theta(kernel.theta[None])
-    found = placement.candidates(new.X[None], [len(new.X)], most, lane, [rng])
+    batched = kernel.with_theta(kernel.theta[None])
+    found = placement.candidates(new.X[None], [len(new.X)], most, batched, [rng])
     Z = found.points[found.present]
     precision = (new.resolution(mean).square().reciprocal().sum() / len(Z)).expand(len(Z))
     return Candidates(Z, precision, torch.zeros(len(Z), dtype=torch.long))

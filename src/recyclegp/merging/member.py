@@ -34,7 +34,7 @@ class Member(NamedTuple):
     agreement: float = math.nan
     target: Target = NO_TARGET
     converged: bool = True
-    densities: float | None = None  # of y, in its evidence; its rows unless given
+    effective_rows: float | None = None  # whose densities of y are in its evidence; `rows` unless given
     appended: int = 0  # points of the ensemble that were appended for it, behind those of members before it
     slack: float = 0.0  # nats that were lost when its rows were summarised at the ensemble's points
     given_owner: str | None = None  # whose it is, where somebody has said so
@@ -58,17 +58,19 @@ class Member(NamedTuple):
         return self.rows * self.weight
 
     @property
-    def number_of_densities(self) -> float:
-        """Densities of y behind it, not counting its weight."""
-        return self.rows if self.densities is None else self.densities
+    def effective_row_count(self) -> float:
+        """Rows whose densities of y are multiplied in its evidence, not counting its weight."""
+        return self.rows if self.effective_rows is None else self.effective_rows
 
     @property
     def site_now(self) -> Site | None:
         """Its site under the noise with which it counts."""
         if self.site is None or self.noise is None or self.noise_evidence is None:
             return self.site
-        tau = core_noise.factor(float(gaussian_noise(self.likelihoods[0])), self.noise, self.noise_evidence.blur)
-        return core_noise.at_noise(self.site, float(tau), self.noise_evidence.misfit, self.number_of_densities)
+        tau = core_noise.factor(
+            float(gaussian_noise(self.likelihoods[0])), self.noise, self.noise_evidence.residual_variance
+        )
+        return core_noise.at_noise(self.site, float(tau), self.noise_evidence.chi2, self.effective_row_count)
 
     @property
     def likelihoods_now(self) -> tuple[Likelihood, ...]:
@@ -79,7 +81,7 @@ class Member(NamedTuple):
         """The member of s·f((x − shift)/scale) + b, the inputs changed so; `unit` is what y is measured in then."""
         site = self.site
         if site is not None:
-            site = sites.moved(sites.in_units(site, scale, shift, self.number_of_densities), inputs)
+            site = sites.moved(sites.in_units(site, scale, shift, self.effective_row_count), inputs)
         return self._replace(
             site=site,
             likelihoods=tuple(p.in_units(scale, shift) for p in self.likelihoods),

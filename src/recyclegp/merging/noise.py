@@ -4,7 +4,7 @@ A module with few rows explains its noise away: its own best value is far too sm
 sure. The evidence of all modules together, as a function of a common noise σ², does not have that fault. Where owners
 measure with different instruments, each noise is its own estimate shrunk towards the common one,
 
-    log σ_k² = λ_k log s_k² + (1 − λ_k) log σ²,   s_k² = residual_k/freedom_k,   λ_k = freedom_k/(freedom_k + ν)
+    log σ_k² = λ_k log s_k² + (1 − λ_k) log σ²,   s_k² = residual_k/dof_k,   λ_k = dof_k/(dof_k + ν)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .site_source import SiteSource
 
 APART_GAIN = 3.0, 1.0  # nats, and more for each module, by which the evidence must prefer noises that differ
 LEVEL_SD = 2.0  # of log σ² about what the residuals say
-FREEDOM, FREEDOM_SD = 10.0, 2.0  # ν before anything is known, and how far its logarithm may be from that
+DOF, DOF_SD = 10.0, 2.0  # ν before anything is known, and how far its logarithm may be from that
 
 
 class NoiseModel(Enum):
@@ -43,18 +43,18 @@ class NoiseModel(Enum):
 @dataclass(frozen=True)
 class PooledNoise:
     level: float | Tensor  # σ², common; a tensor while it is learned
-    freedom: float | Tensor = math.inf  # ν: how many rows' worth of belief it has
+    dof: float | Tensor = math.inf  # ν: how many rows' worth of belief it has
 
     def at(self, r: Readings) -> Tensor:
         """σ_k² (K,)."""
         level = torch.as_tensor(self.level, dtype=torch.float64)
-        if not isinstance(self.freedom, Tensor) and math.isinf(self.freedom):
+        if not isinstance(self.dof, Tensor) and math.isinf(self.dof):
             return level.expand_as(r.noise)
-        share = r.freedom / (r.freedom + self.freedom)
+        share = r.dof / (r.dof + self.dof)
         return (share * r.estimate.log() + (1 - share) * level.log()).exp()
 
     def in_units(self, scale: float) -> PooledNoise:
-        return PooledNoise(float(self.level) * scale**2, self.freedom)
+        return PooledNoise(float(self.level) * scale**2, self.dof)
 
 
 class Readings(NamedTuple):
@@ -62,11 +62,11 @@ class Readings(NamedTuple):
 
     known: Tensor  # (K,) bool
     noise: Tensor  # (K,) under which they were published
-    blur: Tensor
-    misfit: Tensor  # with their weights
+    residual_variance: Tensor
+    chi2: Tensor  # with their weights
     rows: Tensor  # with their weights
     residual: Tensor  # with their weights
-    freedom: Tensor  # with their weights: half a module leaves half as many rows for the noise
+    dof: Tensor  # with their weights: half a module leaves half as many rows for the noise
 
     @staticmethod
     def of(members: Sequence[Member]) -> Readings:
@@ -77,9 +77,9 @@ class Readings(NamedTuple):
                 table.append((False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
                 continue
             noise = float(m.likelihoods[0].values[0])
-            rows = m.number_of_densities * m.weight
-            said = (e.misfit * m.weight, rows, e.residual * m.weight, e.freedom * m.weight)
-            table.append((True, noise, e.blur, *said))
+            rows = m.effective_row_count * m.weight
+            said = (e.chi2 * m.weight, rows, e.residual * m.weight, e.dof * m.weight)
+            table.append((True, noise, e.residual_variance, *said))
         columns = torch.tensor(table, dtype=torch.float64).T
         return Readings(columns[0] > 0, *columns[1:])
 
@@ -87,30 +87,30 @@ class Readings(NamedTuple):
     def estimate(self) -> Tensor:
         """s_k², from each member's residuals alone; the noise it was published under, where these say nothing."""
         tiny = 1e-6
-        said = (self.freedom > tiny) & (self.residual > 0)
-        return torch.where(said, self.residual / self.freedom.clamp_min(tiny), self.noise)
+        said = (self.dof > tiny) & (self.residual > 0)
+        return torch.where(said, self.residual / self.dof.clamp_min(tiny), self.noise)
 
     @property
     def level(self) -> float:
-        """σ² from all residuals: Σ residual/Σ freedom."""
-        residual, freedom = float(self.residual[self.known].sum()), float(self.freedom[self.known].sum())
-        if freedom > 0 and residual > 0:
-            return residual / freedom
+        """σ² from all residuals: Σ residual/Σ dof."""
+        residual, dof = float(self.residual[self.known].sum()), float(self.dof[self.known].sum())
+        if dof > 0 and residual > 0:
+            return residual / dof
         return float(self.noise[self.known].log().mean().exp())
 
     def differ(self) -> bool:
         """Could the evidence prefer noises that differ? Bartlett's statistic, which is twice what they could gain."""
         ratio = (self.level / self.estimate[self.known]).log()
-        return apart_is_worth(0.5 * float((self.freedom[self.known] * ratio).sum()), int(self.known.sum()))
+        return apart_is_worth(0.5 * float((self.dof[self.known] * ratio).sum()), int(self.known.sum()))
 
     def factors(self, pooled: PooledNoise) -> Tensor:
         """τ_k (K,); one where it is not known."""
-        tau = torch.as_tensor(core.factor(self.noise, pooled.at(self), self.blur))
+        tau = torch.as_tensor(core.factor(self.noise, pooled.at(self), self.residual_variance))
         return torch.where(self.known, tau, torch.ones_like(tau))
 
     def constants(self, tau: Tensor) -> Tensor:
         """What e_k changes by, (K,)."""
-        return core.constant(tau, self.misfit, self.rows)
+        return core.constant(tau, self.chi2, self.rows)
 
 
 def apart_is_worth(gain: float, modules: int) -> bool:
@@ -132,9 +132,7 @@ class StackedNoise(NamedTuple):
         real = stacked.member >= 0
         rows = torch.bincount(stacked.member[real], minlength=len(readings.noise)).to(torch.float64)
         here = rows > 0
-        left_out = readings._replace(
-            known=readings.known & here, misfit=readings.misfit * here, rows=readings.rows * here
-        )
+        left_out = readings._replace(known=readings.known & here, chi2=readings.chi2 * here, rows=readings.rows * here)
         return StackedNoise(left_out, stacked.member.clamp_min(0), real, rows)
 
     def diagonal(self, tau: Tensor) -> Tensor:

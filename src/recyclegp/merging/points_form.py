@@ -138,16 +138,16 @@ class PointsForm:
         """With only some of its points; what it says there must be folded anew (`only`)."""
         return replace(self, Z=self.Z[kept])
 
-    def in_units(self, scale: float, shift: float, inputs: InputUnits, densities: float) -> PointsForm:
+    def in_units(self, scale: float, shift: float, inputs: InputUnits, effective_rows: float) -> PointsForm:
         """The form of s·f((x − shift)/scale) + b, the inputs changed so."""
         return PointsForm(
             kernel=in_units(self.kernel, scale, inputs),
             mean=scale * self.mean + shift,
             Z=inputs.of(self.Z),
             jitter=scale**2 * self.jitter,
-            bound_rows=rows_in_units(self.bound_rows, scale, densities),
+            bound_rows=rows_in_units(self.bound_rows, scale, effective_rows),
             effects=self.effects.in_units(scale),
-            marginal=None if self.marginal is None else rows_in_units(self.marginal, scale, densities),
+            marginal=None if self.marginal is None else rows_in_units(self.marginal, scale, effective_rows),
         )
 
     def site(self) -> Site:
@@ -155,7 +155,7 @@ class PointsForm:
         return sites.from_rows(self.Z, self.basis.L, self.bound_rows, self.mean)
 
 
-def rows_in_units(rows: CentredRows, scale: float, densities: float) -> CentredRows:
+def rows_in_units(rows: CentredRows, scale: float, effective_rows: float) -> CentredRows:
     """In whitened coordinates s·f + b is sign(s)·v: rows turn round with it, and the constant notices."""
-    constant = math.log(abs(scale)) * densities
+    constant = math.log(abs(scale)) * effective_rows
     return rows._replace(H=rows.H * math.copysign(1.0, scale), e=rows.e - constant)

@@ -44,7 +44,7 @@ class Screened(NamedTuple):
     @property
     def flagged(self) -> list[int]:
         """Positions of those that contradict the others."""
-        known = ~self.fit.misfit.isnan()
+        known = ~self.fit.chi2.isnan()
         return (known & ~self.agreed.trusted).nonzero()[:, 0].tolist()
 
     @property
@@ -116,8 +116,8 @@ class _Judged(NamedTuple):
 
 def _judged(said: Sequence[Statements], agreed: Consensus, present: Tensor, about: About) -> _Judged:
     found = fit(said, agreed, *about)
-    ratio = found.misfit / found.counts.clamp_min(1)
-    inside = ratio[agreed.trusted & ~found.misfit.isnan()]
+    ratio = found.chi2 / found.counts.clamp_min(1)
+    inside = ratio[agreed.trusted & ~found.chi2.isnan()]
     usual = min(MOST_USUAL, max(1.0, float(inside.median()))) if len(inside) > 2 else 1.0
     honest = _scaled(found, torch.full_like(ratio, usual))
     too_sure = torch.where(ratio > TOO_SURE * usual, _scaled(found, ratio.clamp_min(1e-300)), found.alone)
@@ -129,4 +129,4 @@ def _judged(said: Sequence[Statements], agreed: Consensus, present: Tensor, abou
 
 def _scaled(found: Fit, by: Tensor) -> Tensor:
     """log N(ρ_k; what the others predict, with this many times their covariance)."""
-    return found.together + 0.5 * found.misfit * (1 - 1 / by) - 0.5 * found.counts * by.log()
+    return found.together + 0.5 * found.chi2 * (1 - 1 / by) - 0.5 * found.counts * by.log()

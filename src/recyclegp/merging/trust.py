@@ -29,7 +29,7 @@ from .explanations import Explanation, explained
 from .input_units import Change, Place, best_units
 from .learning import starts
 from .member import Member
-from .noise import FREEDOM, PooledNoise, Readings, at_noise
+from .noise import DOF, PooledNoise, Readings, at_noise
 from .owners import Owners, owner_numbers
 from .points import select
 from .pooling import median_mean, most_common_kernel
@@ -116,7 +116,7 @@ def opinion(
     readings = Readings.of(members) if pool_noise else None
     noise = None
     if readings is not None and bool(readings.known.any()):
-        noise = PooledNoise(float(readings.estimate[readings.known].median()), FREEDOM)
+        noise = PooledNoise(float(readings.estimate[readings.known].median()), DOF)
     start = most_common_kernel(members)
     first = _compared(Belief(start, median_mean(members), noise=noise), members, store, readings)
     if not first.screened.flagged:
@@ -264,7 +264,7 @@ def _remedy(why: Explanation, m: Member) -> Units | None:
 def _unchecked(c: _Compared, member: int, changed: tuple[InputFactor, ...]) -> Verdict:
     """Of a module of which the others know little; with these changes of inputs it would agree with them."""
     fit, remedy = c.screened.fit, Units(inputs=changed) if changed else None
-    if changed and float(fit.misfit[member]) > TOO_SURE * c.screened.usual * float(fit.counts[member]):
+    if changed and float(fit.chi2[member]) > TOO_SURE * c.screened.usual * float(fit.counts[member]):
         return Verdict(Standing.FLAGGED, _other_inputs(changed), remedy)  # nor can it be where it says it is
     said = f"the others know {max(0.0, float(fit.share[member])):.0%} of what it says"
     if changed:

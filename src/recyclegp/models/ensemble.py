@@ -637,7 +637,7 @@ class Ensemble(Predictive):
     @property
     def _densities(self) -> float:
         """Densities of y behind it, weighted."""
-        return sum(m.number_of_densities * m.weight for m in self._members)
+        return sum(m.effective_row_count * m.weight for m in self._members)
 
     @property
     def _keeps_sites(self) -> bool:

@@ -50,6 +50,7 @@ from ..storage.fields import (
     likelihoods_to_json,
     listed,
     noise_evidence_from_json,
+    noise_evidence_to_json,
     number,
     positive,
     target_from_json,
@@ -109,7 +110,7 @@ def to_document(e: Facts) -> Document:
     if not e.convergence.converged:
         header["convergence"] = asdict(e.convergence)
     if e.noise is not None:
-        freedom = float(e.noise.freedom)
+        freedom = float(e.noise.dof)
         header["noise"] = {"level": float(e.noise.level), "freedom": freedom if math.isfinite(freedom) else None}
     header |= unlearned_to_json(e.unlearned)
     if e.recipe != _recipe(None, form, e.members, dimension):
@@ -155,8 +156,8 @@ def _member_header(m: Member, dimension: int) -> dict[str, Any]:
     }
     if not m.converged:
         header["converged"] = False
-    if m.densities is not None:
-        header["densities"] = m.densities
+    if m.effective_rows is not None:
+        header["densities"] = m.effective_rows
     if m.slack:
         header["slack"] = m.slack
     if m.appended:
@@ -166,7 +167,7 @@ def _member_header(m: Member, dimension: int) -> dict[str, Any]:
     if m.kept is not None:
         header["kept"] = m.kept
     if m.noise_evidence is not None:
-        header["noise_evidence"] = m.noise_evidence._asdict()
+        header["noise_evidence"] = noise_evidence_to_json(m.noise_evidence)
     if m.noise is not None:
         header["noise"] = m.noise
     if m.offset is not None:
@@ -328,7 +329,7 @@ def _members(f: Fields, D: int) -> tuple[Member, ...]:
             agreement=math.nan if e["agreement"] is None else number(e["agreement"], "an agreement", 0.0, 1.0),
             target=target_from_json(e),
             converged=flag(e.get("converged", True), "converged"),
-            densities=None if e.get("densities") is None else number(e["densities"], "densities", 0.0),
+            effective_rows=None if e.get("densities") is None else number(e["densities"], "densities", 0.0),
             slack=number(e.get("slack", 0.0), "slack", 0.0),
             appended=count(e.get("appended", 0), "appended"),
             given_owner=check_owner(e.get("owner")),

@@ -23,7 +23,7 @@ from ..local import batch_fit
 from ..local.batch_fit import step_cost
 from ..local.fitted import Fitted
 from ..local.kernel_choice import AUTO, SETS_COMPARED, SMOOTHNESS, choose
-from ..local.request import Door, FitOptions, FitRequest, check
+from ..local.request import FitOptions, FitRequest, FitValidator, check
 from ..times import when
 from .blocks import Piece, of_requests
 from .joint.fitting import JointOptions, check_alone, chosen_kernel, fit_jointly, is_joint
@@ -386,7 +386,7 @@ def fit_data_sets(
     owners: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """A module for each data set, but for those that failed also alone; errors count data sets from `first`."""
-    requests: Iterable[FitRequest] = _checked(_named(data, names), Door(options), first)
+    requests: Iterable[FitRequest] = _checked(_named(data, names), FitValidator(options), first)
     if isinstance(data, Sized):
         requests = list(requests)  # what is all here is checked before any work begins
     made = _Made(owners)
@@ -439,8 +439,8 @@ def chosen_together(data: Sequence[tuple[Any, ...]], options: FitOptions) -> str
     some = [pair for pair in data[:: max(1, len(data) // SETS_COMPARED)] if isinstance(pair, (tuple, list))]
 
     def with_kernel(kernel: str) -> list[FitRequest]:
-        door = Door(replace(options, kernel=kernel))
-        return [_numbered(i, pair, f"data set {i}", door) for i, pair in enumerate(some)]
+        validator = FitValidator(replace(options, kernel=kernel))
+        return [_numbered(i, pair, f"data set {i}", validator) for i, pair in enumerate(some)]
 
     return choose(with_kernel) if some else SMOOTHNESS[0]
 
@@ -467,14 +467,14 @@ def check_unique(names: Sequence[str] | None) -> None:
 Named = tuple[tuple[Any, ...], str]  # X, y and, where it is known, their noise; and the module's name
 
 
-def _checked(named: Iterable[Named], door: Door, first: int) -> Iterator[FitRequest]:
+def _checked(named: Iterable[Named], validator: FitValidator, first: int) -> Iterator[FitRequest]:
     """Data sets as requests, some at a time, where they are alike at once; counted from `first`."""
     done = first
     for some in _read_ahead(named):
         pairs, names = zip(*some, strict=True)
-        found = door.check_all(pairs, names) if len(some) > 1 else None
+        found = validator.check_all(pairs, names) if len(some) > 1 else None
         if found is None:
-            found = [_numbered(done + i, pair, name, door) for i, (pair, name) in enumerate(some)]
+            found = [_numbered(done + i, pair, name, validator) for i, (pair, name) in enumerate(some)]
         yield from found
         done += len(some)
 
@@ -493,10 +493,10 @@ def _read_ahead(named: Iterable[Named]) -> Iterator[list[Named]]:
         yield some
 
 
-def _numbered(position: int, data: tuple[Any, ...], name: str, door: Door) -> FitRequest:
+def _numbered(position: int, data: tuple[Any, ...], name: str, validator: FitValidator) -> FitRequest:
     try:
         X, y, *noise = data
-        return door.check(X, y, name, *noise)
+        return validator.check(X, y, name, *noise)
     except RecycleGPError as error:
         raise RecycleGPError(f"data set {position} ({name}): {error}") from None
 

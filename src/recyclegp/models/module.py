@@ -44,6 +44,7 @@ from ..storage.fields import (
     kept_from_json,
     likelihoods_to_json,
     noise_evidence_from_json,
+    noise_evidence_to_json,
     target_from_json,
     target_to_json,
     time_from_json,
@@ -191,7 +192,7 @@ class Module(Predictive):
         noise = self.likelihoods[0].parameters[:1]
         if self.noise_evidence is None or not noise:
             return None
-        return self.noise_evidence.published(noise[0], self._densities, made.misfit, made.left_open)
+        return self.noise_evidence.published(noise[0], self._densities, made.chi2, made.left_open)
 
     def rounded(self, digits: int) -> Module:
         """The same in numbers of fewer digits: the points, and what is known of f there.
@@ -311,7 +312,7 @@ class Module(Predictive):
         if self.kept is not None:
             header["kept"] = self.kept
         if self.noise_evidence is not None:
-            header["noise_evidence"] = self.noise_evidence._asdict()
+            header["noise_evidence"] = noise_evidence_to_json(self.noise_evidence)
         if self.time is not None:
             header["time"] = written(self.time)
         header |= categories_to_json(self.categories)

@@ -175,7 +175,7 @@ def member_of(m: Module) -> Member:
         mean=m.mean,
         target=m.target,
         converged=m.convergence.converged,
-        densities=m.densities,
+        effective_rows=m.densities,
         given_owner=m.given_owner,
         kept=m.kept,
         noise_evidence=m.noise_evidence,

@@ -195,6 +195,10 @@ def kept_from_json(value: Any) -> float | None:
     return None if value is None else positive(value, "kept", most=1.0)
 
 
+# fields of NoiseEvidence, and what files call them
+NOISE_EVIDENCE_KEYS = {"chi2": "misfit", "residual_variance": "blur", "residual": "residual", "dof": "freedom"}
+
+
 def noise_evidence_from_json(found: Any, about: Sequence[Likelihood]) -> NoiseEvidence | None:
     """What a module says about the noise of its data, which must be Gaussian."""
     if found is None:
@@ -202,7 +206,11 @@ def noise_evidence_from_json(found: Any, about: Sequence[Likelihood]) -> NoiseEv
     if not (len(about) == 1 and isinstance(about[0], Gaussian) and about[0].noise is not None):
         raise RecycleGPError("noise_evidence is given for data that have no Gaussian noise")
     found = fields(found, "noise_evidence")
-    return NoiseEvidence(*(number(found[name], name, 0.0) for name in NoiseEvidence._fields))
+    return NoiseEvidence(**{name: number(found[key], key, 0.0) for name, key in NOISE_EVIDENCE_KEYS.items()})
+
+
+def noise_evidence_to_json(evidence: NoiseEvidence) -> dict[str, float]:
+    return {key: getattr(evidence, name) for name, key in NOISE_EVIDENCE_KEYS.items()}
 
 
 def time_from_json(found: Any) -> When | None:

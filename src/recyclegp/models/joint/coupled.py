@@ -103,7 +103,7 @@ class Coupled:
         members = active(self.ensemble._members)
         number = {name: i for i, name in enumerate(self.link.names)}
         scaled = (
-            _measured(m.likelihoods, m.number_of_densities)
+            _measured(m.likelihoods, m.effective_row_count)
             * m.weight
             * math.log(abs(self.scale[number[_output(m.name, self.link.names)]]))
             for m in members
@@ -272,7 +272,7 @@ def _as_module(m: Member, columns: arrays.Columns, levels: Categories) -> Module
         categories=levels,
         convergence=NOTHING_TO_LEARN,
         method="output",
-        densities=m.densities,
+        densities=m.effective_rows,
         given_owner=m.given_owner,
         time=m.time,
     )

@@ -20,7 +20,7 @@ from ...local import batch_fit
 from ...local.batch_fit import step_cost
 from ...local.kernel_choice import choose
 from ...local.kernel_choice import some_rows as few_rows
-from ...local.request import Door, FitOptions, FitRequest
+from ...local.request import FitOptions, FitRequest, FitValidator
 from ...local.together import Group, Sharing
 from ...target import Target
 from ..blocks import of_requests
@@ -220,7 +220,7 @@ def _outputs(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
             weights=None if weights is None else weights[seen[:, c]],
             noise=of_output(noise, c, seen[:, c]),
         )
-        made = Door(own).check(rows, Y[seen[:, c], c], name)
+        made = FitValidator(own).check(rows, Y[seen[:, c], c], name)
         requests.append(made._replace(target=Target(names[c], units[c])))
     link = Outputs(tuple(names[c] for c in measured))
     sharing = Sharing.SHAPE if options.fit.learn else Sharing.NOTHING
@@ -230,7 +230,7 @@ def _outputs(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
 def _varying_noise(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
     if options.fit.noise is not None:
         raise RecycleGPError("noise: with likelihood 'heteroscedastic' it is learned as a function; leave it out")
-    request = Door(options.fit).check(X, y, name)
+    request = FitValidator(options.fit).check(X, y, name)
     return _alike(VaryingNoise(), [request, request], Sharing.NOTHING)
 
 
@@ -258,7 +258,7 @@ def _classes(X: Any, y: Any, name: str, options: JointOptions) -> Lanes:
             if own.weights is not None:
                 noise = noise / arrays.row_weights(own.weights, len(noise))
             own = replace(own, likelihood=Gaussian.name, noise=noise, weights=None)
-        requests.append(Door(own).check(X, y_c, name)._replace(target=target))
+        requests.append(FitValidator(own).check(X, y_c, name)._replace(target=target))
     return _alike(Classes(labels, kind), requests, Sharing.KERNEL)
 
 
