@@ -98,7 +98,7 @@ def test_points_that_meet_the_basis_are_found():
     """Compared as numbers, so that −0 is 0."""
     A = torch.tensor([[0.0, 1.0], [2.0, 3.0], [-0.0, 4.0], [5.0, 6.0]], dtype=torch.float64)
     B = torch.tensor([[2.0, 3.0], [0.0, 4.0], [2.0, 3.1], [-0.0, 1.0], [2.0, 3.0], [7.0, 7.0]], dtype=torch.float64)
-    same = packing.meeting(A, B)
+    same = packing.shared_points(A, B)
     assert sorted(zip(same.j.tolist(), same.i.tolist(), strict=True)) == [(0, 1), (1, 2), (3, 0), (4, 1)]
 
 
@@ -170,6 +170,6 @@ def test_points_meet_in_any_number_of_columns_and_order():
     for m, n, D in ((1, 4, 1), (6, 9, 1), (9, 5, 3)):
         A = rng.permutation(np.arange(30.0 * D).reshape(30, D) - 40.5)[:m]
         B = np.concatenate([A[rng.permutation(m)[: n // 2]], rng.standard_normal((n - min(m, n // 2), D))])
-        same = packing.meeting(torch.tensor(A), torch.tensor(B))
+        same = packing.shared_points(torch.tensor(A), torch.tensor(B))
         i, j = np.nonzero((A[:, None] == B).all(-1))
         assert sorted(zip(same.i.tolist(), same.j.tolist(), strict=True)) == sorted(zip(i, j, strict=True))

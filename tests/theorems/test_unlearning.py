@@ -288,7 +288,7 @@ def test_rows_that_were_summarised_at_its_points_are_named():
     first = rgp.merge([fitted(*line("first", 0, 5, 0))])
     more = first.add(fitted(*line("far", 8, 14, 1)))
     X, y, _ = line("rows", 8, 14, 2)
-    assert more._members[1].appended > 0
+    assert more._members[1].points_appended > 0
     less = more.update(X, y, name="rows").remove("far")
     assert (less.unlearned.traces, less.unlearned.updates) == ((), ("rows",))
     assert more.update(X, y, name="rows").remove("rows").unlearned.guarantee is Guarantee.EXACT
@@ -299,7 +299,7 @@ def test_rows_that_were_summarised_at_its_points_are_named():
 @pytest.mark.usefixtures("at_points")
 def test_points_that_were_appended_are_none_when_all_are_chosen_anew():
     more = rgp.merge([fitted(*line("first", 0, 5, 0))]).add(fitted(*line("far", 8, 14, 1)))
-    assert more._members[1].appended > 0
+    assert more._members[1].points_appended > 0
     again = more.reweight({"first": 1.0}, relearn=True)
     np.testing.assert_array_equal(again.remove("far").inducing, again.inducing)
 

@@ -13,7 +13,7 @@ from ..devices import memory_factor
 from . import linalg
 from .effects import Effects
 from .least_squares import Rows, gather
-from .posterior import Basis, Meeting, features
+from .posterior import Basis, SharedPoints, features
 from .sites import Site, weighted
 
 FEATURES = 2**21  # numbers in the features worked on at once: 16 MiB, a few times over under autograd
@@ -85,26 +85,26 @@ def split(whole: PackedSites, inducing: int) -> Iterator[PackedSites]:
         yield whole.at(slice(start, start + step))
 
 
-def meeting(A: Tensor, B: Tensor) -> Meeting:
+def shared_points(A: Tensor, B: Tensor) -> SharedPoints:
     """Which rows of B (n, D) are rows of A (m, D), to the last bit, which is how a copied point comes back."""
     A, B = A.detach(), B.detach()
     first, order = A[:, 0].contiguous().sort()
     if bool((first[1:] == first[:-1]).any()):
-        return _meeting(A, B)
+        return _shared_points(A, B)
     near = torch.searchsorted(first, B[:, 0].contiguous()).clamp_max(len(A) - 1)
     j = (first[near] == B[:, 0]).nonzero()[:, 0]  # few share even one coordinate
     i = order[near[j]]
     same = (A[i] == B[j]).all(-1)
-    return Meeting(i[same], j[same])
+    return SharedPoints(i[same], j[same])
 
 
-def _meeting(A: Tensor, B: Tensor) -> Meeting:
+def _shared_points(A: Tensor, B: Tensor) -> SharedPoints:
     """The same where points of A share their first coordinate: compared as bytes."""
     a, b = _keys(A), _keys(B)
     order = np.argsort(a)
     nearest = order[np.searchsorted(a[order], b).clip(max=len(a) - 1)]
     j = np.flatnonzero(a[nearest] == b)
-    return Meeting(torch.as_tensor(nearest[j], device=A.device), torch.as_tensor(j, device=A.device))
+    return SharedPoints(torch.as_tensor(nearest[j], device=A.device), torch.as_tensor(j, device=A.device))
 
 
 def _keys(X: Tensor) -> np.ndarray:
@@ -149,7 +149,7 @@ def project(base: Basis, packed: PackedSites, jitter: Tensor | None = None) -> P
     K, M_k, D = packed.Z.shape
     points = packed.Z.reshape(-1, D)
     own = base.jitter if jitter is None else jitter
-    V = features(base, points, meeting(base.Z, points), torch.minimum(own, base.jitter))  # (M, K·M_k)
+    V = features(base, points, shared_points(base.Z, points), torch.minimum(own, base.jitter))  # (M, K·M_k)
     gram = base.kernel.matrix(packed.Z, packed.Z)
     gram = gram + own * torch.eye(M_k, dtype=gram.dtype, device=gram.device)
     said = Projection(

@@ -1,7 +1,7 @@
 """Prior and pseudo-observations → predictive: the ONE conditional used by module, ensemble and update.
 
 A jitter ε added to K_** is part of the kernel: k(x, x') + ε·[x is x']. It must therefore also be
-added wherever one of the points Z_* meets itself in another set of inducing points (`Meeting`), or a
+added wherever one of the points Z_* meets itself in another set of inducing points (`SharedPoints`), or a
 slack is invented out of nothing. Predictions are of the smooth part of f, where it is not added.
 """
 
@@ -60,22 +60,22 @@ def basis(
     return Basis(kernel, Z, L, added, real, effects)
 
 
-class Meeting(NamedTuple):
+class SharedPoints(NamedTuple):
     """Where two sets of points have a point in common: index pairs with A[i] identical to B[j]."""
 
     i: Tensor
     j: Tensor
 
 
-def features(base: Basis, X: Tensor, meeting: Meeting | None = None, jitter: Tensor | None = None) -> Tensor:
+def features(base: Basis, X: Tensor, shared_points: SharedPoints | None = None, jitter: Tensor | None = None) -> Tensor:
     """V = L⁻¹K_*X (…, M, n): the values of the basis functions at X.
 
     `jitter` is the part of ε that points they have in common share; all of it unless given.
     """
     K = base.kernel.matrix(base.Z, X)
-    if meeting is not None and len(meeting.i):
+    if shared_points is not None and len(shared_points.i):
         shared = base.jitter if jitter is None else jitter
-        K = K.index_put((meeting.i, meeting.j), shared, accumulate=True)
+        K = K.index_put((shared_points.i, shared_points.j), shared, accumulate=True)
     if base.real is not None:
         K = K.masked_fill(~base.real[..., None], 0.0)
     return linalg.solve_lower(base.L, K)

@@ -12,7 +12,7 @@ from ..baselines.vem import PUBLISHED, Climbed, Rates, vem
 from ..models.module import Module
 from .core import Held, Measured, Row, answered, published_bytes, timed
 
-FAR = 1e6  # times the largest y²: predictions beyond are those of a diverged ascent
+DIVERGED_ABOVE = 1e6  # times the largest y²: predictions beyond are those of a diverged ascent
 
 
 def both(
@@ -75,4 +75,4 @@ def _lost(found: Climbed, held: Held) -> bool:
     if found.stopped == "diverged":
         return True
     mean, variance = found.predict(held.X)
-    return not bool(np.all(np.abs(mean) + variance < FAR * (1 + np.square(held.y).max())))
+    return not bool(np.all(np.abs(mean) + variance < DIVERGED_ABOVE * (1 + np.square(held.y).max())))

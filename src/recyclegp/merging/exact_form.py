@@ -134,7 +134,7 @@ class ExactForm:
         """With these sites and no others, at the same prior."""
         return replace(self, stacked=stack(store.packs(1), numbers), factor=None)
 
-    def forgetting(self, store: SiteSource) -> ExactForm:
+    def without_sites(self, store: SiteSource) -> ExactForm:
         """Its pseudo-observations stay, without names: without them it would not be exact."""
         return self
 

@@ -27,8 +27,10 @@ from .site_source import SiteSource
 
 log = logging.getLogger(__name__)
 
-FORGIVEN = 30.0  # nats of slack up to which the kernel may be adapted to the points
-CRAMPED = 10.0  # nats of slack above which a given number of points is too small to stay where modules put theirs
+SLACK_SCALE = 30.0  # nats of slack up to which the kernel may be adapted to the points
+MOVE_POINTS_ABOVE_SLACK = (
+    10.0  # nats of slack above which a given number of points is too small to stay where modules put theirs
+)
 MOVABLE = 512  # coordinates that may be learned beside the kernel
 FARTHEST = 5.0  # lengthscales that a point may move
 
@@ -93,7 +95,7 @@ def finish(first: Choice, start: Kernel, store: SiteSource, wanted: PointsWanted
     found = _learn(first, store, space)
     movable = wanted.count is not None and first.Z.numel() <= MOVABLE
     movable = movable and bool(continuous_columns(first.kernel.structure, first.Z.shape[1]))
-    if movable and float(slack_left(found.kernel, store, found.Z, found.effects)[-1]) > CRAMPED:
+    if movable and float(slack_left(found.kernel, store, found.Z, found.effects)[-1]) > MOVE_POINTS_ABOVE_SLACK:
         # moving points is a refinement, which may end when its steps are used up
         found = _learn(found, store, space, move=True)._replace(convergence=found.convergence)
     return found
@@ -124,7 +126,7 @@ def _units(kernel: Kernel, Z: Tensor) -> Tensor:
 
 def price(slack: Tensor) -> Tensor:
     """c·log(1 + slack/c): about the slack where it is small, next to nothing where it is large."""
-    return FORGIVEN * torch.log1p(slack / FORGIVEN)
+    return SLACK_SCALE * torch.log1p(slack / SLACK_SCALE)
 
 
 def _learn(first: Choice, store: SiteSource, space: SearchSpace, *, move: bool = False) -> Choice:

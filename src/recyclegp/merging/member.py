@@ -35,22 +35,22 @@ class Member(NamedTuple):
     target: Target = NO_TARGET
     converged: bool = True
     effective_rows: float | None = None  # whose densities of y are in its evidence; `rows` unless given
-    appended: int = 0  # points of the ensemble that were appended for it, behind those of members before it
+    points_appended: int = 0  # points of the ensemble that were appended for it, behind those of members before it
     slack: float = 0.0  # nats that were lost when its rows were summarised at the ensemble's points
-    given_owner: str | None = None  # whose it is, where somebody has said so
+    owner_override: str | None = None  # whose it is, where somebody has said so
     offset: Offset | None = None  # of its owner; kept only where the site is not
     kept: float | None = None  # of what its rows say about f, in (0, 1], where that is known
     noise_evidence: NoiseEvidence | None = None
     noise: float | None = None  # variance under which it counts; None: as it was published
     verdict: Verdict | None = None  # of screening, where somebody looked
     time: When | None = None  # of its rows, where somebody has said so
-    came_later: bool = False  # kernel, mean, noise, points and owners' variances were chosen without it
+    added_after_merge: bool = False  # kernel, mean, noise, points and owners' variances were chosen without it
     update: bool = False  # rows that were summarised here, under the ensemble's kernel, mean, noise and points
 
     @property
     def owner(self) -> str:
         """Whose it is: its name's, unless somebody has said so."""
-        return self.name if self.given_owner is None else self.given_owner
+        return self.name if self.owner_override is None else self.owner_override
 
     @property
     def weighted_rows(self) -> float:
@@ -113,7 +113,7 @@ def extent(members: Iterable[Member]) -> torch.Tensor | None:
 
 def kept_points(members: Sequence[Member], gone: set[str], points: int) -> list[int]:
     """Which of an ensemble's points stay when some members go: all but those that were appended for them."""
-    appended = [m.name for m in members for _ in range(m.appended)]
+    appended = [m.name for m in members for _ in range(m.points_appended)]
     first = points - len(appended)
     return [*range(first), *(first + i for i, name in enumerate(appended) if name not in gone)]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import threads
 from ..core.effects import NO_EFFECTS, Effects
-from ..core.packing import PackedSites, meeting, project
+from ..core.packing import PackedSites, project, shared_points
 from ..core.posterior import Basis, basis, features
 from ..devices import memory_factor
 from ..kernels import Kernel
@@ -122,7 +122,7 @@ def select_by_slack(
     residual = prior.clone()
     known = points.new_zeros(len(points), 0)
     if given is not None:
-        known = features(given, points, meeting(given.Z, points)).mT
+        known = features(given, points, shared_points(given.Z, points)).mT
         residual = (residual - known.square().sum(-1)).clamp_min(0)
     factor = points.new_zeros(len(points), min(count, len(points)))
     chosen: list[int] = []

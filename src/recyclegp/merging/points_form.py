@@ -125,7 +125,7 @@ class PointsForm:
         rows = fold(base, store, self.mean, marginal=False)
         return replace(self, jitter=float(base.jitter), bound_rows=rows, marginal=None)
 
-    def forgetting(self, store: SiteSource) -> PointsForm:
+    def without_sites(self, store: SiteSource) -> PointsForm:
         """With the rows that the evidence needs, so that it can do without the sites."""
         return replace(self, marginal=self.marginal_rows(store))
 

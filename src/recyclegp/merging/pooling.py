@@ -21,7 +21,7 @@ from .site_source import SiteSource, added, candidates
 SAMPLE = 1000  # modules and points that say how large a function is, for a kernel none of them has
 OUTLIER = 10.0  # times the median: a parameter beyond it is brought back there
 NEGLIGIBLE = 0.02  # of all rows: members with fewer may have learned anything
-FAR = 10.0  # times shorter than theirs, a lengthscale is not supported by the members
+SHORTER_LENGTHSCALE_FACTOR = 10.0  # times shorter than theirs, a lengthscale is not supported by the members
 
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
@@ -63,7 +63,7 @@ def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
     first = (share > NEGLIGIBLE).argmax(axis=0)
     shortest = np.take_along_axis(table, np.take_along_axis(order, first[None], 0), 0)[0]
     factor = math.exp(float((shortest - kernel.theta[lengths].cpu().numpy()).max()))
-    return factor if factor > FAR else None
+    return factor if factor > SHORTER_LENGTHSCALE_FACTOR else None
 
 
 def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dimension: int) -> Kernel:

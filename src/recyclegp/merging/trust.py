@@ -42,13 +42,13 @@ NOTHING = 0.1  # nats that these may leave unsaid, of what all modules say: no v
 FEATURES = 2**25  # numbers that may be held while they are: with many modules, at fewer points
 LEAST_POINTS = 32
 TOGETHER = 3000  # rows of pseudo-observations that are worked on at once, or thereabouts
-SURE = 10.0  # times the precision that is usual: beyond it, a module has no more say about where the points are
-ENOUGH = 8  # trusted modules from which one can tell whether owners differ
+MAX_RELATIVE_PRECISION = 10.0  # times the usual precision: beyond it, no more say about where the points are
+MIN_TRUSTED_TO_RULE_OUT_EFFECTS = 8  # trusted modules from which one can tell whether owners differ
 CONTRADICTION = Verdict(Standing.UNCHECKED, "they contradict each other, and nobody can say who is right")
 NO_CONSENSUS = Verdict(Standing.UNCHECKED, "no majority agrees about the function")
 FEWEST = 3  # modules: of two that contradict each other nobody can say who is wrong
 MOST_ASKED = 24  # inputs of modules, in all, that are tried in other units
-STRANGE = 2.0  # times as long or as short as the shared lengthscale
+MAX_LENGTH_RATIO = 2.0  # times as long or as short as the shared lengthscale
 
 
 class Trust(Enum):
@@ -94,16 +94,16 @@ class _Compared(NamedTuple):
         return len(self.screened.flagged) < self.trusted
 
 
-class Opinion(NamedTuple):
+class ScreeningResult(NamedTuple):
     """A verdict on each member, by its position."""
 
     verdicts: list[Verdict]
     learned: Learned | None = None  # from some of them, where all are trusted and it was needed to see that
 
 
-def opinion(
+def screen_members(
     members: Sequence[Member], store: SiteSource, *, owners: Owners, pool_noise: bool, columns: Columns = None
-) -> Opinion:
+) -> ScreeningResult:
     """About members whose sites are as they were published.
 
     Args:
@@ -120,35 +120,34 @@ def opinion(
     start = most_common_kernel(members)
     first = _compared(Belief(start, median_mean(members), noise=noise), members, store, readings)
     if not first.screened.flagged:
-        return Opinion(_verdicts(first, members, columns))
+        return ScreeningResult(_verdicts(first, members, columns))
     if store.sites < FEWEST:
-        return Opinion([CONTRADICTION] * len(members))
+        return ScreeningResult([CONTRADICTION] * len(members))
     candidates, differ = [], owners
     if first.most_agree:
         of_trusted = _learned(store.without(first.screened.flagged), members, start, owners, readings)
         again = _compared(Belief.of(of_trusted), members, store, readings)
         if not again.screened.flagged and again.value > first.value:
-            return Opinion(
-                _verdicts(again, members, columns), of_trusted
-            )  # it was the median kernel that suited nobody
+            # it was the median kernel that suited nobody
+            return ScreeningResult(_verdicts(again, members, columns), of_trusted)
         candidates += [first, again]
-        if first.trusted >= ENOUGH and not of_trusted.effects.present:
+        if first.trusted >= MIN_TRUSTED_TO_RULE_OUT_EFFECTS and not of_trusted.effects.present:
             differ = Owners.NONE  # owners do not differ; those few who stand out are no reason to believe it
     of_all = _learned(store, members, start, differ, readings)
     candidates.append(_compared(Belief.of(of_all), members, store, readings))
     best = max(candidates, key=lambda c: c.value)
     # a kernel that believes everybody where no majority agrees has only bent; owners that differ are another matter
     settled = best.most_agree and (first.most_agree or of_all.effects.present)
-    return Opinion(_verdicts(best, members, columns) if settled else [NO_CONSENSUS] * len(members))
+    return ScreeningResult(_verdicts(best, members, columns) if settled else [NO_CONSENSUS] * len(members))
 
 
-class Judged(NamedTuple):
+class ScreenedMembers(NamedTuple):
     members: tuple[Member, ...]  # with verdicts
     sites: SiteSource  # of those that count
     learned: Learned | None = None  # from some of these, if that is known
 
 
-def judged(
+def apply_screening(
     members: Sequence[Member],
     store: SiteSource,
     *,
@@ -156,27 +155,27 @@ def judged(
     owners: Owners,
     pool_noise: bool,
     columns: Columns = None,
-) -> Judged:
+) -> ScreenedMembers:
     """Whom to trust, and what follows from it."""
     if trust is Trust.NONE:
-        return Judged(tuple(members), store)
-    about = opinion(members, store, owners=owners, pool_noise=pool_noise, columns=columns)
+        return ScreenedMembers(tuple(members), store)
+    about = screen_members(members, store, owners=owners, pool_noise=pool_noise, columns=columns)
     found = with_verdicts(members, about.verdicts, trust)
     disarmed = [i for i, m in enumerate(found) if m.weight != members[i].weight]
-    return Judged(found, store.without(disarmed) if disarmed else store, about.learned)
+    return ScreenedMembers(found, store.without(disarmed) if disarmed else store, about.learned)
 
 
 def with_verdicts(members: Sequence[Member], found: Sequence[Verdict], trust: Trust) -> tuple[Member, ...]:
     """Members that know what was said about them; those that are not to be trusted have no weight."""
-    judged = []
+    screened = []
     for m, v in zip(members, found, strict=True):
         disarmed = v.flagged and trust is Trust.LEARN
         verdict = v._replace(weight=m.weight) if disarmed else v
-        judged.append(m._replace(weight=0.0 if disarmed else m.weight, verdict=verdict))
-    return tuple(judged)
+        screened.append(m._replace(weight=0.0 if disarmed else m.weight, verdict=verdict))
+    return tuple(screened)
 
 
-def as_before(members: Sequence[Member]) -> tuple[Member, ...]:
+def reset_screening(members: Sequence[Member]) -> tuple[Member, ...]:
     """Members as if nobody had looked at them: those that were disarmed have their weight again."""
     return tuple(
         m if m.verdict is None else m._replace(weight=_first(m.verdict.weight, m.weight), verdict=None) for m in members
@@ -211,7 +210,7 @@ def _tempered(store: SiteSource, members: int) -> SiteSource:
     for p in store.packs(1):
         precision[torch.tensor(p.members)] = p.Rt.square().sum((-2, -1)) / p.Z.shape[1]
     usual = float(precision.nanmedian())
-    roots = (SURE * usual / precision.nan_to_num(usual).clamp_min(1e-300)).clamp_max(1).sqrt()
+    roots = (MAX_RELATIVE_PRECISION * usual / precision.nan_to_num(usual).clamp_min(1e-300)).clamp_max(1).sqrt()
     return store.scaled(roots, torch.zeros_like(roots))
 
 
@@ -297,7 +296,7 @@ def _elsewhere(c: _Compared, member: int, m: Member, columns: Columns) -> tuple[
 
 def _strange_lengths(c: _Compared, m: Member) -> bool:
     """Has its own kernel a length that is far from the shared one?"""
-    return bool((_log_lengths(c, m).abs() > math.log(STRANGE)).any())
+    return bool((_log_lengths(c, m).abs() > math.log(MAX_LENGTH_RATIO)).any())
 
 
 def _log_lengths(c: _Compared, m: Member) -> Tensor:

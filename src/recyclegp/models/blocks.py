@@ -107,7 +107,7 @@ class Block:
                 mean=mean,
                 target=c.target,
                 converged=converged,
-                given_owner=owner,
+                owner_override=owner,
                 kept=kept,
                 noise_evidence=fitted.noise_evidence(noise),
             )

@@ -31,15 +31,15 @@ from ..merging.exact_form import ExactForm
 from ..merging.forgetting import check_share, faded
 from ..merging.growing import grow_exact, grow_points, published
 from ..merging.member import Member, active, boxes, extent, kept_points, stored
+from ..merging.merge_config import USUAL, MergeConfig, MergeResult
 from ..merging.noise import PooledNoise, Readings, at_noise, with_noise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points import PointsWanted
 from ..merging.points_form import PointsForm
-from ..merging.recipe import USUAL, Made, Recipe
 from ..merging.site_source import SiteSource, corners
 from ..merging.site_store import SiteStore
 from ..merging.size import Size, size_of
-from ..merging.trust import as_before
+from ..merging.trust import reset_screening
 from ..storage import container
 from ..storage.container import Document
 from ..storage.fields import Fields
@@ -83,7 +83,7 @@ class Ensemble(Predictive):
     _extent: Tensor | None = None  # (2, D): where modules have points, where their sites are not kept
     _owners: Owners = Owners.NONE  # how owners might differ: what relearning compares
     _noise: PooledNoise | None = None  # to which modules were brought; None: they stay as they were published
-    _recipe: Recipe = USUAL  # how kernel, noise and trust were chosen: what relearning does again
+    _recipe: MergeConfig = USUAL  # how kernel, noise and trust were chosen: what relearning does again
     categories: Categories = NO_CATEGORIES  # the levels of columns that hold some, by name
     _device: torch.device = CPU  # where its form is, and where it computes; members stay on the CPU
 
@@ -95,16 +95,18 @@ class Ensemble(Predictive):
 
     @staticmethod
     def _from_merged(
-        made: Made,
+        made: MergeResult,
         wanted: PointsWanted,
         columns: arrays.Columns,
         categories: Categories,
         owners: Owners,
-        recipe: Recipe,
+        recipe: MergeConfig,
     ) -> Ensemble:
         """What merging found, with the members it came from."""
         merged, members, store = made
-        members = tuple(m._replace(came_later=m.weight == 0, appended=0) for m in with_noise(members, merged.noise))
+        members = tuple(
+            m._replace(added_after_merge=m.weight == 0, points_appended=0) for m in with_noise(members, merged.noise)
+        )
         ensemble = Ensemble(
             _form=merged.form,
             likelihoods=pooling.pool_likelihoods(members),
@@ -275,7 +277,7 @@ class Ensemble(Predictive):
     def _with_evidence(self) -> Form:
         """Nothing but the evidence and the report asks for it, so it may wait."""
         with self._sites(self._members) as store:
-            form = self._form.forgetting(store)
+            form = self._form.without_sites(store)
         check_finite("ensemble", *form.tensors())
         return form
 
@@ -581,7 +583,7 @@ class Ensemble(Predictive):
             most = None if self.choice == ALL else affordable.held()
             grown = grow_exact(base, store, numbers, first, most, rows)
             if isinstance(grown, PointsForm):  # whose points were chosen with everybody
-                members = tuple(m._replace(came_later=False) for m in members)
+                members = tuple(m._replace(added_after_merge=False) for m in members)
         elif base.effects.present and not set(numbers[:first]).isdisjoint(numbers[first:]):
             # an owner's modules are one site where owners differ, so that its old ones must be read again
             self._need_sites("another module of an owner who has one here")
@@ -590,7 +592,7 @@ class Ensemble(Predictive):
         else:
             may_append = form is None and self.choice == AUTO
             grown, appended = grow_points(base, store, numbers[first:], rows if may_append else None)
-            new = tuple(m._replace(appended=m.appended + appended.count(i)) for i, m in enumerate(new))
+            new = tuple(m._replace(points_appended=m.points_appended + appended.count(i)) for i, m in enumerate(new))
             members = (*self._members, *new)
         pooled = pooling.with_unknown_filled(self.likelihoods, pooling.pool_likelihoods(members))
         more = replace(self, _form=grown, _members=members, likelihoods=pooled)
@@ -602,7 +604,7 @@ class Ensemble(Predictive):
     def _without_sites(self, store: SiteSource, first: int = 0) -> Ensemble:
         """Names only; how well those in the store agree with the rest is written down while it is known."""
         store = self._form.grouped(store, owner_numbers(self._members)[first:])
-        form = self._form.forgetting(store)
+        form = self._form.without_sites(store)
         members = reporting.remembered(form, self._members, store, first)
         ends = torch.cat([corners(store).cpu()] + ([] if self._extent is None else [self._extent]))
         return replace(
@@ -625,8 +627,8 @@ class Ensemble(Predictive):
         """Kernel, mean, effects, points, noise and trust chosen anew, in the way they were chosen first."""
         wanted = wanted_again(self.choice, self._form.Z)
         recipe = self._recipe._replace(learn=True)
-        with stored(as_before(members), now=False) as store:
-            made = recipe.follow(as_before(members), store, wanted, self.dimension, self._owners, self.columns)
+        with stored(reset_screening(members), now=False) as store:
+            made = recipe.run(reset_screening(members), store, wanted, self.dimension, self._owners, self.columns)
             new = Ensemble._from_merged(made, wanted, self.columns, self.categories, self._owners, recipe)
             return replace(new, unlearned=self.unlearned.relearned())
 

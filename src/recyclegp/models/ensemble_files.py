@@ -26,11 +26,11 @@ from ..merging.build import Form
 from ..merging.exact_form import ExactForm
 from ..merging.input_units import MOST_CHANGED
 from ..merging.member import Member, stored
+from ..merging.merge_config import MergeConfig
 from ..merging.noise import PooledNoise
 from ..merging.owners import Owners, owner_numbers
 from ..merging.points_form import PointsForm
 from ..merging.pooling import discrete_columns
-from ..merging.recipe import Recipe
 from ..merging.site_store import SiteStore
 from ..merging.trust import Trust
 from ..merging.verdicts import InputFactor, Standing, Units, Verdict
@@ -80,7 +80,7 @@ class Facts(NamedTuple):
     extent: Tensor | None
     owners: Owners
     noise: PooledNoise | None
-    recipe: Recipe
+    recipe: MergeConfig
     categories: Categories
 
 
@@ -131,7 +131,7 @@ def to_document(e: Facts) -> Document:
     return Document(header, tensors)
 
 
-def _recipe_header(recipe: Recipe, dimension: int) -> dict[str, Any]:
+def _recipe_header(recipe: MergeConfig, dimension: int) -> dict[str, Any]:
     kernel = to_json(recipe.kernel, dimension) if isinstance(recipe.kernel, Kernel) else recipe.kernel
     return {
         "kernel": kernel,
@@ -160,10 +160,10 @@ def _member_header(m: Member, dimension: int) -> dict[str, Any]:
         header["densities"] = m.effective_rows
     if m.slack:
         header["slack"] = m.slack
-    if m.appended:
-        header["appended"] = m.appended
-    if m.given_owner is not None:
-        header["owner"] = m.given_owner
+    if m.points_appended:
+        header["appended"] = m.points_appended
+    if m.owner_override is not None:
+        header["owner"] = m.owner_override
     if m.kept is not None:
         header["kept"] = m.kept
     if m.noise_evidence is not None:
@@ -176,7 +176,8 @@ def _member_header(m: Member, dimension: int) -> dict[str, Any]:
         header["verdict"] = _verdict_header(m.verdict)
     if m.time is not None:
         header["time"] = written(m.time)
-    return header | {key: True for key in ("came_later", "update") if getattr(m, key)}
+    later = {"came_later": m.added_after_merge, "update": m.update}
+    return header | {key: True for key, is_so in later.items() if is_so}
 
 
 def _verdict_header(v: Verdict) -> dict[str, Any]:
@@ -230,11 +231,11 @@ def from_fields(f: Fields) -> Facts:
     )
 
 
-def _recipe(found: Any, form: Form, members: Sequence[Member], D: int) -> Recipe:
+def _recipe(found: Any, form: Form, members: Sequence[Member], D: int) -> MergeConfig:
     """A file that does not say how it was made is relearned as merge does unless told, with its own structure."""
     if found is None:
         known = any(m.kernel.structure == form.kernel.structure for m in members)
-        return Recipe(None if known else form.kernel)
+        return MergeConfig(None if known else form.kernel)
     found = fields(found, "recipe")
     kernel = found["kernel"]
     if isinstance(kernel, str):
@@ -243,7 +244,7 @@ def _recipe(found: Any, form: Form, members: Sequence[Member], D: int) -> Recipe
     elif kernel is not None:
         kernel = from_json(kernel, D)
     trust = Trust(found.get("trust", Trust.LEARN.value))
-    return Recipe(kernel, flag(found["learn"], "learn"), flag(found["pool_noise"], "pool_noise"), trust)
+    return MergeConfig(kernel, flag(found["learn"], "learn"), flag(found["pool_noise"], "pool_noise"), trust)
 
 
 def _noise(found: Any) -> PooledNoise | None:
@@ -261,7 +262,7 @@ def _points_form(f: Fields, members: Sequence[Member], D: int) -> PointsForm:
     Z = f.tensor("Z", None, D)
     if len(Z) == 0:
         raise RecycleGPError("an ensemble needs at least one point")
-    if sum(m.appended for m in members) >= len(Z):
+    if sum(m.points_appended for m in members) >= len(Z):
         raise RecycleGPError("more points were appended than there are")
     return PointsForm(
         kernel=f.kernel(D),
@@ -331,15 +332,15 @@ def _members(f: Fields, D: int) -> tuple[Member, ...]:
             converged=flag(e.get("converged", True), "converged"),
             effective_rows=None if e.get("densities") is None else number(e["densities"], "densities", 0.0),
             slack=number(e.get("slack", 0.0), "slack", 0.0),
-            appended=count(e.get("appended", 0), "appended"),
-            given_owner=check_owner(e.get("owner")),
+            points_appended=count(e.get("appended", 0), "appended"),
+            owner_override=check_owner(e.get("owner")),
             kept=kept_from_json(e.get("kept")),
             noise_evidence=noise_evidence_from_json(e.get("noise_evidence"), likelihoods_from_json(e["likelihoods"])),
             noise=None if e.get("noise") is None else positive(e["noise"], "a noise"),
             offset=None if e.get("offset") is None else _offset(e["offset"]),
             verdict=None if e.get("verdict") is None else _verdict(fields(e["verdict"], "a verdict")),
             time=time_from_json(e.get("time")),
-            came_later=flag(e.get("came_later", False), "came_later"),
+            added_after_merge=flag(e.get("came_later", False), "came_later"),
             update=flag(e.get("update", False), "update"),
         )
         for e in entries

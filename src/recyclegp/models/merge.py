@@ -16,9 +16,9 @@ from ..kernels import Kernel, parse
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..local.kernel_choice import AUTO, SMOOTHNESS
 from ..merging.forgetting import aged, check_half_life
+from ..merging.merge_config import MergeConfig
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
-from ..merging.recipe import Recipe
 from ..merging.site_source import SiteSource
 from ..merging.site_store import SiteStore
 from ..merging.trust import Trust
@@ -66,12 +66,12 @@ class MergeOptions:
         found = arrays.count_or_points(self.inducing, "inducing", dimension, columns, "cpu", categories)
         return PointsWanted(count=found) if isinstance(found, int) else PointsWanted(given=found)
 
-    def recipe(self, dimension: int) -> Recipe:
+    def recipe(self, dimension: int) -> MergeConfig:
         """How all is chosen."""
         given = self.kernel
         if given is not None and not isinstance(given, (str, Kernel)):
             given = from_gpytorch(given, dimension)
-        return Recipe(given, self.learn, self.noise == POOL, self._trust)
+        return MergeConfig(given, self.learn, self.noise == POOL, self._trust)
 
     @property
     def _trust(self) -> Trust:
@@ -190,7 +190,7 @@ def merge_read(read: ModulesRead, store: SiteSource, options: MergeOptions) -> E
 
     def merged() -> Ensemble:
         members, sites = aged(read.members, store, options.half_life, options.now)
-        made = recipe.follow(members, sites, wanted, frame.dimension, options.owners, frame.columns)
+        made = recipe.run(members, sites, wanted, frame.dimension, options.owners, frame.columns)
         return Ensemble._from_merged(made, wanted, frame.columns, frame.categories, options.owners, recipe)
 
     with default_device(store.device):

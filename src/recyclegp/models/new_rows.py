@@ -63,11 +63,11 @@ def as_member(
         likelihoods=(new.likelihood,),
         kernel=form.kernel.own(),
         mean=form.mean,
-        appended=len(appended),
+        points_appended=len(appended),
         converged=settled,
         slack=slack,
-        given_owner=owner,
-        came_later=True,
+        owner_override=owner,
+        added_after_merge=True,
         update=True,
     )
     return NewRows(member, form)

@@ -138,14 +138,14 @@ class Entrance:
         self._doubts.look_at(member, columns, label)
         self._check_name(member.name)
         weight = self._weights.of(member.name, len(self.members))
-        self.members.append(self._shared.member(member)._replace(weight=weight, came_later=self._later))
+        self.members.append(self._shared.member(member)._replace(weight=weight, added_after_merge=self._later))
         return self.members[-1]
 
     def admit_as_it_is(self, member: Member, columns: arrays.Columns, source: str) -> None:
         """One of many from one source, which has its weight, and shares with the others what it can."""
         self._doubts.look_at(member, columns, source)
         self._check_name(member.name)
-        self.members.append(member._replace(came_later=True) if self._later else member)
+        self.members.append(member._replace(added_after_merge=True) if self._later else member)
 
     def _check_name(self, name: str) -> None:
         if name in self._seen:
@@ -176,7 +176,7 @@ def member_of(m: Module) -> Member:
         target=m.target,
         converged=m.convergence.converged,
         effective_rows=m.densities,
-        given_owner=m.given_owner,
+        owner_override=m.given_owner,
         kept=m.kept,
         noise_evidence=m.noise_evidence,
         time=m.time,

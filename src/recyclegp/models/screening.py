@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ..merging.owners import Owners
 from ..merging.site_store import SiteStore
-from ..merging.trust import opinion
+from ..merging.trust import screen_members
 from ..merging.verdicts import TRUSTED, Standing, Verdict
 from .joint.merging import are_joint, joint_modules, united
 from .joint.module import JointModule
@@ -103,7 +103,7 @@ def _screen_one(modules: Source, owners: Owners, pool: bool) -> Screening:
     """Of one function."""
     with SiteStore() as store:
         members, frame = read_modules(modules, store, keep=False)
-        found = opinion(members, store, owners=owners, pool_noise=pool, columns=frame.columns).verdicts
+        found = screen_members(members, store, owners=owners, pool_noise=pool, columns=frame.columns).verdicts
     return Screening(dict(zip((m.name for m in members), found, strict=True)), {m.name: m.rows for m in members})
 
 

@@ -13,10 +13,10 @@ from ..merging import affordable
 from ..merging.build import Form
 from ..merging.exact_form import ExactForm
 from ..merging.member import Member, active
+from ..merging.merge_config import MergeConfig
 from ..merging.noise import PooledNoise
 from ..merging.owners import Owners
 from ..merging.pooling import median_mean, most_common_kernel, pool_likelihoods, with_unknown_filled
-from ..merging.recipe import Recipe
 from ..storage import limits
 from ..storage.fields import count, fields, listed
 from .naming import check_name, few
@@ -114,7 +114,7 @@ class Chosen(NamedTuple):
 
     form: Form
     members: Sequence[Member]
-    recipe: Recipe
+    recipe: MergeConfig
     owners: Owners
     noise: PooledNoise | None
     likelihoods: tuple[Likelihood, ...]
@@ -124,7 +124,7 @@ class Chosen(NamedTuple):
 def likelihoods_without(known: tuple[Likelihood, ...], rest: Sequence[Member]) -> tuple[Likelihood, ...]:
     """The likelihoods that a merge would have had without those who are gone."""
     left = {p.name for m in active(rest) for p in m.likelihoods}
-    first = active(m for m in rest if not m.came_later)
+    first = active(m for m in rest if not m.added_after_merge)
     chosen = pool_likelihoods(first) if first else ()
     names = {p.name for p in chosen}
     kept = (*chosen, *(p for p in known if p.name in left and p.name not in names))
@@ -149,9 +149,9 @@ def _traces(e: Chosen, gone: set[str], rest: Sequence[Member]) -> set[Trace]:
     judges = any(m.verdict is not None for m in e.members if m.name in gone)
     disarmed = any(m.verdict is not None and m.verdict.weight is not None for m in rest)
     judged = {Trace.TRUST} if judges and disarmed else set()
-    if all(m.came_later for m in e.members if m.name in gone):
+    if all(m.added_after_merge for m in e.members if m.name in gone):
         return judged
-    learn, first = e.recipe.learn, active(m for m in rest if not m.came_later)
+    learn, first = e.recipe.learn, active(m for m in rest if not m.added_after_merge)
     same_kernel = e.recipe.kernel is not None or (bool(first) and _alike(most_common_kernel(first), e.form.kernel))
     same_mean = bool(first) and math.isclose(median_mean(first), e.form.mean, rel_tol=ROUNDING)
     is_so = {
@@ -184,9 +184,9 @@ def _reflects(u: Member, e: Chosen, gone: set[str], traces: set[Trace], rest: Se
         return False
     names = [m.name for m in e.members]
     earlier = [m for m in e.members[: names.index(u.name)] if m.name in gone]
-    if any(m.appended for m in earlier):  # it was summarised at their points
+    if any(m.points_appended for m in earlier):  # it was summarised at their points
         return True
-    if all(m.came_later for m in earlier):
+    if all(m.added_after_merge for m in earlier):
         return False
     other_noise = u.likelihoods[0] in e.likelihoods and (
         Trace.NOISE in traces or u.likelihoods[0] not in likelihoods_without(e.likelihoods, rest)

@@ -273,7 +273,7 @@ def _as_module(m: Member, columns: arrays.Columns, levels: Categories) -> Module
         convergence=NOTHING_TO_LEARN,
         method="output",
         densities=m.effective_rows,
-        given_owner=m.given_owner,
+        given_owner=m.owner_override,
         time=m.time,
     )
 

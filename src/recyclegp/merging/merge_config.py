@@ -16,22 +16,22 @@ from .owners import Owners
 from .points import PointsWanted
 from .pooling import kernel_by_name, most_common_kernel
 from .site_source import SiteSource
-from .trust import Trust, judged
+from .trust import Trust, apply_screening
 
 
-class Made(NamedTuple):
-    """What was chosen, the members as they were judged, and the sites of those that count."""
+class MergeResult(NamedTuple):
+    """What was chosen, the members as they were screened, and the sites of those that count."""
 
     merged: Merged
     members: tuple[Member, ...]
     sites: SiteSource
 
 
-class Recipe(NamedTuple):
+class MergeConfig(NamedTuple):
     kernel: Kernel | str | None = None  # one that was given, a structure by name, "auto", or None for the members' own
     learn: bool = True
     pool_noise: bool = True
-    trust: Trust = Trust.LEARN  # without learning nobody is judged
+    trust: Trust = Trust.LEARN  # without learning nobody is screened
 
     def start(self, members: Sequence[Member], store: SiteSource, dimension: int, owners: Owners) -> Kernel:
         """Where learning begins: the given kernel, or one from the members."""
@@ -46,7 +46,7 @@ class Recipe(NamedTuple):
             return chosen_kernel(members, store, dimension, owners)
         return kernel_by_name(self.kernel, members, store, dimension)
 
-    def follow(
+    def run(
         self,
         members: Sequence[Member],
         store: SiteSource,
@@ -54,11 +54,11 @@ class Recipe(NamedTuple):
         dimension: int,
         owners: Owners,
         columns: Columns = None,
-    ) -> Made:
+    ) -> MergeResult:
         """All that is chosen, chosen from these members: in the same way whenever it is done."""
         with threads.limit_threads(step_cost(store, wanted)):
             trust = self.trust if self.learn else Trust.NONE
-            whom, sites, learned = judged(
+            whom, sites, learned = apply_screening(
                 members, store, trust=trust, owners=owners, pool_noise=self.pool_noise, columns=columns
             )
             start = self.start(whom, sites, dimension, owners)
@@ -72,13 +72,13 @@ class Recipe(NamedTuple):
                 pool_noise=self.pool_noise,
                 first=learned if self.kernel is None else None,
             )
-        return Made(merged, whom, sites)
+        return MergeResult(merged, whom, sites)
 
-    def in_units(self, scale: float, inputs: InputUnits) -> Recipe:
+    def in_units(self, scale: float, inputs: InputUnits) -> MergeConfig:
         """For the ensemble of s·f((x − shift)/scale) + b, the inputs changed so."""
         if not isinstance(self.kernel, Kernel):
             return self
         return self._replace(kernel=in_units(self.kernel, scale, inputs))
 
 
-USUAL = Recipe()  # what merge does unless told
+USUAL = MergeConfig()  # what merge does unless told
