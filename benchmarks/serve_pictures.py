@@ -22,14 +22,14 @@ import recyclegp as rgp
 from recyclegp.experiments.data import nlschools
 from recyclegp.serve.reading import Held
 from recyclegp.serve.server import page as page_of
-from recyclegp.serve.state import Desk, Snapshot, Test
+from recyclegp.serve.state import ServeState, Snapshot, Test
 
 CLASSES = 8  # the largest
 OTHER_UNITS = 3  # this one counts in tenths of a point
 SHAPES = {"light": (1280, 900, 1, False), "dark": (1280, 900, 1, True), "phone": (390, 844, 2, False)}
 
 
-def desk() -> Desk:
+def serve_state() -> ServeState:
     """Modules of the largest classes, and pupils of all others to score them on."""
     pupils = nlschools(None)
     table = pd.DataFrame({"IQ": pupils.X[:, 0], "SES": pupils.X[:, 1], "language test": pupils.y})
@@ -43,7 +43,7 @@ def desk() -> Desk:
         held.append(Held(module, f"class-{number}.safetensors"))
     rest = table[~np.isin(pupils.owner, largest)]
     test = Test(rest[["IQ", "SES"]], rest["language test"].to_numpy(), None, "other-classes.csv")
-    return Desk(Snapshot(tuple(held), test))
+    return ServeState(Snapshot(tuple(held), test))
 
 
 def visit(browser: Browser, address: str, name: str) -> Page:
@@ -76,7 +76,7 @@ def main() -> None:
     options.add_argument("--docs", type=Path, default=Path("docs"))
     figures = options.parse_args().docs / "figures"
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    with page_of(desk()) as served, sync_playwright() as started:
+    with page_of(serve_state()) as served, sync_playwright() as started:
         threading.Thread(target=served.run, daemon=True).start()
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = visit(browser, served.address, "light")

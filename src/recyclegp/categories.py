@@ -59,7 +59,7 @@ class Categories:
         """The same when the new column j is the old column order[j]."""
         return Categories(tuple(sorted(Levels(list(order).index(c), names) for c, names in self.levels)))
 
-    def joined(self, other: Categories) -> Categories:
+    def union(self, other: Categories) -> Categories:
         """With the levels of another one, of the same columns, behind its own: codes stay as they are."""
         if other == self:
             return self
@@ -210,9 +210,9 @@ def _is_missing(cell: Any) -> bool:
     return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
 
 
-def joined(several: Sequence[Categories]) -> Categories:
+def union_of(several: Sequence[Categories]) -> Categories:
     """The levels of several, of the same columns; the codes of the first stay."""
-    return reduce(Categories.joined, several)
+    return reduce(Categories.union, several)
 
 
 def used_codes(Zs: Sequence[Tensor], columns: Sequence[int]) -> dict[int, list[int]]:

@@ -44,8 +44,8 @@ def served(monkeypatch):
             found.append("run")
 
     @contextlib.contextmanager
-    def page(desk, port, threads):
-        found.extend([desk, port, threads])
+    def page(serve_state, port, threads):
+        found.extend([serve_state, port, threads])
         yield Page()
 
     monkeypatch.setattr(server, "page", page)
@@ -67,12 +67,14 @@ def test_options_reach_the_page(folder, served):
         "--no-learn",
         "--json",
     )
-    desk, port, threads, ran = served
+    serve_state, port, threads, ran = served
     assert json.loads(said.stdout) == {"address": "http://127.0.0.1:1/token/", "modules": 3}
     assert (port, threads, ran) == (8123, 2, "run")
-    assert desk.snapshot.settings == ("auto", None, False)
-    assert desk.snapshot.test is None
-    assert [(m.name, s) for m, s in desk.snapshot.held] == [(n, f"{n}.safetensors") for n in ("east", "north", "south")]
+    assert serve_state.snapshot.settings == ("auto", None, False)
+    assert serve_state.snapshot.test is None
+    assert [(m.name, s) for m, s in serve_state.snapshot.held] == [
+        (n, f"{n}.safetensors") for n in ("east", "north", "south")
+    ]
 
 
 def test_the_browser_is_opened(folder, served):
@@ -91,9 +93,9 @@ def test_a_test_table_may_hold_categories(served, tmp_path):
     cases.fitted(rows, "m").save(tmp_path / "m.safetensors")
     rows.to_csv(tmp_path / "test.csv", index=False)
     ok("serve", tmp_path / "m.safetensors", "--test", tmp_path / "test.csv", "--no-open")
-    desk = served[0]
-    assert desk.snapshot.test.X["ward"].tolist() == rows["ward"].tolist()
-    assert desk.everybody().score.rmse < 0.3
+    serve_state = served[0]
+    assert serve_state.snapshot.test.X["ward"].tolist() == rows["ward"].tolist()
+    assert serve_state.everybody().score.rmse < 0.3
 
 
 def test_ensembles_are_recycled_if_asked(folder, served):

@@ -130,7 +130,7 @@ def test_a_score_is_that_of_its_rows(rng):
     parts = [rows.only(np.arange(90) % 3 == k) for k in range(3)]
     assert [len(p.y) for p in parts] == [30, 30, 30]
     assert whole.crps == pytest.approx(np.mean([metrics.summary(p).crps for p in parts]))
-    again = metrics.summary(metrics.joined(parts))
+    again = metrics.summary(metrics.concatenate(parts))
     assert again[:5] == pytest.approx(whole[:5], nan_ok=True)
     assert (
         again.coverage_50

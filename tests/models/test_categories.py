@@ -340,7 +340,7 @@ def test_a_category_has_no_place(modules):
 def test_values():
     one = Categories((Levels(0, ("x", "y")), Levels(2, ("u",))))
     other = Categories((Levels(0, ("z", "y")), Levels(2, ("u", "v"))))
-    both = one.joined(other)
+    both = one.union(other)
     assert both.levels == (Levels(0, ("x", "y", "z")), Levels(2, ("u", "v")))
     Z = torch.tensor([[0.0, 0.3, 1.0], [1.0, 0.7, 0.0]], dtype=torch.float64)
     assert other.recoded(Z, both).tolist() == [[2.0, 0.3, 1.0], [1.0, 0.7, 0.0]]

@@ -35,7 +35,7 @@ def modules():
 def address(modules):
     test = cases.table(9, 0, 10, 50)
     rows = state.Test(test[["hour"]], test["level"].to_numpy(), None, "test.csv")
-    with cases.running(cases.desk(modules, test=rows)) as found:
+    with cases.running(cases.serve_state(modules, test=rows)) as found:
         yield found
 
 
@@ -202,7 +202,7 @@ def test_the_download_is_what_merge_gives(visit, address, modules, tmp_path):
 
 
 def test_files_can_be_added(visit, tmp_path):
-    with cases.running(cases.desk(cases.modules()[:2])) as address:
+    with cases.running(cases.serve_state(cases.modules()[:2])) as address:
         v = visit(address)
         cases.fitted(cases.table(3, 4, 9), "late").save(tmp_path / "late.safetensors")
         (tmp_path / "broken.safetensors").write_bytes(b"nothing")
@@ -223,8 +223,8 @@ def test_nothing_in_a_file_becomes_markup(visit):
         y = np.sin(X[cases.EVIL]) + 0.1 * rng.standard_normal(40) + 9 * (k == 2)
         words = {"name": f"{k}{cases.EVIL}", "owner": f"of {k}{cases.EVIL}", "target": cases.EVIL, "unit": cases.EVIL}
         some.append(rgp.fit(X, y, publish=6, learn=False, **words))
-    desk = cases.desk(some)
-    with cases.running(desk) as address:
+    serve_state = cases.serve_state(some)
+    with cases.running(serve_state) as address:
         v = visit(address)
         v.page.locator("#column").select_option("1")
         v.settle()

@@ -14,13 +14,13 @@ from recyclegp.serve.server import page
 
 
 @pytest.fixture(scope="module")
-def desk():
-    return cases.desk(cases.modules()[:1])
+def serve_state():
+    return cases.serve_state(cases.modules()[:1])
 
 
 @pytest.fixture(scope="module")
-def client(desk):
-    with cases.running(desk) as address:
+def client(serve_state):
+    with cases.running(serve_state) as address:
         yield cases.Client(address)
 
 
@@ -87,8 +87,8 @@ def test_a_token_that_is_nearly_right_is_wrong(client):
         assert client.get(path).status == 404
 
 
-def test_every_page_has_a_token_of_its_own(desk):
-    with page(desk) as one, page(desk) as other:
+def test_every_page_has_a_token_of_its_own(serve_state):
+    with page(serve_state) as one, page(serve_state) as other:
         tokens = {p.address.split("/")[3] for p in (one, other)}
     assert len(tokens) == 2
     assert min(map(len, tokens)) >= 32
@@ -122,8 +122,8 @@ def test_no_websockets():
     assert [m["type"] for m in sent] == ["websocket.close"]
 
 
-def test_a_port_that_is_taken_is_said(desk):
-    with page(desk) as one:
+def test_a_port_that_is_taken_is_said(serve_state):
+    with page(serve_state) as one:
         port = int(one.address.split(":")[2].split("/")[0])
-        with pytest.raises(ValueError, match=f"--port {port}: .*choose another"), page(desk, port):
+        with pytest.raises(ValueError, match=f"--port {port}: .*choose another"), page(serve_state, port):
             pass

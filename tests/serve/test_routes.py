@@ -23,13 +23,13 @@ def modules():
 
 
 @pytest.fixture
-def desk(modules):
-    return cases.desk(modules)
+def serve_state(modules):
+    return cases.serve_state(modules)
 
 
 @pytest.fixture
-def client(desk):
-    with cases.running(desk) as address:
+def client(serve_state):
+    with cases.running(serve_state) as address:
         yield cases.Client(address)
 
 
@@ -100,8 +100,8 @@ def test_questions_are_json(client):
     assert client.ask("POST", "api/view", b"{}").status == 415
 
 
-def test_what_breaks_inside_is_not_shown(client, desk, monkeypatch):
-    monkeypatch.setattr(desk, "merged", lambda choice: 1 / 0)
+def test_what_breaks_inside_is_not_shown(client, serve_state, monkeypatch):
+    monkeypatch.setattr(serve_state, "merged", lambda choice: 1 / 0)
     answer = client.post("api/view", {})
     assert answer.status == 500
     assert answer.json() == {"error": "something went wrong here; the terminal says more"}
@@ -110,7 +110,7 @@ def test_what_breaks_inside_is_not_shown(client, desk, monkeypatch):
 # --- uploads ---
 
 
-def test_an_upload_joins_the_others(client, desk, tmp_path):
+def test_an_upload_joins_the_others(client, serve_state, tmp_path):
     content = saved(cases.fitted(cases.table(4, 0, 6), "late"), tmp_path)
     assert client.upload(content, "C:\\folder/late.safetensors").json() == {"added": 1, "file": "late.safetensors"}
     told = client.get("api/about").json()["modules"]
@@ -143,8 +143,8 @@ def test_an_upload_that_is_too_large_is_not_read_to_its_end(client, monkeypatch,
     assert os.listdir(tmp_path) == []
 
 
-def test_uploads_are_read_strictly_and_never_executed(client, desk):
-    before = desk.snapshot
+def test_uploads_are_read_strictly_and_never_executed(client, serve_state):
+    before = serve_state.snapshot
     pickle = b"cos\nsystem\n(S'exit 1'\ntR."
     module = taken_apart((GOLDEN / "gaussian.safetensors").read_bytes())
     stranger = rebuilt(module.outer, module.header | {"kind": "program"}, module.body)
@@ -153,7 +153,7 @@ def test_uploads_are_read_strictly_and_never_executed(client, desk):
         assert answer.status == 422
         assert answer.json()["error"].startswith("evil.safetensors: ")
         assert tempfile.gettempdir() not in answer.json()["error"]
-    assert desk.snapshot is before
+    assert serve_state.snapshot is before
 
 
 @pytest.mark.parametrize(
@@ -218,4 +218,4 @@ def test_there_are_limits(modules, tmp_path, monkeypatch):
         list(reading.modules_in(tmp_path / "a.safetensors", "a.safetensors", reading.Naming()))
     monkeypatch.setattr(reading, "MOST_MODULES", 2)
     with pytest.raises(rgp.RecycleGPError, match="3 modules, and this page shows up to 2"):
-        reading.joined((), list(cases.snapshot(modules).held))
+        reading.with_modules((), list(cases.snapshot(modules).held))

@@ -21,9 +21,9 @@ def modules():
 
 
 @pytest.fixture(scope="module")
-def desk(modules):
+def serve_state(modules):
     test = cases.table(9, 0, 10, 50)
-    return cases.desk(modules, test=state.Test(test[["hour"]], test["level"].to_numpy(), None, "test.csv"))
+    return cases.serve_state(modules, test=state.Test(test[["hour"]], test["level"].to_numpy(), None, "test.csv"))
 
 
 def curve(view, name):
@@ -36,8 +36,8 @@ def places(c):
     return np.linspace(c["from"], c["to"], len(c["mean"]))[:, None]
 
 
-def test_about(desk, modules):
-    told = views.about(desk.snapshot)
+def test_about(serve_state, modules):
+    told = views.about(serve_state.snapshot)
     json.dumps(told, allow_nan=False)
     assert [m["name"] for m in told["modules"]] == ["north", "south", "east", "west"]
     first = told["modules"][0]
@@ -49,8 +49,8 @@ def test_about(desk, modules):
 
 
 @pytest.mark.parametrize("on", [(0, 1, 2, 3), (0, 2), (1,)])
-def test_curves_are_the_predictions_of_the_merge(desk, modules, on):
-    view = views.view(desk, Choice(on), 0)
+def test_curves_are_the_predictions_of_the_merge(serve_state, modules, on):
+    view = views.view(serve_state, Choice(on), 0)
     json.dumps(view, allow_nan=False)
     with pytest.warns(rgp.RecycleGPWarning) if 3 in on else np.errstate():
         e = rgp.merge([modules[i] for i in on])
@@ -66,19 +66,19 @@ def test_curves_are_the_predictions_of_the_merge(desk, modules, on):
     assert view["facts"]["evidence"] == pytest.approx(e.evidence)
 
 
-def test_everybody_is_drawn_beside_a_choice(desk):
-    assert len(views.view(desk, everybody(4), 0)["curves"]["entries"]) == 5
-    view = views.view(desk, Choice((0, 1)), 0)
+def test_everybody_is_drawn_beside_a_choice(serve_state):
+    assert len(views.view(serve_state, everybody(4), 0)["curves"]["entries"]) == 5
+    view = views.view(serve_state, Choice((0, 1)), 0)
     names = [e["name"] for e in view["curves"]["entries"]]
     assert names == ["north", "south", "merged", views.ALL]
     c = curve(view, views.ALL)
-    np.testing.assert_allclose(c["mean"], desk.everybody().ensemble.predict(places(c))[0], rtol=1e-4)
+    np.testing.assert_allclose(c["mean"], serve_state.everybody().ensemble.predict(places(c))[0], rtol=1e-4)
     assert not c["banded"]
 
 
-def test_colours_do_not_depend_on_who_is_on(desk):
+def test_colours_do_not_depend_on_who_is_on(serve_state):
     def colours(on):
-        entries = views.view(desk, Choice(on), 0)["curves"]["entries"]
+        entries = views.view(serve_state, Choice(on), 0)["curves"]["entries"]
         return {e["name"]: e["colour"] for e in entries}
 
     some, all_of_them = colours((1, 2)), colours((0, 1, 2, 3))
@@ -86,9 +86,9 @@ def test_colours_do_not_depend_on_who_is_on(desk):
     assert some["east"] == all_of_them["east"]
 
 
-def test_scores(desk, modules):
-    test = desk.snapshot.test
-    scores = views.view(desk, Choice((0,)), 0)["scores"]
+def test_scores(serve_state, modules):
+    test = serve_state.snapshot.test
+    scores = views.view(serve_state, Choice((0,)), 0)["scores"]
     expected = metrics.score(rgp.merge(modules[:1]), test.X, test.y)
     assert scores["kind"] == "test"
     assert scores["now"]["rmse"] == pytest.approx(expected.rmse)
@@ -98,19 +98,19 @@ def test_scores(desk, modules):
 
 
 def test_without_a_test_table_there_is_the_evidence(modules):
-    scores = views.view(cases.desk(modules[:3]), Choice((0, 1)), 0)["scores"]
+    scores = views.view(cases.serve_state(modules[:3]), Choice((0, 1)), 0)["scores"]
     assert scores["kind"] == "evidence"
     assert scores["now"]["evidence"] == pytest.approx(rgp.merge(modules[:2]).evidence)
 
 
-def test_a_flagged_module_has_a_remedy_that_works(desk):
-    rows = views.view(desk, everybody(4), 0)["rows"]
+def test_a_flagged_module_has_a_remedy_that_works(serve_state):
+    rows = views.view(serve_state, everybody(4), 0)["rows"]
     assert [r["standing"] for r in rows] == ["trusted"] * 3 + ["flagged"]
     remedy = rows[3]["remedy"]
     assert remedy["output_scale"] == pytest.approx(0.1, rel=0.05)
     assert not rows[3]["counts"]
     change = Change(remedy["output_scale"], remedy["output_shift"])
-    changed = views.view(desk, Choice((0, 1, 2, 3), ((3, change),)), 0)
+    changed = views.view(serve_state, Choice((0, 1, 2, 3), ((3, change),)), 0)
     assert changed["rows"][3]["counts"]
     assert changed["facts"]["rows"] == 240
 
@@ -118,42 +118,42 @@ def test_a_flagged_module_has_a_remedy_that_works(desk):
 def test_inputs_in_other_units_have_a_remedy_that_works():
     """A clock in minutes where the others count hours."""
     some = [cases.fitted(cases.table(k, 0, 9, 120), f"m{k}") for k in range(5)]
-    desk = cases.desk([*some[:4], some[4].transform(input_scale=[60.0])])
-    remedy = views.view(desk, everybody(5), 0)["rows"][4]["remedy"]
+    serve_state = cases.serve_state([*some[:4], some[4].transform(input_scale=[60.0])])
+    remedy = views.view(serve_state, everybody(5), 0)["rows"][4]["remedy"]
     assert remedy["input_scale"] == [pytest.approx(1 / 60, rel=1e-4)]
     assert (remedy["output_scale"], remedy["output_shift"]) == (1.0, 0.0)
     change = Change(input_scale=tuple(remedy["input_scale"]))
-    view = views.view(desk, Choice(tuple(range(5)), ((4, change),)), 0)
+    view = views.view(serve_state, Choice(tuple(range(5)), ((4, change),)), 0)
     assert [r["standing"] for r in view["rows"]] == ["trusted"] * 5
 
 
-def test_curves_in_other_units_do_not_squeeze_the_others(desk):
-    view = views.view(desk, everybody(4), 0)
+def test_curves_in_other_units_do_not_squeeze_the_others(serve_state):
+    view = views.view(serve_state, everybody(4), 0)
     assert view["curves"]["span"]["high"] < 10  # though the curve in other units is at 40
     assert max(curve(view, "west")["mean"]) > 30
 
 
-def test_the_map_is_of_everybody_in_their_units(desk):
-    before = views.owners(desk, Choice((0,)))
+def test_the_map_is_of_everybody_in_their_units(serve_state):
+    before = views.owners(serve_state, Choice((0,)))
     assert [p["owner"] for p in before["places"]] == ["north", "south", "east", "west"]
-    after = views.owners(desk, Choice((0,), ((3, Change(0.1)),)))
+    after = views.owners(serve_state, Choice((0,), ((3, Change(0.1)),)))
     far = [next(p["distance"] for p in told["pairs"] if (p["a"], p["b"]) == (3, 1)) for told in (before, after)]
     assert far[0] > 10 > 3 > far[1]
 
 
 def test_notes_are_the_warnings(modules):
     named = [modules[0], cases.fitted(cases.table(5, 0, 6).rename(columns={"level": "height"}), "other")]
-    (note,) = views.view(cases.desk(named), everybody(2), 0)["notes"]
+    (note,) = views.view(cases.serve_state(named), everybody(2), 0)["notes"]
     assert "modules name different targets" in note
 
 
 def test_modules_that_cannot_be_merged_are_said(modules):
     grams = modules[0].transform(unit="g")
-    desk = cases.desk([grams, modules[1].transform(unit="kg")])
+    serve_state = cases.serve_state([grams, modules[1].transform(unit="kg")])
     with pytest.raises(rgp.RecycleGPError, match=r"in 'g' for one and in 'kg' .* recyclegp transform FILE .* --unit"):
-        views.view(desk, everybody(2), 0)
-    assert desk.everybody() is None
-    scores = views.view(desk, Choice((1,)), 0)["scores"]
+        views.view(serve_state, everybody(2), 0)
+    assert serve_state.everybody() is None
+    scores = views.view(serve_state, Choice((1,)), 0)["scores"]
     assert scores["all"] is None
 
 
@@ -168,34 +168,36 @@ def test_other_likelihoods_over_several_inputs(likelihood):
         some.append(
             rgp.fit(X, y.astype(float), likelihood=likelihood, name=f"m{k}", publish=8, learn=False, target="seen")
         )
-    desk = cases.desk(some, settings=state.Settings(learn=False))
+    serve_state = cases.serve_state(some, settings=state.Settings(learn=False))
     for column in range(3):
-        view = views.view(desk, everybody(3), column)
+        view = views.view(serve_state, everybody(3), column)
         (panel,) = view["curves"]["panels"]
         c = curve(view, "merged")
-        X = np.tile(np.median(np.concatenate([m.inducing for m in [*some, desk.everybody().ensemble]]), 0), (4, 1))
+        X = np.tile(
+            np.median(np.concatenate([m.inducing for m in [*some, serve_state.everybody().ensemble]]), 0), (4, 1)
+        )
         X[:, column] = np.linspace(c["from"], c["to"], len(c["mean"]))[[0, 50, 100, 200]]
-        expected = desk.everybody().ensemble.predict_y(X)[0]
+        expected = serve_state.everybody().ensemble.predict_y(X)[0]
         np.testing.assert_allclose(np.array(c["mean"])[[0, 50, 100, 200]], expected, rtol=1e-4)
         assert panel["label"] == "abc"[column]
     assert view["curves"]["label"] == {"bernoulli": "P(seen = 1)", "poisson": "rate of seen"}[likelihood]
     assert all(r["remedy"] is None for r in view["rows"])
     with pytest.raises(rgp.RecycleGPError, match="column 3: there are 3 inputs"):
-        views.view(desk, everybody(3), 3)
+        views.view(serve_state, everybody(3), 3)
 
 
 def test_results_are_computed_once_and_few_are_kept(modules, monkeypatch):
     calls = []
     merge = state.merge
     monkeypatch.setattr(state, "merge", lambda *a, **k: calls.append(1) or merge(*a, **k))
-    desk = cases.desk(modules[:3], settings=state.Settings(learn=False))
-    first = desk.merged(Choice((0, 1)))
-    assert desk.merged(Choice((0, 1), ((2, Change(2.0)),))) is first  # a change of somebody who does not count
+    serve_state = cases.serve_state(modules[:3], settings=state.Settings(learn=False))
+    first = serve_state.merged(Choice((0, 1)))
+    assert serve_state.merged(Choice((0, 1), ((2, Change(2.0)),))) is first  # a change of somebody who does not count
     assert len(calls) == 1
     for k in range(state.MOST_KEPT):
-        desk.merged(Choice((0, 1), ((0, Change(2.0 + k)),)))
-    assert len(desk._kept) == state.MOST_KEPT
-    assert desk.merged(Choice((0, 1))) is not first
+        serve_state.merged(Choice((0, 1), ((0, Change(2.0 + k)),)))
+    assert len(serve_state._kept) == state.MOST_KEPT
+    assert serve_state.merged(Choice((0, 1))) is not first
 
 
 def wards():
@@ -211,14 +213,14 @@ def wards():
 
 def test_categories_are_held(tmp_path):
     some = wards()
-    desk = cases.desk(some)
-    told = views.about(desk.snapshot)
+    serve_state = cases.serve_state(some)
+    told = views.about(serve_state.snapshot)
     assert told["columns"] == ["hour"]
     assert (told["modules"][0]["columns"], told["modules"][0]["categories"]) == (["ward", "hour"], [0])
-    view = views.view(desk, everybody(2), 0)
+    view = views.view(serve_state, everybody(2), 0)
     assert view["curves"]["fixed"] == "ward = b"
     c = curve(view, "merged")
     X = pd.DataFrame({"ward": "b", "hour": places(c)[:, 0]})
     np.testing.assert_allclose(c["mean"], rgp.merge(some).predict(X)[0], rtol=1e-4, atol=1e-4)
-    moved = views.view(desk, Choice((0, 1), ((0, Change(input_shift=(0.0, 1.0))),)), 0)
+    moved = views.view(serve_state, Choice((0, 1), ((0, Change(input_shift=(0.0, 1.0))),)), 0)
     assert moved["facts"]["rows"] == 120

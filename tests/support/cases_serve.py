@@ -40,8 +40,8 @@ def snapshot(some, **options):
     return state.Snapshot(tuple(Held(m, f"{m.name}.safetensors") for m in some), **options)
 
 
-def desk(some, **options):
-    return state.Desk(snapshot(some, **options))
+def serve_state(some, **options):
+    return state.ServeState(snapshot(some, **options))
 
 
 class Answer(NamedTuple):
@@ -94,11 +94,11 @@ class Client:
 
 
 @contextlib.contextmanager
-def running(desk):
+def running(serve_state):
     """The address of a page, while it runs."""
     from recyclegp.serve import server
 
-    with server.page(desk) as page:
+    with server.page(serve_state) as page:
         thread = threading.Thread(target=page.run)
         thread.start()
         try:

@@ -37,7 +37,7 @@ from .. import arrays
 from ..categories import Categories
 from ..core import least_squares, linalg
 from ..core.least_squares import CentredRows
-from ..core.owner_posterior import Answers
+from ..core.owner_posterior import FunctionPosterior
 from ..core.packing import PackedSites, project
 from ..core.posterior import Posterior, basis
 from ..core.sites import box
@@ -349,7 +349,7 @@ class Climbed(Predictive):
     def _prior_kernel(self) -> Kernel:
         return self._kernel
 
-    def _answers(self, owner: str | None, *, of_y: bool) -> Answers:
+    def _answers(self, owner: str | None, *, of_y: bool) -> FunctionPosterior:
         return self._posterior  # one function for all
 
     @cached_property

@@ -27,7 +27,7 @@ CLASS = "class"
 OF_NUMBERS = (*predictions.OF_F, "y_sd", "y_lower", "y_upper")
 
 
-class Answers(NamedTuple):
+class PredictionColumns(NamedTuple):
     """The columns that are made, and what makes them."""
 
     columns: tuple[str, ...]
@@ -45,7 +45,7 @@ def check_asked(gp: Joint, owner: str | None, likelihood: str | None, measured: 
         raise RecycleGPError(f"--owner {owner}: nobody here is called so; there are {few(whose)}, and new")
 
 
-def answers(gp: Joint, owner: str | None, tuned: Calibrated | None = None) -> Answers:
+def answers(gp: Joint, owner: str | None, tuned: Calibrated | None = None) -> PredictionColumns:
     """Of outputs the columns of each, with its name before them; of classes their probabilities and the likeliest."""
     if isinstance(gp.link, Outputs):
         return _of_outputs(gp, owner)
@@ -62,10 +62,10 @@ def answers(gp: Joint, owner: str | None, tuned: Calibrated | None = None) -> An
         values += band
         return _beside(gp, part, dict(zip(OF_NUMBERS, values, strict=True)))
 
-    return Answers((*OF_NUMBERS, predictions.OUTSIDE), numbers)
+    return PredictionColumns((*OF_NUMBERS, predictions.OUTSIDE), numbers)
 
 
-def _of_outputs(gp: Joint, owner: str | None) -> Answers:
+def _of_outputs(gp: Joint, owner: str | None) -> PredictionColumns:
     """The columns of a model of one function, with the name of each output before them."""
     chosen = {name: p if p.known else None for name, p in zip(gp.functions, gp.likelihoods, strict=True)}
 
@@ -78,10 +78,10 @@ def _of_outputs(gp: Joint, owner: str | None) -> Answers:
         return _beside(gp, part, made)
 
     columns = [f"{name}_{c}" for name, p in chosen.items() for c in predictions.of_function(p)]
-    return Answers((*columns, predictions.OUTSIDE), frame)
+    return PredictionColumns((*columns, predictions.OUTSIDE), frame)
 
 
-def _of_classes(gp: Joint, owner: str | None, tuned: Calibrated | None) -> Answers:
+def _of_classes(gp: Joint, owner: str | None, tuned: Calibrated | None) -> PredictionColumns:
     columns = tuple(f"p_{label}" for label in gp.classes)
     more = () if tuned is None else (predictions.SETS,)
 
@@ -93,7 +93,7 @@ def _of_classes(gp: Joint, owner: str | None, tuned: Calibrated | None) -> Answe
             made[predictions.SETS] = predictions.sets(tuned, part.X, gp.classes)
         return _beside(gp, part, made)
 
-    return Answers((*columns, CLASS, *more, predictions.OUTSIDE), frame)
+    return PredictionColumns((*columns, CLASS, *more, predictions.OUTSIDE), frame)
 
 
 def _beside(gp: Joint, part: Part, made: dict[str, Any]) -> pd.DataFrame:

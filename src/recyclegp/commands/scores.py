@@ -55,7 +55,7 @@ class Gathered:
     @property
     def rows(self) -> dict[str, Evaluated]:
         """All of them."""
-        return {name: metrics.joined(parts) for name, parts in self._rows.items()}
+        return {name: metrics.concatenate(parts) for name, parts in self._rows.items()}
 
     @property
     def facts(self) -> dict[str, Facts]:

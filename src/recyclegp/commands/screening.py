@@ -52,7 +52,7 @@ def screen(
     proposed = {p.name: p.command for p in proposals(found.verdicts, holding)}
     rows = [row | {"command": proposed.get(row["name"], "")} for row in found.table]
     facts = {"flagged": found.flagged, "unchecked": found.unchecked, "modules": rows}
-    terminal.result(facts, lambda: _in_words(rows, found.in_short))
+    terminal.result(facts, lambda: _in_words(rows, found.summary_line))
 
 
 class Proposal(NamedTuple):
@@ -78,7 +78,7 @@ def verdicts_of(merged: Ensemble) -> dict[str, Verdict]:
     return {m.name: m.verdict for m in members if m.verdict is not None}
 
 
-def _in_words(rows: list[dict[str, Any]], in_short: str) -> None:
+def _in_words(rows: list[dict[str, Any]], summary_line: str) -> None:
     table = plain_table("module", "rows", "standing", "reason", "proposal", folded=1)
     for row in sorted(rows, key=lambda r: ("flagged", "cannot be checked", "trusted").index(r["standing"])):
         table.add_row(row["name"], f"{row['rows']:,}", row["standing"], row["reason"], row["proposal"])
@@ -86,4 +86,4 @@ def _in_words(rows: list[dict[str, Any]], in_short: str) -> None:
     for row in rows:
         if row["command"]:
             typer.echo(printable(f"if the owner of {row['name']} agrees: {row['command']}"))
-    typer.echo(in_short)
+    typer.echo(summary_line)

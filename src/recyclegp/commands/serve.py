@@ -81,7 +81,7 @@ def serve(
     with screen.working("Reading", threads, total=len(paths)) as advance:
         server = _server()
         from ..serve import reading
-        from ..serve.state import Desk, Settings, Snapshot
+        from ..serve.state import ServeState, Settings, Snapshot
 
         naming = reading.Naming(recycle, file_names)
         held: list[reading.Held] = []
@@ -91,13 +91,13 @@ def serve(
             except reading.UnreadableError as refused:
                 raise with_a_way_on(refused, paths, place) from None
             advance(by=1)
-        whole = reading.joined((), held)
+        whole = reading.with_modules((), held)
     rows = None
     if test is not None:
         how = {"positive": positive, "drop_missing": drop_missing, "dates": in_days(dates)}
         rows = _test(screen, test, whole[0].module, target, inputs, likelihood, **how)
-    desk = Desk(Snapshot(whole, rows, Settings(differing, believed, learn), naming))
-    with server.page(desk, port, threads) as page:
+    serve_state = ServeState(Snapshot(whole, rows, Settings(differing, believed, learn), naming))
+    with server.page(serve_state, port, threads) as page:
         facts = {"address": page.address, "modules": len(whole)}
         screen.result(facts, lambda: typer.echo(page.address))
         sys.stdout.flush()  # whoever reads it from a pipe can open the page

@@ -21,14 +21,14 @@ from .posterior import Joint, Posterior, Predicted, at_once, features
 from .sites import Site
 
 
-class Answers(Protocol):
+class FunctionPosterior(Protocol):
     """What every posterior can be asked."""
 
     def predict(self, X: Tensor) -> Predicted: ...
 
     def joint(self, X: Tensor) -> Joint: ...
 
-    def to(self, device: torch.device) -> Answers: ...
+    def to(self, device: torch.device) -> FunctionPosterior: ...
 
 
 class _SiteTerms(NamedTuple):
@@ -107,7 +107,7 @@ class OwnerPosterior(NamedTuple):
 class NewOwner(NamedTuple):
     """Somebody nobody has met: f, and in the variance how much owners differ."""
 
-    shared: Answers
+    shared: FunctionPosterior
     kernel: Kernel
     effects: Effects
 

@@ -21,7 +21,7 @@ from .posterior import basis
 from .sites import Site
 
 
-class Published(NamedTuple):
+class PublishedSite(NamedTuple):
     site: Site
     jitter: float  # of the new points
     information: float  # nats about f that it holds
@@ -35,7 +35,7 @@ def information(rows: CentredRows) -> float:
     return float(linalg.logdet(linalg.cholesky(identity + rows.H.mT @ rows.H).L))
 
 
-def publish(site: Site, jitter: float, kernel: Kernel, mean: Tensor | float, points: Tensor) -> Published:
+def publish(site: Site, jitter: float, kernel: Kernel, mean: Tensor | float, points: Tensor) -> PublishedSite:
     """A site under GP(mean, kernel), whose points carry this jitter, at the new points.
 
     The new points carry as little jitter as they need: at first no more than the old ones, and no more than
@@ -47,7 +47,7 @@ def publish(site: Site, jitter: float, kernel: Kernel, mean: Tensor | float, poi
     said = project(base, pack([site], [0]), own)
     rows = centre(said.rows(marginal=True), mean)
     made = sites.from_rows(points, base.L, rows, mean)
-    return Published(
+    return PublishedSite(
         site=made,
         jitter=float(base.jitter),
         information=information(rows),

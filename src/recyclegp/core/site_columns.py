@@ -119,7 +119,7 @@ def of_stacked(site: Site, points: Tensor, rows: Tensor) -> SiteColumns:
     return SiteColumns(flat.cpu(), points.cpu(), rows.cpu(), D)
 
 
-def joined(parts: Sequence[SiteColumns]) -> SiteColumns:
+def concatenate(parts: Sequence[SiteColumns]) -> SiteColumns:
     """Several columns, one behind the other."""
     return SiteColumns(
         torch.cat([p.flat for p in parts]),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 from ..errors import RecycleGPError
 from ..models.ensemble import Ensemble
 from .allocator import keep_freed_memory
-from .executor import CHILDREN, Done, joined
+from .executor import CHILDREN, Done, reduce_results
 from .fitting import fit_partitions as fit_all
 from .fitting import prepared
 from .options import FitArguments
@@ -165,7 +165,7 @@ def _leaf(item: Any, *, shared: tuple[Callable[[Any], Any], Any]) -> Any:
 
 
 def _join(children: list[Any], *, shared: tuple[Any, Callable[[Any, Any], Any]]) -> Any:
-    return joined(shared[1], children)
+    return reduce_results(shared[1], children)
 
 
 def _large_graphs() -> warnings.catch_warnings:

@@ -30,7 +30,7 @@ class Executor(Protocol):
         ...
 
 
-def joined(join: Callable[[T, T], T], children: Sequence[T]) -> T:
+def reduce_results(join: Callable[[T, T], T], children: Sequence[T]) -> T:
     """One result of a few, from left to right."""
     return reduce(join, children)
 
@@ -50,7 +50,7 @@ class Tree:
         waiting.append(result)
         if len(waiting) == CHILDREN:
             self._levels[level] = []
-            self.put(joined(self._join, waiting), level + 1)
+            self.put(reduce_results(self._join, waiting), level + 1)
 
     def root(self) -> Any:
         """All of them as one."""
@@ -60,6 +60,6 @@ class Tree:
         while len(self._levels[level]) != 1 or any(self._levels[level + 1 :]):
             waiting, self._levels[level] = self._levels[level], []
             if waiting:
-                self.put(joined(self._join, waiting), level + 1)
+                self.put(reduce_results(self._join, waiting), level + 1)
             level += 1
         return self._levels[level][0]

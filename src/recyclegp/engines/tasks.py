@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..arrays import Columns as ColumnNames
-from ..categories import NO_CATEGORIES, Categories, joined
+from ..categories import NO_CATEGORIES, Categories, union_of
 from ..errors import RecycleGPError
 from ..local.kernel_choice import ROWS_COMPARED
 from ..local.request import FitOptions
@@ -150,7 +150,7 @@ def _facts(plan: Plan, chunk: Chunk, *, found: bool) -> FittedChunk:
         rows=rows,
         dimension=_dimension(dimensions),
         columns=columns.pop() if columns else None,
-        categories=joined(levels) if levels else NO_CATEGORIES,
+        categories=union_of(levels) if levels else NO_CATEGORIES,
         failures=chunk.failures,
         found=found,
     )

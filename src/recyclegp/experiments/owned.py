@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..metrics import Model, evaluate, joined, summary
+from ..metrics import Model, concatenate, evaluate, summary
 from ..models.ensemble import Ensemble
 from ..models.fit import fit_many
 from ..models.merge import merge
@@ -39,7 +39,7 @@ class Owned(NamedTuple):
         return sum(len(held.y) for held in self.asked)
 
 
-class Published(NamedTuple):
+class FittedModules(NamedTuple):
     """The owners' modules."""
 
     modules: list[Module]
@@ -69,17 +69,17 @@ def divided(case: str, X: Array, y: Array, owner: Array, test: float, seed: int)
     return Owned(case, [str(k) for k in known], parts, asked)
 
 
-def published(owned: Owned, seed: int, **options: Any) -> Published:
+def published(owned: Owned, seed: int, **options: Any) -> FittedModules:
     """Every owner fits its own rows, and knows nothing of the others."""
-    return Published(*timed(lambda: fit_many(owned.parts, names=owned.names, seed=seed, progress=False, **options)))
+    return FittedModules(*timed(lambda: fit_many(owned.parts, names=owned.names, seed=seed, progress=False, **options)))
 
 
-def alone(owned: Owned, local: Published, name: str = "each alone") -> Row:
+def alone(owned: Owned, local: FittedModules, name: str = "each alone") -> Row:
     """Every owner is answered by its own module."""
     return answered_each(owned, name, lambda k: local.modules[k], seconds=local.seconds, bytes=0.0)
 
 
-def merged(owned: Owned, local: Published, name: str, owners: str | None) -> Merged:
+def merged(owned: Owned, local: FittedModules, name: str, owners: str | None) -> Merged:
     """Every owner is answered by the merge, about its own function."""
     ensemble, seconds = timed(lambda: merge(local.modules, owners=owners))
     row = answered_each(
@@ -112,7 +112,7 @@ def answered_each(
                 moments, predicting = timed(partial(model.predict, X))
             found.append(evaluate(Answered(model.likelihoods, moments), X, y, f=f, likelihood=likelihood))
             spent += predicting
-    return Row(owned.case, name, *shown(summary(joined(found))), seconds, spent, bytes, points, note)
+    return Row(owned.case, name, *shown(summary(concatenate(found))), seconds, spent, bytes, points, note)
 
 
 # --- what was found ---------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from .. import arrays
 from ..core import linalg, publishing
 from ..core.linalg import RELATIVE_JITTER
 from ..core.posterior import basis
-from ..core.publishing import Published
+from ..core.publishing import PublishedSite
 from ..core.sites import Site, to_rows
 from ..errors import RecycleGPError
 from ..kernels import Kernel
@@ -79,7 +79,7 @@ def _information(data: Observations, kernel: Kernel) -> float:
     return float(linalg.logdet(linalg.cholesky(torch.eye(len(root), dtype=K.dtype) + K).L))
 
 
-def _enough(published: Published, kernel: Kernel, mean: float, total: float, kept: float) -> int:
+def _enough(published: PublishedSite, kernel: Kernel, mean: float, total: float, kept: float) -> int:
     """How many of the points, in their order, keep such a share of all nats."""
     site = published.site
     rows = to_rows(site, basis(kernel, site.Z, published.jitter).L, mean)

@@ -22,7 +22,7 @@ def leaf(structure: Node, positive: Sequence[float]) -> Kernel:
     return assemble(structure, [math.log(value) for value in positive], [0.0] * structure.size)
 
 
-def joined(kind: type[Sum] | type[Product], parts: Sequence[Kernel]) -> Kernel:
+def compose(kind: type[Sum] | type[Product], parts: Sequence[Kernel]) -> Kernel:
     """Their sum or product, as one node: a + b + c is not (a + b) + c."""
     if len(parts) == 1:
         return parts[0]
@@ -52,13 +52,13 @@ class Term(NamedTuple):
 
 def total(terms: Sequence[Term]) -> Term:
     """Their sum."""
-    return Term(1.0, joined(Sum, [t.kernel() for t in terms]))
+    return Term(1.0, compose(Sum, [t.kernel() for t in terms]))
 
 
 def product(terms: Sequence[Term]) -> Term:
     """Their product, with one amplitude for all factors: of several, only their product would mean anything."""
     shapes = [t.shape for t in terms if t.shape is not None]
-    return Term(math.prod(t.factor for t in terms), joined(Product, shapes) if shapes else None)
+    return Term(math.prod(t.factor for t in terms), compose(Product, shapes) if shapes else None)
 
 
 class Reader:

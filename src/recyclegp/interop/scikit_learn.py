@@ -25,7 +25,7 @@ from ..models.module import Module
 from ..models.naming import name_or_new
 from .exact import Observations
 from .exact import publish as publish_exactly
-from .kernel_parts import checked, joined, leaf
+from .kernel_parts import checked, compose, leaf
 
 REPRESENTED = (
     "sums and products of ConstantKernel, RBF, Matern (nu 0.5, 1.5, 2.5 or inf), RationalQuadratic, ExpSineSquared "
@@ -181,7 +181,7 @@ def _parts(kernel: Any, D: int) -> _Parts:
     if kind is sk.Sum:
         a, b = _parts(kernel.k1, D), _parts(kernel.k2, D)
         smooth = [k.smooth for k in (a, b) if k.smooth is not None]
-        return _Parts(joined(Sum, smooth) if smooth else None, a.noise + b.noise)
+        return _Parts(compose(Sum, smooth) if smooth else None, a.noise + b.noise)
     if kind is sk.Product:
         for factor, rest in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
             if type(factor) is sk.ConstantKernel:
@@ -189,7 +189,7 @@ def _parts(kernel: Any, D: int) -> _Parts:
         a, b = _parts(kernel.k1, D), _parts(kernel.k2, D)
         if a.smooth is None or b.smooth is None or a.noise > 0 or b.noise > 0:
             raise RecycleGPError(f"from_sklearn cannot represent WhiteKernel in the product {kernel}; add it instead")
-        return _Parts(joined(Product, [a.smooth, b.smooth]), 0.0)
+        return _Parts(compose(Product, [a.smooth, b.smooth]), 0.0)
     return _Parts(_leaf(kernel, D), 0.0)
 
 
@@ -211,7 +211,7 @@ def _leaf(kernel: Any, D: int) -> Kernel:
         linear = leaf(Linear(1, D), [1.0])
         if kernel.sigma_0 == 0:
             return linear
-        return joined(Sum, [linear, leaf(Constant(), [_number(kernel, "sigma_0") ** 2])])
+        return compose(Sum, [linear, leaf(Constant(), [_number(kernel, "sigma_0") ** 2])])
     what = kind.__name__
     if kind is sk.Matern:
         what = f"Matern with nu={kernel.nu}"

@@ -12,7 +12,7 @@ STEPS = 200  # within it
 NEAR = 1e-13  # of the bracket's first width: where to stop
 
 
-class Answers(Protocol):
+class PredictiveLikelihood(Protocol):
     """What must be known of a likelihood."""
 
     def distribution(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -24,7 +24,7 @@ class Answers(Protocol):
     def resolution(self, y: Tensor, f: Tensor) -> Tensor: ...
 
 
-def of_numbers(likelihood: Answers, p: float, mean: Tensor, variance: Tensor) -> Tensor:
+def of_numbers(likelihood: PredictiveLikelihood, p: float, mean: Tensor, variance: Tensor) -> Tensor:
     """y with P(Y ≤ y) = p, for a continuous Y; its derivatives are those of the inverse."""
     found = _of_numbers(likelihood, p, mean.detach(), variance.detach())
     if not (mean.requires_grad or variance.requires_grad):
@@ -35,7 +35,7 @@ def of_numbers(likelihood: Answers, p: float, mean: Tensor, variance: Tensor) ->
 
 
 @torch.no_grad()
-def _of_numbers(likelihood: Answers, p: float, mean: Tensor, variance: Tensor) -> Tensor:
+def _of_numbers(likelihood: PredictiveLikelihood, p: float, mean: Tensor, variance: Tensor) -> Tensor:
     def up_to(y: Tensor) -> Tensor:
         return likelihood.distribution(y, mean, variance)[1]
 
@@ -61,7 +61,7 @@ def _of_numbers(likelihood: Answers, p: float, mean: Tensor, variance: Tensor) -
 
 
 @torch.no_grad()
-def of_counts(likelihood: Answers, p: float, mean: Tensor, variance: Tensor) -> Tensor:
+def of_counts(likelihood: PredictiveLikelihood, p: float, mean: Tensor, variance: Tensor) -> Tensor:
     """The smallest count y with P(Y ≤ y) ≥ p."""
 
     def enough(y: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from ..likelihoods import gaussian_noise
 from . import objectives, samples, search_space
 from .batch import FEATURES, Batch, Learned, batch_of, inducing
 from .placement import Points
-from .publishing import Published, publish_all
+from .publishing import PublishedBatch, publish_all
 from .request import EXACT_ROWS, FitRequest, Method
 from .samples import Sample, Samples
 from .together import ALONE, Group, GroupSpace
@@ -43,7 +43,7 @@ def step_cost(request: FitRequest) -> float:
     return float(n) ** 3 if request.method is Method.EXACT else float(n * points * (points + 20))
 
 
-def solve(requests: Sequence[FitRequest], group: Group = ALONE) -> Published:
+def solve(requests: Sequence[FitRequest], group: Group = ALONE) -> PublishedBatch:
     """The models of requests of one kind, but for those that failed; neighbouring ones may be one model's functions."""
     batch, learned = _learned(requests, group)
     return publish_all(batch, learned)
@@ -107,7 +107,7 @@ def _learned(requests: Sequence[FitRequest], group: Group) -> tuple[Batch, Learn
 
 def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
     space, template, C = GroupSpace(batch.space, batch.group), batch.template, batch.group.functions
-    starts = [space.joined(start) for start in starts]
+    starts = [space.pack(start) for start in starts]
     subset = _learned_from(batch)
     index = torch.arange(len(batch.requests), device=batch.space.fixed.device)
     evaluations = torch.zeros(len(index) // C, dtype=torch.long, device=index.device)
@@ -121,7 +121,7 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
         # so many more rows are as much sharper; a tenth of a nat is then nothing
         starts, metric, closely = [found.x], found.metric * ROWS_BEGUN / subset.y.shape[1], ROUGHLY
         if not single:
-            points, single = inducing(batch, batch.space.unpack(space.parted(found.x), index).kernel), True
+            points, single = inducing(batch, batch.space.unpack(space.unpack_functions(found.x), index).kernel), True
     for last in (True,) if single else (False, True):
         log.debug("learning on %d of %d rows", subset.y.shape[1], batch.data.y.shape[1])
         objective = space.objective(_bound(batch, points, subset))
@@ -137,7 +137,7 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
             metric=metric,
         )
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
-        hyper = batch.space.unpack(space.parted(best.x), index)
+        hyper = batch.space.unpack(space.unpack_functions(best.x), index)
         if not last:
             log.debug("placing points again")
             points, starts, metric = inducing(batch, hyper.kernel), [best.x], best.metric

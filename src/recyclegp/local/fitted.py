@@ -37,13 +37,15 @@ class Fitted(NamedTuple):
 NUMBERS = ("theta", "parameters", "mean", "jitter", "kept", "noise", "converged", "evaluations")
 
 
-def joined(parts: Sequence[Fitted]) -> Fitted:
+def concatenate(parts: Sequence[Fitted]) -> Fitted:
     """Several, one behind the other."""
     if len(parts) == 1:
         return parts[0]
     numbers = {name: torch.cat([getattr(part, name) for part in parts]) for name in NUMBERS}
     messages = tuple(message for part in parts for message in part.messages)
-    return parts[0]._replace(sites=site_columns.joined([part.sites for part in parts]), messages=messages, **numbers)
+    return parts[0]._replace(
+        sites=site_columns.concatenate([part.sites for part in parts]), messages=messages, **numbers
+    )
 
 
 def noise_evidence(values: Sequence[float]) -> NoiseEvidence | None:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 UNSETTLED = "the posterior had not settled"
 
 
-class Published(NamedTuple):
+class PublishedBatch(NamedTuple):
     """Models that have a finite posterior, and which of the batch they are."""
 
     positions: list[int]
@@ -38,7 +38,7 @@ class Published(NamedTuple):
 
 
 @torch.no_grad()
-def publish_all(batch: Batch, learned: Learned) -> Published:
+def publish_all(batch: Batch, learned: Learned) -> PublishedBatch:
     """Every model's posterior at the points it publishes."""
     log.debug("summarising %d rows", batch.data.y.shape[1])
     index = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
@@ -55,7 +55,7 @@ def publish_all(batch: Batch, learned: Learned) -> Published:
         some = index.split(batch.width(points.Z.shape[1]))  # so that only their features are held
         parts = workers.map(lambda few: _publish_some(batch, learned, points.select(few), few, whole, fewer), some)
     models = [part.models for part in parts if part.models is not None]
-    return Published([i for part in parts for i in part.positions], fitted.joined(models) if models else None)
+    return PublishedBatch([i for part in parts for i in part.positions], fitted.concatenate(models) if models else None)
 
 
 def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, workers: threads.Workers) -> Points:
@@ -105,7 +105,7 @@ def _enough(batch: Batch, hyper: Hyperparameters, points: Points, index: Tensor)
 @torch.no_grad()
 def _publish_some(
     batch: Batch, learned: Learned, points: Points, index: Tensor, whole: Residuals | None, fewer: Points | None
-) -> Published:
+) -> PublishedBatch:
     """Some models of the batch; `whole`: residuals of all; `fewer`: the points for publishing sparse ones."""
     data, hyper, method = batch.data.select(index), learned.hyper.select(index), batch.template.method
     summary = summarise(method, data, points, hyper, batch.group.functions)
@@ -116,12 +116,12 @@ def _publish_some(
     made = _models(summary, points, hyper, known.kept[:, -1], residuals, [learned.ends[i] for i in index.tolist()])
     sound = _finite(summary, made)
     if not len(sound):
-        return Published([], None)
+        return PublishedBatch([], None)
     made = made if len(sound) == len(index) else made.take(sound)
     found = index.cpu()[sound].tolist()
     if method is not Method.EXACT:
         made = _at_fewer_points(batch, made, found, known, sound, hyper, fewer)
-    return Published(found, made)
+    return PublishedBatch(found, made)
 
 
 def _models(

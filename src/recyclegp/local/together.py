@@ -71,14 +71,14 @@ class GroupSpace:
             shared[: len(table)] = torch.tensor([everything or not p.carries for p in table], device=shared.device)
         self.shared = shared[space.free]
 
-    def joined(self, phi: Tensor) -> Tensor:
+    def pack(self, phi: Tensor) -> Tensor:
         """(B·C, p) → (B, P), with the mean of what is shared."""
         if self.group.functions == 1:
             return phi
         each = phi.unflatten(0, (-1, self.group.functions))
         return torch.cat([each[..., self.shared].mean(1), each[..., ~self.shared].flatten(1)], -1)
 
-    def parted(self, phi: Tensor) -> Tensor:
+    def unpack_functions(self, phi: Tensor) -> Tensor:
         """(B, P) → (B·C, p)."""
         if self.group.functions == 1:
             return phi
@@ -90,14 +90,14 @@ class GroupSpace:
 
     def box(self, ends: Tensor) -> Tensor:
         """Bounds (p,) → (P,)."""
-        return self.joined(ends.expand(self.group.functions, -1))[0]
+        return self.pack(ends.expand(self.group.functions, -1))[0]
 
     def metric(self, rows: Tensor) -> Tensor:
         """(B, P, P)  a first guess of the inverse curvature: that of what is shared adds up."""
         own = self.space.metric(rows)
         if self.group.functions == 1:
             return own
-        diagonal = self.joined(own.diagonal(dim1=-2, dim2=-1))
+        diagonal = self.pack(own.diagonal(dim1=-2, dim2=-1))
         diagonal[:, : int(self.shared.sum())] /= self.group.functions
         return torch.diag_embed(diagonal)
 
@@ -108,7 +108,7 @@ class GroupSpace:
         """
 
         def objective(phi: Tensor, problems: Tensor) -> Tensor:
-            free, index = self.parted(phi), self.group.models_of(problems)
+            free, index = self.unpack_functions(phi), self.group.models_of(problems)
             value = bound(free, index).reshape(len(problems), -1).sum(-1)
             return value + self._log_prior(free, index)
 

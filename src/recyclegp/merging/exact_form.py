@@ -17,7 +17,7 @@ from ..core import linalg
 from ..core.effects import NO_EFFECTS, Effects, stacked_covariance
 from ..core.exact import ExactPosterior
 from ..core.least_squares import CentredRows, compress
-from ..core.owner_posterior import Answers, NewOwner
+from ..core.owner_posterior import FunctionPosterior, NewOwner
 from ..core.posterior import basis
 from ..core.sites import Site
 from ..core.stacked import Block, Stacked, best_mean, stack
@@ -91,7 +91,7 @@ class ExactForm:
         """Of one owner's function, whose site is here already."""
         return self.posterior._replace(owner=number, effects=self.effects)
 
-    def of_new_owner(self) -> Answers:
+    def of_new_owner(self) -> FunctionPosterior:
         return NewOwner(self.posterior, self.kernel, self.effects)
 
     @property

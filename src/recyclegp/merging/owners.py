@@ -55,7 +55,7 @@ def owner_numbers(members: Sequence[Member]) -> list[int]:
     return [known.setdefault(m.owner, len(known)) for m in members]
 
 
-def joined(parts: Sequence[Site]) -> Site:
+def stack_sites(parts: Sequence[Site]) -> Site:
     """Several sites of one owner as one site at all their points."""
     if len(parts) == 1:
         return parts[0]
@@ -72,7 +72,7 @@ def owner_site(members: Sequence[Member], owner: str) -> Site | None:
     own = [m for m in members if m.owner == owner and m.weight > 0]
     now = [(m.site_now, m.weight) for m in own]
     kept = [sites.weighted(site, site.e.new_tensor(weight)) for site, weight in now if site is not None]
-    return joined(kept) if kept and len(kept) == len(own) else None
+    return stack_sites(kept) if kept and len(kept) == len(own) else None
 
 
 def by_owner(store: SiteSource, numbers: Sequence[int], effects: Effects) -> SiteSource:
@@ -89,5 +89,5 @@ def by_owner(store: SiteSource, numbers: Sequence[int], effects: Effects) -> Sit
     whole = SiteStore()
     for own in found.values():
         own.sort(key=lambda pair: pair[0])
-        whole.put(joined([site for _, site in own]), 1.0, own[0][0])
+        whole.put(stack_sites([site for _, site in own]), 1.0, own[0][0])
     return whole

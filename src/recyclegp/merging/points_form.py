@@ -17,7 +17,7 @@ from .. import arrays
 from ..core import least_squares, sites
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.least_squares import CentredRows, Solution
-from ..core.owner_posterior import Answers, NewOwner, OwnerPosterior
+from ..core.owner_posterior import FunctionPosterior, NewOwner, OwnerPosterior
 from ..core.posterior import Basis, Posterior, basis
 from ..core.sites import Site
 from ..errors import RecycleGPError
@@ -73,7 +73,7 @@ class PointsForm:
         mean = torch.tensor(self.mean, dtype=torch.float64, device=self.Z.device)
         return Posterior(self.basis, mean, self.solution.v, self.solution.C)
 
-    def of_owner(self, number: int, site: Site | None = None) -> Answers:
+    def of_owner(self, number: int, site: Site | None = None) -> FunctionPosterior:
         """Of one owner's function."""
         if not self.effects.present:
             return self.posterior
@@ -83,7 +83,7 @@ class PointsForm:
             )
         return OwnerPosterior(self.posterior, site, self.effects)
 
-    def of_new_owner(self) -> Answers:
+    def of_new_owner(self) -> FunctionPosterior:
         return NewOwner(self.posterior, self.kernel, self.effects)
 
     @property

@@ -162,7 +162,7 @@ def _evaluate_jointly(model: JointPredictive, X: Any, y: Any, owner: str | None)
     return Evaluated(y.numpy(), log_density, predicted, truth, "y", proba, below, below, crps)
 
 
-def joined(parts: Sequence[Evaluated]) -> Evaluated:
+def concatenate(parts: Sequence[Evaluated]) -> Evaluated:
     """All rows of several parts."""
     together: list[Any] = [
         np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]

@@ -192,7 +192,7 @@ def joined(blocks: Sequence[Block]) -> Block:
         tuple(name for b in blocks for name in b.names),
         tuple(owner for b in blocks for owner in b.owners),
         torch.cat([b.rows for b in blocks]),
-        fitted.joined([b.models for b in blocks]),
+        fitted.concatenate([b.models for b in blocks]),
     )
 
 
@@ -214,5 +214,5 @@ def of_requests(requests: Sequence[FitRequest], made: Fitted, owners: Sequence[s
 
 def in_one_coding(blocks: Sequence[Block]) -> list[Block]:
     """Blocks whose columns of categories are the same, with codes of the levels of them all."""
-    whole = categories.joined([block.common.categories for block in blocks])
+    whole = categories.union_of([block.common.categories for block in blocks])
     return [block.in_coding(whole) for block in blocks]

@@ -17,7 +17,7 @@ from .. import arrays
 from ..categories import NO_CATEGORIES, Categories, used_codes
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.exact import ExactPosterior
-from ..core.owner_posterior import Answers
+from ..core.owner_posterior import FunctionPosterior
 from ..core.posterior import Basis, Posterior
 from ..core.sites import box
 from ..devices import CPU, default_device, retry_on_oom
@@ -282,7 +282,7 @@ class Ensemble(Predictive):
         return form
 
     @on_its_device
-    def _answers(self, owner: str | None, *, of_y: bool) -> Answers:
+    def _answers(self, owner: str | None, *, of_y: bool) -> FunctionPosterior:
         """y is somebody's: without an owner it is a new one's; f without an owner is the shared one."""
         if owner is not None and owner != NEW and owner not in self.owners:
             raise RecycleGPError(f"owner={owner!r}: nobody here is called so; there are {few(self.owners)}, and 'new'")

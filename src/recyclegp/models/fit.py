@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .. import arrays, threads
-from ..categories import joined
+from ..categories import union_of
 from ..devices import memory_factor, retry_on_oom
 from ..errors import FewRowsWarning, LittleKeptWarning, RecycleGPError, RecycleGPWarning
 from ..local import batch_fit
@@ -557,7 +557,7 @@ def _in_one_coding(requests: list[FitRequest]) -> list[FitRequest]:
     """Levels that have different codes in different data sets have one in all of them."""
     if all(r.categories == requests[0].categories for r in requests):
         return requests
-    whole = joined([r.categories for r in requests])
+    whole = union_of([r.categories for r in requests])
 
     def recoded(request: FitRequest, value: Any) -> Any:
         return request.categories.recoded(value, whole) if isinstance(value, torch.Tensor) else value

@@ -21,9 +21,9 @@ from ..core import publishing as core_publishing
 from ..core.convergence import Convergence
 from ..core.least_squares import Solution
 from ..core.noise import NoiseEvidence
-from ..core.owner_posterior import Answers
+from ..core.owner_posterior import FunctionPosterior
 from ..core.posterior import Basis, Posterior, basis
-from ..core.publishing import Published, publish
+from ..core.publishing import PublishedSite, publish
 from ..core.sites import Converted, Site
 from ..devices import CPU
 from ..errors import RecycleGPError, RecycleGPWarning
@@ -140,7 +140,7 @@ class Module(Predictive):
         mean = torch.tensor(self.mean, dtype=torch.float64)
         return Posterior(self._basis, mean, self._solution.v, self._solution.C).to(self._device)
 
-    def _answers(self, owner: str | None, *, of_y: bool) -> Answers:
+    def _answers(self, owner: str | None, *, of_y: bool) -> FunctionPosterior:
         if owner not in (None, self.owner):
             raise RecycleGPError(f"owner={owner!r}: the module is of {self.owner!r} alone; leave owner out")
         return self._posterior
@@ -188,7 +188,7 @@ class Module(Predictive):
         now = core_publishing.information(sites.to_rows(self._site, self._basis.L, self.mean))
         return min(self.kept, max(1e-12, self.kept * information / max(now, 1e-300)))
 
-    def _noise_evidence_after(self, made: Published) -> NoiseEvidence | None:
+    def _noise_evidence_after(self, made: PublishedSite) -> NoiseEvidence | None:
         noise = self.likelihoods[0].parameters[:1]
         if self.noise_evidence is None or not noise:
             return None

@@ -17,7 +17,7 @@ from .. import arrays, likelihoods
 from ..categories import Categories, described
 from ..core import linalg
 from ..core.exact import ExactPosterior
-from ..core.owner_posterior import Answers
+from ..core.owner_posterior import FunctionPosterior
 from ..core.posterior import Posterior, Predicted
 from ..devices import CPU, device_of, retry_on_oom
 from ..errors import RecycleGPError, warn_user
@@ -67,7 +67,7 @@ class Predictive(ABC):
         """q(f) of the shared f."""
 
     @abstractmethod
-    def _answers(self, owner: str | None, *, of_y: bool) -> Answers:
+    def _answers(self, owner: str | None, *, of_y: bool) -> FunctionPosterior:
         """Whose function a question is about, checked."""
 
     @property
@@ -294,7 +294,7 @@ class Predictive(ABC):
             )
         return points
 
-    def _latent(self, points: Tensor, answers: Answers) -> Predicted:
+    def _latent(self, points: Tensor, answers: FunctionPosterior) -> Predicted:
         """Moments of f there. Never a silent NaN, whatever file a model comes from."""
         return Predicted(*_finite(retry_on_oom(lambda: answers.to(points.device).predict(points))))
 

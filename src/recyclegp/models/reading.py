@@ -270,7 +270,7 @@ def _fitted(frame: Frame | None, module: Frame, label: str) -> Frame:
         module = module._replace(columns=frame.columns, categories=module.categories.permuted(order))
     _check_categories(frame, module, label)
     named = frame if module.columns is None or frame.columns is not None else module
-    return named._replace(categories=frame.categories.joined(module.categories))
+    return named._replace(categories=frame.categories.union(module.categories))
 
 
 def _check_categories(frame: Frame, module: Frame, label: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.effects import Offset
-from ..core.owner_posterior import Answers, OwnerPosterior
+from ..core.owner_posterior import FunctionPosterior, OwnerPosterior
 from ..merging.agreement import compared
 from ..merging.build import Form
 from ..merging.exact_form import ExactForm
@@ -16,7 +16,7 @@ from ..times import written
 from .unlearning import Guarantee
 
 
-def as_seen_by(form: Form, members: tuple[Member, ...], owner: str) -> Answers:
+def as_seen_by(form: Form, members: tuple[Member, ...], owner: str) -> FunctionPosterior:
     """The posterior of one owner's function."""
     number = owner_numbers(members)[[m.owner for m in members].index(owner)]
     return form.of_owner(number, owner_site(members, owner))

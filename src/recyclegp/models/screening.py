@@ -55,7 +55,7 @@ class Screening:
         ]
 
     @property
-    def in_short(self) -> str:
+    def summary_line(self) -> str:
         """How many contradict the others; where nobody does, but some cannot be checked, not that all is well."""
         flagged, unchecked, all_of_them = len(self.flagged), len(self.unchecked), len(self.verdicts)
         if unchecked and not flagged:
@@ -64,7 +64,7 @@ class Screening:
         return f"{flagged} of {all_of_them} modules contradict the others{more}"
 
     def __str__(self) -> str:
-        lines = [self.in_short]
+        lines = [self.summary_line]
         for name, v in self.verdicts.items():
             if v.standing is not Standing.TRUSTED:
                 lines.append(f"  {name}: {v.words}" + (f"; try {v.proposal}" if v.proposal else ""))

@@ -13,7 +13,7 @@ import torch
 
 from .. import arrays
 from ..arrays import CodedInputs
-from ..categories import Categories, joined, shown
+from ..categories import Categories, shown, union_of
 from ..errors import RecycleGPError
 from ..kernels import units
 from ..models.ensemble import Ensemble
@@ -141,7 +141,7 @@ class Subject(NamedTuple):
     @property
     def _levels(self) -> Categories:
         """Of the model, and behind them those that only others know."""
-        return self.model.categories.joined(self.held.categories.permuted(self.order))
+        return self.model.categories.union(self.held.categories.permuted(self.order))
 
     @property
     def whole_points(self) -> Array:
@@ -304,7 +304,7 @@ def _held(
                 f"{labels[0]!r} and {label!r} do not have categories in the same columns; draw each in a figure of "
                 "its own"
             )
-    categories = joined(own)
+    categories = union_of(own)
     free = [j for j in range(len(every)) if j not in categories.columns]
     if not free:
         raise RecycleGPError("all inputs are categories, and no curve can be drawn along them; use predict")

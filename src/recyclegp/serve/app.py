@@ -26,7 +26,7 @@ from . import views
 from .choices import Choice, from_json
 from .guard import Guard
 from .reading import SUFFIX
-from .state import Desk
+from .state import ServeState
 
 LARGEST_FILE = 64 * 2**20  # bytes of an upload
 LARGEST_QUESTION = 2**20  # bytes
@@ -37,9 +37,9 @@ ASSETS = ("page.html", "page.js", "page.css", "icon.svg")
 T = TypeVar("T")
 
 
-def application(desk: Desk, token: str, worker: Executor) -> ASGIApp:
-    """The page of one desk, for whoever knows the token. The worker must have one thread."""
-    inside = _Page(desk, worker)
+def application(serve_state: ServeState, token: str, worker: Executor) -> ASGIApp:
+    """The page of one state, for whoever knows the token. The worker must have one thread."""
+    inside = _Page(serve_state, worker)
     routes = [
         Route("/", partial(_asset, "page.html")),
         *(Route(f"/{name}", partial(_asset, name)) for name in (*ASSETS[1:], "drawing.js")),
@@ -59,13 +59,13 @@ async def _asset(name: str, request: Request) -> Response:
 
 
 class _Page:
-    def __init__(self, desk: Desk, worker: Executor) -> None:
-        self.desk = desk
+    def __init__(self, serve_state: ServeState, worker: Executor) -> None:
+        self.serve_state = serve_state
         self.worker = worker
         self.turn = asyncio.Lock()
 
     async def about(self, request: Request) -> Response:
-        return JSONResponse(await self._done(request, lambda: views.about(self.desk.snapshot)))
+        return JSONResponse(await self._done(request, lambda: views.about(self.serve_state.snapshot)))
 
     async def view(self, request: Request) -> Response:
         question = await _question(request)
@@ -73,15 +73,15 @@ class _Page:
         if type(column) is not int:
             raise RecycleGPError("column must be a whole number")
         choice = self._choice(question)
-        return JSONResponse(await self._done(request, lambda: views.view(self.desk, choice, column)))
+        return JSONResponse(await self._done(request, lambda: views.view(self.serve_state, choice, column)))
 
     async def owners(self, request: Request) -> Response:
         choice = self._choice(await _question(request))
-        return JSONResponse(await self._done(request, lambda: views.owners(self.desk, choice)))
+        return JSONResponse(await self._done(request, lambda: views.owners(self.serve_state, choice)))
 
     async def file(self, request: Request) -> Response:
         choice = self._choice(await _question(request))
-        content = await self._done(request, lambda: self.desk.file(choice))
+        content = await self._done(request, lambda: self.serve_state.file(choice))
         headers = {"Content-Disposition": f'attachment; filename="merged{SUFFIX}"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -93,11 +93,11 @@ class _Page:
             with open(path, "xb") as stream:
                 async for part in _within(request, LARGEST_FILE):
                     stream.write(part)
-            count = await self._done(request, lambda: self.desk.add(path, label))
+            count = await self._done(request, lambda: self.serve_state.add(path, label))
         return JSONResponse({"added": count, "file": label})
 
     def _choice(self, question: dict[str, Any]) -> Choice:
-        return from_json(question.get("choice", {}), self.desk.snapshot.modules)
+        return from_json(question.get("choice", {}), self.serve_state.snapshot.modules)
 
     async def _done(self, request: Request, work: Callable[[], T]) -> T:
         """By the worker, unless whoever asked has gone meanwhile."""

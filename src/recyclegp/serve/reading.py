@@ -73,7 +73,7 @@ def modules_in(path: Path, label: str, naming: Naming) -> Iterator[Held]:
         yield Held(module, file)
 
 
-def joined(held: tuple[Held, ...], more: list[Held]) -> tuple[Held, ...]:
+def with_modules(held: tuple[Held, ...], more: list[Held]) -> tuple[Held, ...]:
     """All of them, if they can stand on one page: with names of their own, over the same number of inputs."""
     whole = (*held, *more)
     if len(whole) > MOST_MODULES:

@@ -15,7 +15,7 @@ import uvicorn
 from ..errors import RecycleGPError
 from .app import application
 from .guard import new_token
-from .state import Desk
+from .state import ServeState
 
 HOST = "127.0.0.1"
 MOST_AT_ONCE = 32  # connections
@@ -38,12 +38,12 @@ class Page(NamedTuple):
 
 
 @contextmanager
-def page(desk: Desk, port: int = 0, threads: int = 1) -> Iterator[Page]:
-    """Of a desk, under a new address; port 0 is any that is free."""
+def page(serve_state: ServeState, port: int = 0, threads: int = 1) -> Iterator[Page]:
+    """Of a state, under a new address; port 0 is any that is free."""
     token = new_token()
     with _listening(port) as listener, ThreadPoolExecutor(1, "desk", torch.set_num_threads, (threads,)) as worker:
         config = uvicorn.Config(
-            application(desk, token, worker),
+            application(serve_state, token, worker),
             log_level="warning",
             access_log=False,  # it would show the token
             server_header=False,

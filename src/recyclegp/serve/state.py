@@ -20,7 +20,7 @@ from ..models.ensemble import Ensemble
 from ..models.merge import merge
 from ..models.module import Module
 from .choices import Choice, everybody
-from .reading import BY_NAME, SUFFIX, Held, Naming, joined, modules_in
+from .reading import BY_NAME, SUFFIX, Held, Naming, modules_in, with_modules
 
 MOST_KEPT = 16  # results of merging
 
@@ -58,8 +58,8 @@ class Snapshot:
     def modules(self) -> list[Module]:
         return [h.module for h in self.held]
 
-    def joined_by(self, more: list[Held]) -> Snapshot:
-        return replace(self, held=joined(self.held, more))
+    def with_modules(self, more: list[Held]) -> Snapshot:
+        return replace(self, held=with_modules(self.held, more))
 
     def chosen(self, choice: Choice) -> list[Module]:
         """Those that count, in the units that were chosen."""
@@ -75,7 +75,7 @@ class Merged(NamedTuple):
     notes: list[str]  # warnings
 
 
-class Desk:
+class ServeState:
     """The snapshot of now and the results that are kept. Used by one thread at a time."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -85,7 +85,7 @@ class Desk:
     def add(self, path: Path, label: str) -> int:
         """Modules from one more file: all of them or, where one cannot be shown, none."""
         more = list(modules_in(path, label, self.snapshot.naming))
-        self.snapshot = self.snapshot.joined_by(more)  # positions stay, so what is kept stays true
+        self.snapshot = self.snapshot.with_modules(more)  # positions stay, so what is kept stays true
         return len(more)
 
     def merged(self, choice: Choice) -> Merged:

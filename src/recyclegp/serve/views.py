@@ -20,7 +20,7 @@ from ..plot.scene import COLOURS, DASHES, Scene, scene
 from ..plot.style import FAINT
 from .choices import Choice
 from .owner_map import MOST_MODULES, MOST_OWNERS, owner_map
-from .state import Desk, Merged, Snapshot
+from .state import Merged, ServeState, Snapshot
 
 MOST_DRAWN = 60  # modules whose own curves are drawn
 ALL = "all, as sent"  # the label of what is compared with
@@ -45,22 +45,22 @@ def about(snapshot: Snapshot) -> Json:
     }
 
 
-def view(desk: Desk, choice: Choice, column: int) -> Json:
+def view(serve_state: ServeState, choice: Choice, column: int) -> Json:
     """What merging a choice gives: verdicts, scores and curves."""
-    merged, everybody = desk.merged(choice), desk.everybody()
+    merged, everybody = serve_state.merged(choice), serve_state.everybody()
     e = merged.ensemble
     return {
-        "rows": _verdicts(desk.snapshot, merged, choice),
+        "rows": _verdicts(serve_state.snapshot, merged, choice),
         "notes": merged.notes,
         "facts": _facts(e),
-        "scores": _scores(desk.snapshot, merged, everybody),
-        "curves": _curves(desk.snapshot, choice, merged, everybody, column),
+        "scores": _scores(serve_state.snapshot, merged, everybody),
+        "curves": _curves(serve_state.snapshot, choice, merged, everybody, column),
     }
 
 
-def owners(desk: Desk, choice: Choice) -> Json:
+def owners(serve_state: ServeState, choice: Choice) -> Json:
     """The map of all owners, also of those who are switched off."""
-    snapshot = desk.snapshot
+    snapshot = serve_state.snapshot
     found = owner_map(snapshot.chosen(choice.of_all(len(snapshot.held))))
     if found is None:
         return {"places": [], "pairs": [], "shown": 1.0}

@@ -17,7 +17,7 @@ from ..errors import RecycleGPError
 from ..likelihoods import Gaussian, Heteroscedastic, Poisson, StudentT
 from ..models.joint.ensemble import JointEnsemble
 from ..target import target_name
-from .answers import Answers
+from .answers import OwnerPredictor
 from .labels import AUTO, OF_TWO, all_classes, check_known, classes_of, likelihood_for, words_of, words_of_two
 from .parts import (
     AnyModule,
@@ -218,7 +218,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
         """
         if return_std and return_cov:
             raise RecycleGPError("return_std and return_cov: at most one of them can be requested")
-        X, answers = asked(self, X), Answers(self.ensemble_, self.likelihood_, owner)
+        X, answers = asked(self, X), OwnerPredictor(self.ensemble_, self.likelihood_, owner)
         mean, variance = answers.moments(X)
         if return_std:
             return mean, np.sqrt(variance)
@@ -244,7 +244,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
             Its lower and its upper ends.
         """
         X = asked(self, X)
-        return Answers(self.ensemble_, self.likelihood_, owner).interval(X, level)
+        return OwnerPredictor(self.ensemble_, self.likelihood_, owner).interval(X, level)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, owner: str | None = None) -> np.ndarray:
         """Joint draws of f, for counts of their rate eᶠ, at the rows of X.
@@ -266,7 +266,7 @@ class RecyclableGPRegressor(RegressorMixin, BaseEstimator):
             One draw in each column.
         """
         X = asked(self, X)
-        return Answers(self.ensemble_, self.likelihood_, owner).draws(X, n_samples, seed_of(random_state))
+        return OwnerPredictor(self.ensemble_, self.likelihood_, owner).draws(X, n_samples, seed_of(random_state))
 
     def merge(self, others: Any) -> RecyclableGPRegressor:
         """A new estimator with the modules of this one and of others, which stay as they are.

@@ -17,7 +17,7 @@ from ..models.joint.links import Outputs
 AnyEnsemble = Ensemble | JointEnsemble
 
 
-class Answers(NamedTuple):
+class OwnerPredictor(NamedTuple):
     """An ensemble, asked about one owner's function with one likelihood."""
 
     ensemble: AnyEnsemble

@@ -21,7 +21,7 @@ from ... import arrays, categories
 from ...categories import Categories
 from ...core import sites
 from ...core.convergence import NOTHING_TO_LEARN
-from ...core.owner_posterior import Answers
+from ...core.owner_posterior import FunctionPosterior
 from ...core.posterior import Predicted
 from ...core.sites import Site
 from ...errors import RecycleGPError
@@ -127,7 +127,7 @@ class Coupled:
             for c in range(len(self.link.names))
         ]
 
-    def _answers(self, c: int, owner: str | None, *, of_y: bool) -> Answers:
+    def _answers(self, c: int, owner: str | None, *, of_y: bool) -> FunctionPosterior:
         whose = None if owner is None else owner + BETWEEN + self.link.names[c] if owner != NEW else NEW
         whose = NEW if whose is not None and whose not in self.ensemble.owners else whose
         return self.ensemble._answers(whose, of_y=of_y)
@@ -204,7 +204,7 @@ def couple(link: Outputs, parts: Sequence[Ensemble], wanted: Asked, learn: bool,
     """The outputs together; None where they are as well explained apart, and nobody insists."""
     if not all(part._keeps_sites for part in parts):
         raise RecycleGPError("outputs can be coupled while the modules' sites are here; merge with keep='sites'")
-    whole = categories.joined([part.categories for part in parts])
+    whole = categories.union_of([part.categories for part in parts])
     if wanted.matrix is not None:
         return _given(link, parts, whole, wanted.matrix, learn, merge)
     scales = [math.sqrt(float(part._prior_kernel.diagonal(part._points).mean())) for part in parts]

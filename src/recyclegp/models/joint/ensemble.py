@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import arrays
-from ...categories import Categories, joined
+from ...categories import Categories, union_of
 from ...core.posterior import Predicted
 from ...devices import CPU
 from ...errors import RecycleGPError
@@ -83,7 +83,7 @@ class JointEnsemble(JointPredictive):
     @property
     def categories(self) -> Categories:
         """Input columns that are categories, with the levels of all functions."""
-        return joined([part.categories for part in self.parts])
+        return union_of([part.categories for part in self.parts])
 
     @property
     def likelihoods(self) -> tuple[Likelihood, ...]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import arrays
-from ...categories import Categories, joined
+from ...categories import Categories, union_of
 from ...core.posterior import Predicted
 from ...errors import RecycleGPError
 from ...likelihoods import Likelihood
@@ -98,7 +98,7 @@ class JointModule(JointPredictive):
     @property
     def categories(self) -> Categories:
         """Input columns that are categories, with the levels of all functions."""
-        return joined([part.categories for part in self.parts])
+        return union_of([part.categories for part in self.parts])
 
     @property
     def likelihoods(self) -> tuple[Likelihood, ...]:
