@@ -8,6 +8,7 @@ import pytest
 import data
 import recyclegp as rgp
 from accuracy import by_time, coverage, nlpd, quadrants
+from recyclegp.merging.constants import LEARNING
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"
@@ -80,7 +81,7 @@ def test_too_few_points_are_moved(monkeypatch):
     y, y_test = (f + 0.1 * rng.standard_normal(len(f)) for f in (f, f_test))
     modules = rgp.fit_many([(X[i::3], y[i::3]) for i in range(3)], publish=25)
     moved = rgp.merge(modules, inducing=16)
-    monkeypatch.setattr("recyclegp.merging.learning.MOVABLE", 0)
+    monkeypatch.setattr("recyclegp.merging.learning.LEARNING", LEARNING._replace(movable=0))
     chosen = rgp.merge(modules, inducing=16)
     assert chosen.slack > 100
     assert moved.slack < 0.7 * chosen.slack

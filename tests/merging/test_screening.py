@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from recyclegp.merging.consensus import Statements, consensus, fit
-from recyclegp.merging.screening import CHECKED, PRICE, TOO_SURE, About, screen
+from recyclegp.merging.constants import SCREENING
+from recyclegp.merging.screening import About, screen
 
 ABOUT = About(0.4, 1.0)
 M, R = 6, 14
@@ -70,9 +71,9 @@ def value(some, trusted):
     for k in np.flatnonzero(~np.array(trusted)):
         together, z, n = (float(t[k]) for t in (found.together, found.chi2, found.counts))
         others = [float(found.alone[k]), float(found.affine[k])]
-        if ratio[k] > TOO_SURE * usual:  # log N with the covariance times z²/n
+        if ratio[k] > SCREENING.too_sure * usual:  # log N with the covariance times z²/n
             others.append(together + 0.5 * z - 0.5 * n - 0.5 * n * math.log(z / n))
-        total += max(others) - PRICE
+        total += max(others) - SCREENING.price
     return total
 
 
@@ -97,7 +98,7 @@ def test_those_of_whom_the_others_know_nothing_are_not_judged():
     found = screen(said({5: lambda v, H, rho: rho + 40}, H_of=directions), 8, ABOUT)
     assert found.flagged == []
     assert found.unchecked == [5]
-    assert float(found.fit.share[5]) < CHECKED
+    assert float(found.fit.share[5]) < SCREENING.checked
 
 
 def test_members_who_say_nothing_are_neither_flagged_nor_trusted():

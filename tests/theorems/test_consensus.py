@@ -12,15 +12,13 @@ from recyclegp.core.posterior import basis
 from recyclegp.core.sites import Site
 from recyclegp.kernels import parse
 from recyclegp.merging.consensus import (
-    MOST_USUAL,
-    UNITS_SCALES,
-    UNITS_SD,
     Statements,
     consensus,
     fit,
     predicted,
     statements,
 )
+from recyclegp.merging.constants import SCREENING
 from recyclegp.merging.site_store import SiteStore
 
 M, MEAN, VARIANCE = 5, 0.7, 1.9
@@ -81,8 +79,9 @@ def test_evidence_is_stretched_up_to_a_cap(far):
     H, rho = (np.concatenate([plain[k][i] for k in some]) for i in (0, 1))
     A = np.eye(len(H)) + H @ H.T
     c = rho @ np.linalg.solve(A, rho) / len(rho)
-    assert {0.3: c < 1, 1.7: 1 < c < MOST_USUAL, 40.0: c > MOST_USUAL}[far]  # each of the three cases
-    c = min(MOST_USUAL, max(1.0, c))
+    most = SCREENING.most_usual
+    assert {0.3: c < 1, 1.7: 1 < c < most, 40.0: c > most}[far]  # each of the three cases
+    c = min(most, max(1.0, c))
     assert agreed.evidence == pytest.approx(log_normal(rho, np.zeros(len(rho)), c * A), rel=1e-10)
 
 
@@ -109,8 +108,8 @@ def test_fit_is_that_of_leaving_each_out(seed):
         A = np.eye(n) + H @ H.T
         c = max(1.0, rho @ np.linalg.solve(A, rho) / n)
         check_close(found.alone[k], log_normal(rho, np.zeros(n), c * A), 1e-9)
-        columns = np.stack([mean + MEAN * ones, ones], 1) * UNITS_SD * [1.0, math.sqrt(VARIANCE + MEAN**2)]
-        units = [log_normal(rho, mean, B + t**2 * columns @ columns.T) for t in UNITS_SCALES]
+        columns = np.stack([mean + MEAN * ones, ones], 1) * SCREENING.units_sd * [1.0, math.sqrt(VARIANCE + MEAN**2)]
+        units = [log_normal(rho, mean, B + t**2 * columns @ columns.T) for t in SCREENING.units_scales]
         check_close(found.affine[k], max(units) - math.log(len(units)), 1e-7)
         check_close(found.known[k], 0.5 * np.linalg.slogdet(A)[1], 1e-9)
         check_close(found.shared[k], 0.5 * np.linalg.slogdet(A)[1] - 0.5 * np.linalg.slogdet(B)[1], 1e-9)
@@ -130,8 +129,8 @@ def test_affine_finds_the_scale_of_a_module_in_other_units():
                 s.rho[int(at[0, 0]), : len(rho)] = torch.tensor(rho)
         found = fit(said, consensus(said, torch.tensor(TRUSTED)), MEAN, VARIANCE)
         B = np.eye(len(rho)) + H @ posterior(plain, trusted_of(plain))[1] @ H.T
-        columns = np.stack([H @ m + MEAN * ones, ones], 1) * UNITS_SD * [1.0, math.sqrt(VARIANCE + MEAN**2)]
-        units = [log_normal(rho, H @ m, B + t**2 * columns @ columns.T) for t in UNITS_SCALES]
+        columns = np.stack([H @ m + MEAN * ones, ones], 1) * SCREENING.units_sd * [1.0, math.sqrt(VARIANCE + MEAN**2)]
+        units = [log_normal(rho, H @ m, B + t**2 * columns @ columns.T) for t in SCREENING.units_scales]
         assert int(np.argmax(units)) == (0 if a < 2 else 2)
         check_close(found.affine[4], max(units) - math.log(4), 1e-7)
 

@@ -19,12 +19,10 @@ from torch import Tensor
 from ..core import linalg
 from ..core.packing import project
 from ..core.posterior import Basis
+from .constants import SCREENING
 from .site_source import SiteSource
 
 LOG_2PI = math.log(2 * math.pi)
-UNITS_SD = 2.0  # how far a and b of a·f + b may be from 1 and 0: a in itself, b in standard deviations of f
-UNITS_SCALES = (1.0, 10.0, 100.0, 1000.0)  # times that: each is as probable
-MOST_USUAL = 3.0  # a model that suits nobody makes squared distances so many times larger, not more
 
 
 class Statements(NamedTuple):
@@ -53,7 +51,7 @@ class Consensus(NamedTuple):
 
         Where the kernel, or the whole model, suits nobody, all are further from each other than they say.
         """
-        c = min(MOST_USUAL, max(1.0, self.chi2 / max(self.numbers, 1.0)))
+        c = min(SCREENING.most_usual, max(1.0, self.chi2 / max(self.numbers, 1.0)))
         return -0.5 * (self.chi2 / c + self.numbers * (math.log(c) + LOG_2PI)) - float(linalg.logdet(self.C))
 
 
@@ -115,7 +113,7 @@ def consensus(said: Sequence[Statements], trusted: Tensor) -> Consensus:
 def fit(said: Sequence[Statements], agreed: Consensus, mean: float, variance: float) -> Fit:
     """Every module against the consensus of the others; f has this prior mean, and this variance on average."""
     found = torch.full((len(Fit._fields), len(agreed.trusted)), math.nan, dtype=torch.float64)
-    spreads = torch.tensor([UNITS_SD, UNITS_SD * (variance + mean**2) ** 0.5], dtype=torch.float64)
+    spreads = torch.tensor([SCREENING.units_sd, SCREENING.units_sd * (variance + mean**2) ** 0.5], dtype=torch.float64)
     for s in said:
         e, S = _error(s, agreed)
         inside = agreed.trusted[s.members][:, None, None]
@@ -159,10 +157,10 @@ def _gain(g: Tensor, G: Tensor) -> Tensor:
     ½t²gᵀ(I + t²G)⁻¹g − ½logdet(I + t²G)
     """
     found = []
-    for t in UNITS_SCALES:
+    for t in SCREENING.units_scales:
         L = linalg.cholesky(torch.eye(G.shape[-1], dtype=G.dtype) + t**2 * G).L
         found.append(0.5 * t**2 * linalg.solve_lower(L, g).square().sum((-2, -1)) - linalg.logdet(L))
-    return torch.stack(found).amax(0) - math.log(len(UNITS_SCALES))
+    return torch.stack(found).amax(0) - math.log(len(SCREENING.units_scales))
 
 
 class Prediction(NamedTuple):

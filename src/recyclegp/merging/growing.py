@@ -11,9 +11,10 @@ from ..core.posterior import Basis, basis
 from ..local.observations import Observed
 from . import affordable
 from .build import points_form
+from .constants import LEARNING
 from .exact_form import ExactForm
 from .extending import all_candidates, candidates_among, extend, slack_of_rows
-from .learning import SLACK_SCALE, Choice, slack_tolerance
+from .learning import Choice, slack_tolerance
 from .owners import by_owner
 from .points import select
 from .points_form import PointsForm
@@ -41,7 +42,7 @@ def grow_points(form: PointsForm, store: SiteSource, numbers: Sequence[int], row
     """
     whole = by_owner(store, numbers, form.effects)
     grown = form.with_sites(whole)
-    if rows is None or grown.slack - form.slack <= SLACK_SCALE:
+    if rows is None or grown.slack - form.slack <= LEARNING.slack_scale:
         return Grown(grown, [])
     larger, appended = with_room(form, all_candidates(store), rows)
     return Grown(larger.with_sites(whole), appended)
@@ -61,7 +62,7 @@ def grow_exact(
 
 def with_room_for_rows(form: PointsForm, new: Observed, rows: float) -> Grown:
     """The form itself, where its points can express the rows."""
-    if slack_of_rows(form.basis, new, form.mean) <= SLACK_SCALE:
+    if slack_of_rows(form.basis, new, form.mean) <= LEARNING.slack_scale:
         return Grown(form, [])
     return with_room(form, candidates_among(new, form.kernel, form.mean), rows)
 

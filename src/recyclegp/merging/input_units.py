@@ -23,7 +23,7 @@ from ..core.packing import PackedSites, project
 from ..core.posterior import Basis
 from ..kernels.units import InputUnits
 from .consensus import LOG_2PI, Consensus
-from .screening import CHECKED
+from .constants import SCREENING
 from .verdicts import InputFactor
 
 PRICE = 1.0  # nats for each changed input, beside the logarithm of how many changes are tried
@@ -118,7 +118,9 @@ def _best(place: Place, tried: Sequence[tuple[Change, ...]]) -> Found:
 def _values(place: Place, tried: Sequence[tuple[Change, ...]]) -> Tensor:
     """(K,)  log-probabilities; none of changes to where nobody knows anything, and so nobody is contradicted."""
     found = fits(place, _units(tried, place.packed.Z.shape[-1]))
-    there = (found.share >= CHECKED) | torch.tensor([not changes for changes in tried], device=found.share.device)
+    there = (found.share >= SCREENING.checked) | torch.tensor(
+        [not changes for changes in tried], device=found.share.device
+    )
     return torch.where(there, found.value, -math.inf)
 
 

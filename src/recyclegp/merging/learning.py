@@ -15,6 +15,7 @@ from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects
 from ..kernels import Kernel, continuous_columns
 from ..kernels.units import lengths
+from .constants import LEARNING
 from .evidence import evidence, profiled_mean
 from .exact_learning import Learned, decide_from_some, ended
 from .member import Member
@@ -26,13 +27,6 @@ from .search_space import SearchSpace
 from .site_source import SiteSource
 
 log = logging.getLogger(__name__)
-
-SLACK_SCALE = 30.0  # nats of slack up to which the kernel may be adapted to the points
-MOVE_POINTS_ABOVE_SLACK = (
-    10.0  # nats of slack above which a given number of points is too small to stay where modules put theirs
-)
-MOVABLE = 512  # coordinates that may be learned beside the kernel
-FARTHEST = 5.0  # lengthscales that a point may move
 
 
 class Choice(NamedTuple):
@@ -93,9 +87,12 @@ def finish(first: Choice, start: Kernel, store: SiteSource, wanted: PointsWanted
     """
     space = SearchSpace.of(start, first.Z)
     found = _learn(first, store, space)
-    movable = wanted.count is not None and first.Z.numel() <= MOVABLE
+    movable = wanted.count is not None and first.Z.numel() <= LEARNING.movable
     movable = movable and bool(continuous_columns(first.kernel.structure, first.Z.shape[1]))
-    if movable and float(slack_left(found.kernel, store, found.Z, found.effects)[-1]) > MOVE_POINTS_ABOVE_SLACK:
+    if (
+        movable
+        and float(slack_left(found.kernel, store, found.Z, found.effects)[-1]) > LEARNING.move_points_above_slack
+    ):
         # moving points is a refinement, which may end when its steps are used up
         found = _learn(found, store, space, move=True)._replace(convergence=found.convergence)
     return found
@@ -126,7 +123,7 @@ def _units(kernel: Kernel, Z: Tensor) -> Tensor:
 
 def price(slack: Tensor) -> Tensor:
     """c·log(1 + slack/c): about the slack where it is small, next to nothing where it is large."""
-    return SLACK_SCALE * torch.log1p(slack / SLACK_SCALE)
+    return LEARNING.slack_scale * torch.log1p(slack / LEARNING.slack_scale)
 
 
 def _learn(first: Choice, store: SiteSource, space: SearchSpace, *, move: bool = False) -> Choice:
@@ -149,7 +146,7 @@ def _learn(first: Choice, store: SiteSource, space: SearchSpace, *, move: bool =
         value = evidence(space.kernel_at(x[:size]), points_at(x), store, price, first.mean, first.effects)
         return value + space.log_prior(x[:size])
 
-    far = torch.full_like(still, FARTHEST)
+    far = torch.full_like(still, LEARNING.farthest)
     lower, upper = torch.cat([space.lower, -far]), torch.cat([space.upper, far])
     with threads.limit_threads(float(M) ** 3 + store.points * M * (M + store.largest)):
         best = optimiser.maximise_one(objective, [torch.cat([begin, still])], lower, upper)

@@ -20,12 +20,9 @@ from torch import Tensor
 
 from ..core import noise as core
 from ..core.stacked import Stacked
+from .constants import NOISE
 from .member import Member
 from .site_source import SiteSource
-
-APART_GAIN = 3.0, 1.0  # nats, and more for each module, by which the evidence must prefer noises that differ
-LEVEL_SD = 2.0  # of log σ² about what the residuals say
-DOF, DOF_SD = 10.0, 2.0  # ν before anything is known, and how far its logarithm may be from that
 
 
 class NoiseModel(Enum):
@@ -115,7 +112,7 @@ class Readings(NamedTuple):
 
 def apart_is_worth(gain: float, modules: int) -> bool:
     """Is the gain, in nats, more than what so many modules of one noise could pretend?"""
-    least, for_each = APART_GAIN
+    least, for_each = NOISE.apart_gain
     return gain > least + for_each * modules
 
 

@@ -10,13 +10,10 @@ import torch
 from ..core import sites
 from ..core.effects import Effects
 from ..core.sites import Site
+from .constants import EFFECTS
 from .member import Member
 from .site_source import SiteSource
 from .site_store import SiteStore
-
-OFFSET_GAIN = 8.0, 0.1  # nats, and more for each owner, by which the evidence must prefer offsets
-UNCLEAR = 0.3  # of such a gain: a reason to ask more of the modules
-SMOOTH_GAIN = 20.0, 0.5  # the same for smooth departures, which can explain nearly anything
 
 
 class Owners(Enum):
@@ -42,10 +39,10 @@ class Owners(Enum):
 
     def may_be_worth(self, gain: float, owners: int) -> bool:
         """Could it be, if more of the modules were asked?"""
-        return gain > UNCLEAR * self._price(owners)
+        return gain > EFFECTS.unclear * self._price(owners)
 
     def _price(self, owners: int) -> float:
-        least, for_each = SMOOTH_GAIN if self is Owners.SMOOTH else OFFSET_GAIN
+        least, for_each = EFFECTS.smooth_gain if self is Owners.SMOOTH else EFFECTS.offset_gain
         return least + for_each * owners
 
 

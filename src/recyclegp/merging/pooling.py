@@ -15,13 +15,9 @@ from ..core.packing import PackedSites
 from ..kernels import Kernel, Node, Unit, entries, parse, pool, weighted_median
 from ..kernels.units import reference
 from ..likelihoods import FAMILIES, Gaussian, Likelihood, named
+from .constants import POOLING
 from .member import Member, active
 from .site_source import SiteSource, added, candidates
-
-SAMPLE = 1000  # modules and points that say how large a function is, for a kernel none of them has
-OUTLIER = 10.0  # times the median: a parameter beyond it is brought back there
-NEGLIGIBLE = 0.02  # of all rows: members with fewer may have learned anything
-SHORTER_LENGTHSCALE_FACTOR = 10.0  # times shorter than theirs, a lengthscale is not supported by the members
 
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
@@ -60,10 +56,10 @@ def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
     order = np.argsort(table, axis=0, kind="stable")
     share = np.cumsum(weights[order], axis=0) / weights.sum()
     # the shortest, but for members that together have next to no rows
-    first = (share > NEGLIGIBLE).argmax(axis=0)
+    first = (share > POOLING.negligible).argmax(axis=0)
     shortest = np.take_along_axis(table, np.take_along_axis(order, first[None], 0), 0)[0]
     factor = math.exp(float((shortest - kernel.theta[lengths].cpu().numpy()).max()))
-    return factor if factor > SHORTER_LENGTHSCALE_FACTOR else None
+    return factor if factor > POOLING.shorter_lengthscale_factor else None
 
 
 def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dimension: int) -> Kernel:
@@ -77,8 +73,8 @@ def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dime
     x = store.reduce(partial(_powers, about=centre), added, 1, "scale").second
     x = torch.where(x > 0, (x / store.points).sqrt(), torch.ones_like(x))
     some = active(members)
-    some = some[:: -(-len(some) // SAMPLE)]
-    Z = next(candidates(store.packs(1))).Z[:SAMPLE]
+    some = some[:: -(-len(some) // POOLING.sample)]
+    Z = next(candidates(store.packs(1))).Z[: POOLING.sample]
     variances = [float(m.kernel.to(Z.device).diagonal(Z).mean()) for m in some]
     middle = weighted_median(variances, [m.weighted_rows for m in some])
     return kernel.with_theta(reference(kernel.structure, x, centre, x.new_tensor(middle**0.5)))
@@ -149,4 +145,4 @@ def _pool(values: Sequence[float], weights: Sequence[float]) -> float:
     the median, safe from degenerate modules too, is too small where noises differ.
     """
     middle = math.exp(weighted_median([math.log(v) for v in values], weights))
-    return float(np.average(np.clip(values, middle / OUTLIER, middle * OUTLIER), weights=weights))
+    return float(np.average(np.clip(values, middle / POOLING.outlier, middle * POOLING.outlier), weights=weights))

@@ -13,17 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .consensus import MOST_USUAL, Consensus, Fit, Statements, consensus, fit
+from .consensus import Consensus, Fit, Statements, consensus, fit
+from .constants import SCREENING
 
 log = logging.getLogger(__name__)
-
-PRICE = 8.0  # nats by which another explanation of a module must be better than that it is honest
-TOO_SURE = 3.0  # times what is usual: squared distances from the others that are no accident
-SEEDS = 6  # modules whose friends are tried as the trusted ones
-STEPS = 20  # changes of the trusted set, from each start
-UNUSUAL = 1.5  # squared distances per number, in the middle, from which on something is wrong, though nobody stands out
-FEW = 0.01  # of the modules: where no more stand out, and nothing else is wrong, other starts are not tried
-CHECKED = 0.4  # of what a module says: so much the others must know, for it to be judged
 
 
 class About(NamedTuple):
@@ -50,7 +43,7 @@ class Screened(NamedTuple):
     @property
     def unchecked(self) -> list[int]:
         """Positions of those that cannot be checked: the others know too little of what they say."""
-        return (self.fit.share < CHECKED).nonzero()[:, 0].tolist()
+        return (self.fit.share < SCREENING.checked).nonzero()[:, 0].tolist()
 
 
 def screen(said: Sequence[Statements], members: int, about: About) -> Screened:
@@ -60,11 +53,11 @@ def screen(said: Sequence[Statements], members: int, about: About) -> Screened:
         present[s.members] = True
     known: dict[bytes, Screened] = {}
     best = _refined(said, present, present, about, known)
-    few = len(best.flagged) <= FEW * int(present.sum())  # so few cannot have bent what the others agree on
-    if int(present.sum()) < 3 or (few and best.usual < UNUSUAL):
+    few = len(best.flagged) <= SCREENING.few * int(present.sum())  # so few cannot have bent what the others agree on
+    if int(present.sum()) < 3 or (few and best.usual < SCREENING.unusual):
         return best
     everyone = present.nonzero()[:, 0]
-    seeds = everyone[torch.linspace(0, len(everyone) - 1, min(SEEDS, len(everyone))).round().long()]
+    seeds = everyone[torch.linspace(0, len(everyone) - 1, min(SCREENING.seeds, len(everyone))).round().long()]
     for seed in seeds.unique().tolist():
         alone = torch.zeros_like(present)
         alone[seed] = True
@@ -83,14 +76,14 @@ def _refined(
     `known` says where earlier searches have arrived from trusted sets that they met: from there all go the same way.
     """
     seen: set[bytes] = set()
-    for _ in range(STEPS):
+    for _ in range(SCREENING.steps):
         if _bits(trusted) in known:
             return known[_bits(trusted)]
         seen.add(_bits(trusted))
         agreed = consensus(said, trusted)
         now = _judged(said, agreed, present, about)
         gain = now.gain
-        bad = present & (gain > PRICE) & (now.screened.fit.share >= CHECKED)
+        bad = present & (gain > SCREENING.price) & (now.screened.fit.share >= SCREENING.checked)
         leaving = bad & trusted
         if int(leaving.sum()) > 1:  # one bad module makes others look bad: the worse half goes first
             leaving &= gain >= gain[leaving].sort().values[int(leaving.sum()) // 2]
@@ -98,7 +91,7 @@ def _refined(
         if bool((following == trusted).all()) or _bits(following) in seen or not bool(following.any()):
             break
         trusted = following
-    lonely = present & ~trusted & (now.screened.fit.share < CHECKED)  # once their friends had left
+    lonely = present & ~trusted & (now.screened.fit.share < SCREENING.checked)  # once their friends had left
     if bool(lonely.any()):
         now = _judged(said, consensus(said, trusted | lonely), present, about)
     known.update(dict.fromkeys(seen, now.screened))
@@ -118,12 +111,12 @@ def _judged(said: Sequence[Statements], agreed: Consensus, present: Tensor, abou
     found = fit(said, agreed, *about)
     ratio = found.chi2 / found.counts.clamp_min(1)
     inside = ratio[agreed.trusted & ~found.chi2.isnan()]
-    usual = min(MOST_USUAL, max(1.0, float(inside.median()))) if len(inside) > 2 else 1.0
+    usual = min(SCREENING.most_usual, max(1.0, float(inside.median()))) if len(inside) > 2 else 1.0
     honest = _scaled(found, torch.full_like(ratio, usual))
-    too_sure = torch.where(ratio > TOO_SURE * usual, _scaled(found, ratio.clamp_min(1e-300)), found.alone)
+    too_sure = torch.where(ratio > SCREENING.too_sure * usual, _scaled(found, ratio.clamp_min(1e-300)), found.alone)
     other = torch.stack([found.alone, found.affine, too_sure]).amax(0)
     left_out = present & ~agreed.trusted
-    value = agreed.evidence + float((other[left_out] - PRICE).sum())
+    value = agreed.evidence + float((other[left_out] - SCREENING.price).sum())
     return _Judged(Screened(agreed, found, usual, value), other - honest)
 
 

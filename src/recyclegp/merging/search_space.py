@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ..core.effects import NO_EFFECTS, Effects
 from ..kernels import Kernel, entries, learned
-from .noise import DOF, DOF_SD, LEVEL_SD, NoiseModel, PooledNoise
+from .constants import NOISE
+from .noise import NoiseModel, PooledNoise
 from .owners import Owners
 
 PRIOR_SD = 2.0  # how far, in log units, learned kernel parameters stay near their pooled values
@@ -57,9 +58,9 @@ class SearchSpace:
                 (effects.smooth, 1.0, SMOOTH_SHARE),
             )
         ]
-        noises = [self.level, DOF]
+        noises = [self.level, NOISE.dof]
         if noise is not None:
-            noises = [float(noise.level), float(noise.dof) if math.isfinite(noise.dof) else DOF]
+            noises = [float(noise.level), float(noise.dof) if math.isfinite(noise.dof) else NOISE.dof]
         tail = [*logs[: self._effects], *(math.log(v) for v in noises[: self.noise.parameters])]
         return torch.cat([kernel.theta[self._free], kernel.theta.new_tensor(tail)])
 
@@ -111,8 +112,8 @@ class SearchSpace:
     def _centre_and_sd(self) -> tuple[Tensor, Tensor]:
         theta = self.about.theta[self._free]
         shares = theta.new_tensor([math.log(OFFSET_SHARE), math.log(SMOOTH_SHARE)][: self._effects])
-        noises = theta.new_tensor([math.log(self.level), math.log(DOF)][: self.noise.parameters])
-        noise_sds = theta.new_tensor([LEVEL_SD, DOF_SD][: self.noise.parameters])
+        noises = theta.new_tensor([math.log(self.level), math.log(NOISE.dof)][: self.noise.parameters])
+        noise_sds = theta.new_tensor([NOISE.level_sd, NOISE.dof_sd][: self.noise.parameters])
         names = [p.name for p, free in zip(entries(self.about.structure), self._free.tolist(), strict=True) if free]
         kernel_sds = theta.new_tensor([INDEX_SD.get(name, PRIOR_SD) for name in names])
         sds = torch.cat([kernel_sds, torch.full_like(shares, SHARE_SD), noise_sds])

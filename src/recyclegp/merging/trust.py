@@ -24,31 +24,24 @@ from ..kernels import Kernel
 from ..kernels.units import lengths
 from ..likelihoods import JointLikelihood
 from .consensus import Statements, consensus, predicted, statements
+from .constants import NOISE, SCREENING
 from .exact_learning import Learned, decide_from_some
 from .explanations import Explanation, explained
 from .input_units import Change, Place, best_units
 from .learning import starts
 from .member import Member
-from .noise import DOF, PooledNoise, Readings, at_noise
+from .noise import PooledNoise, Readings, at_noise
 from .owners import Owners, owner_numbers
 from .points import select
 from .pooling import median_mean, most_common_kernel
-from .screening import PRICE, TOO_SURE, About, Screened, screen
+from .screening import About, Screened, screen
 from .site_source import SiteSource
 from .verdicts import TRUSTED, InputFactor, Standing, Units, Verdict
 
-POINTS = 200  # at which modules are compared, at most
-NOTHING = 0.1  # nats that these may leave unsaid, of what all modules say: no verdict depends on that
 FEATURES = 2**25  # numbers that may be held while they are: with many modules, at fewer points
-LEAST_POINTS = 32
 TOGETHER = 3000  # rows of pseudo-observations that are worked on at once, or thereabouts
-MAX_RELATIVE_PRECISION = 10.0  # times the usual precision: beyond it, no more say about where the points are
-MIN_TRUSTED_TO_RULE_OUT_EFFECTS = 8  # trusted modules from which one can tell whether owners differ
 CONTRADICTION = Verdict(Standing.UNCHECKED, "they contradict each other, and nobody can say who is right")
 NO_CONSENSUS = Verdict(Standing.UNCHECKED, "no majority agrees about the function")
-FEWEST = 3  # modules: of two that contradict each other nobody can say who is wrong
-MOST_ASKED = 24  # inputs of modules, in all, that are tried in other units
-MAX_LENGTH_RATIO = 2.0  # times as long or as short as the shared lengthscale
 
 
 class Trust(Enum):
@@ -116,12 +109,12 @@ def screen_members(
     readings = Readings.of(members) if pool_noise else None
     noise = None
     if readings is not None and bool(readings.known.any()):
-        noise = PooledNoise(float(readings.estimate[readings.known].median()), DOF)
+        noise = PooledNoise(float(readings.estimate[readings.known].median()), NOISE.dof)
     start = most_common_kernel(members)
     first = _compared(Belief(start, median_mean(members), noise=noise), members, store, readings)
     if not first.screened.flagged:
         return ScreeningResult(_verdicts(first, members, columns))
-    if store.sites < FEWEST:
+    if store.sites < SCREENING.fewest:
         return ScreeningResult([CONTRADICTION] * len(members))
     candidates, differ = [], owners
     if first.most_agree:
@@ -131,7 +124,7 @@ def screen_members(
             # it was the median kernel that suited nobody
             return ScreeningResult(_verdicts(again, members, columns), of_trusted)
         candidates += [first, again]
-        if first.trusted >= MIN_TRUSTED_TO_RULE_OUT_EFFECTS and not of_trusted.effects.present:
+        if first.trusted >= SCREENING.min_trusted_to_rule_out_effects and not of_trusted.effects.present:
             differ = Owners.NONE  # owners do not differ; those few who stand out are no reason to believe it
     of_all = _learned(store, members, start, differ, readings)
     candidates.append(_compared(Belief.of(of_all), members, store, readings))
@@ -195,9 +188,9 @@ def _learned(
 
 def _compared(belief: Belief, members: Sequence[Member], store: SiteSource, readings: Readings | None) -> _Compared:
     now = at_noise(store, readings, belief.noise)
-    count = int(min(POINTS, max(LEAST_POINTS, FEATURES // max(store.rows, 1))))
+    count = int(min(SCREENING.points, max(SCREENING.least_points, FEATURES // max(store.rows, 1))))
     with torch.no_grad(), threads.limit_threads(float(min(store.rows, TOGETHER)) * count**2):
-        Z = select(belief.kernel, _tempered(now, len(members)), None, NOTHING, count)
+        Z = select(belief.kernel, _tempered(now, len(members)), None, SCREENING.unsaid, count)
         base = basis(belief.kernel, Z, effects=belief.effects)
         said = statements(base, now, belief.mean)
         about = About(belief.mean, float(belief.kernel.diagonal(Z).mean()))
@@ -210,14 +203,16 @@ def _tempered(store: SiteSource, members: int) -> SiteSource:
     for p in store.packs(1):
         precision[torch.tensor(p.members)] = p.Rt.square().sum((-2, -1)) / p.Z.shape[1]
     usual = float(precision.nanmedian())
-    roots = (MAX_RELATIVE_PRECISION * usual / precision.nan_to_num(usual).clamp_min(1e-300)).clamp_max(1).sqrt()
+    roots = (
+        (SCREENING.max_relative_precision * usual / precision.nan_to_num(usual).clamp_min(1e-300)).clamp_max(1).sqrt()
+    )
     return store.scaled(roots, torch.zeros_like(roots))
 
 
 def _verdicts(c: _Compared, members: Sequence[Member], columns: Columns) -> list[Verdict]:
     """In words. Other units of inputs are looked for in some modules only: it takes a while."""
     flagged, unchecked = set(c.screened.flagged), set(c.screened.unchecked)
-    most, asked = max(1, MOST_ASKED // c.base.Z.shape[-1]), 0
+    most, asked = max(1, SCREENING.most_asked // c.base.Z.shape[-1]), 0
     found = []
     for i, m in enumerate(members):
         if m.weight <= 0:
@@ -228,7 +223,7 @@ def _verdicts(c: _Compared, members: Sequence[Member], columns: Columns) -> list
             found.append(Verdict(Standing.FLAGGED, why.reason, _remedy(why, m)))
         elif i in unchecked:
             changed: tuple[InputFactor, ...] = ()
-            if c.trusted >= FEWEST and asked < most and not _one_of_several(m) and _strange_lengths(c, m):
+            if c.trusted >= SCREENING.fewest and asked < most and not _one_of_several(m) and _strange_lengths(c, m):
                 changed = _elsewhere(c, i, m, columns)
                 asked += 1
             found.append(_unchecked(c, i, changed))
@@ -263,7 +258,7 @@ def _remedy(why: Explanation, m: Member) -> Units | None:
 def _unchecked(c: _Compared, member: int, changed: tuple[InputFactor, ...]) -> Verdict:
     """Of a module of which the others know little; with these changes of inputs it would agree with them."""
     fit, remedy = c.screened.fit, Units(inputs=changed) if changed else None
-    if changed and float(fit.chi2[member]) > TOO_SURE * c.screened.usual * float(fit.counts[member]):
+    if changed and float(fit.chi2[member]) > SCREENING.too_sure * c.screened.usual * float(fit.counts[member]):
         return Verdict(Standing.FLAGGED, _other_inputs(changed), remedy)  # nor can it be where it says it is
     said = f"the others know {max(0.0, float(fit.share[member])):.0%} of what it says"
     if changed:
@@ -289,14 +284,14 @@ def _elsewhere(c: _Compared, member: int, m: Member, columns: Columns) -> tuple[
 
     place = _place(c, member)
     found, as_it_is = best_units(place, worth), best_units(place, lambda change: False)
-    if found.value - as_it_is.value < PRICE:
+    if found.value - as_it_is.value < SCREENING.price:
         return ()
     return found.inputs(columns)
 
 
 def _strange_lengths(c: _Compared, m: Member) -> bool:
     """Has its own kernel a length that is far from the shared one?"""
-    return bool((_log_lengths(c, m).abs() > math.log(MAX_LENGTH_RATIO)).any())
+    return bool((_log_lengths(c, m).abs() > math.log(SCREENING.max_length_ratio)).any())
 
 
 def _log_lengths(c: _Compared, m: Member) -> Tensor:

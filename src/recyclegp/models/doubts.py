@@ -12,7 +12,8 @@ from ..categories import Categories, called, shown
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..errors import ContradictionWarning, RecycleGPError, warn_user
 from ..kernels import Kernel
-from ..merging.learning import SLACK_SCALE, slack_tolerance
+from ..merging.constants import LEARNING
+from ..merging.learning import slack_tolerance
 from ..merging.member import Member
 from ..merging.pooling import shorter_than_all
 from ..merging.size import Size
@@ -203,7 +204,7 @@ def about_points(size: Size, members: Sequence[Member]) -> None:
 
 def about_new_slack(points: int, lost: float) -> None:
     """Can the points, which stay where they are, express what is new?"""
-    if lost > SLACK_SCALE:
+    if lost > LEARNING.slack_scale:
         warn_user(
             f"{points} points cannot express {lost:.3g} nats of what is new, which bends what was known; pass "
             "relearn=True to choose them anew, or merge with a larger inducing="
