@@ -11,7 +11,6 @@ neither in --data-dir nor in an installed package are skipped, and said to be.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import warnings
 from collections.abc import Callable
@@ -21,8 +20,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+import pages as files
 import recyclegp as rgp
 from data import MissingDataError, kin40k, noisy, sunspots
+from pages import Column, table
 from recyclegp.errors import LittleKeptWarning
 from recyclegp.experiments.data import houses, random_function
 
@@ -203,30 +204,40 @@ def coverages(
 # --- the table --------------------------------------------------------------------------------
 
 
-def table(rows: list[Row]) -> str:
-    """In Markdown, as the documentation has it: one line for each data set and kernel."""
-    lines = [
-        "| data | kernel | 90%, plain | 90%, calibrated | width × | 95%, plain | 95%, calibrated | width × |",
-        "|---|---|--:|--:|--:|--:|--:|--:|",
-    ]
+def values(rows: list[Row]) -> dict[str, dict[str, str]]:
+    """One line for each data set and kernel."""
     by = {(row.data, row.kernel, row.level): row for row in rows}
-    for data, kernel in dict.fromkeys((row.data, row.kernel) for row in rows):
-        cells = [data, kernel]
-        for level in LEVELS:
-            row = by[data, kernel, level]
-            cells += [f"{row.plain:.1%}", f"{row.calibrated:.1%}", f"{row.widened:.2f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    columns: list[Column] = [("data", lambda key: key[0], ""), ("kernel", lambda key: key[1], "")]
+    for level in LEVELS:
+        for title, name, form in (
+            ("plain", "plain", ".1%"),
+            ("calibrated", "calibrated", ".1%"),
+            ("", "widened", ".2f"),
+        ):
+            title = f"{level:.0%}, {title}" if title else "width ×"
+            columns.append((title, lambda key, level=level, name=name: getattr(by[*key, level], name), form))
+
+    def worst(name: str, kernel: str = "") -> float:
+        """Percentage points from the level."""
+        return 100 * max((abs(getattr(r, name) - r.level) for r in rows if kernel in ("", r.kernel)), default=0.0)
+
+    return {
+        "calibrate.md": {
+            "all": table(columns, dict.fromkeys((row.data, row.kernel) for row in rows)),
+            "count": str(len(rows)),
+            "calibrated": f"{worst('calibrated'):.1f}",
+            "learned": f"{worst('plain', 'rbf, learned'):.1f}",
+            "made wrong": f"{worst('plain', 'rbf, made wrong'):.0f}",
+        }
+    }
 
 
 def read(file: Path) -> list[Row]:
-    return [Row(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
+    return [Row(**row) for row in files.read(file)]
 
 
-def write(file: Path, rows: list[Row]) -> None:
-    lines = ",\n".join(json.dumps(row._asdict(), ensure_ascii=False, allow_nan=False) for row in rows)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+def pages() -> dict[str, dict[str, str]]:
+    return values(read(files.RESULTS / "calibrate.json"))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -246,8 +257,8 @@ def main(arguments: list[str] | None = None) -> None:
             continue
         print(f"{data.name}: done", file=sys.stderr, flush=True)
     if asked.json:
-        write(asked.json, found)
-    print(table(found))
+        files.write(asked.json, [row._asdict() for row in found])
+    files.show(values(found))
     print(f"{sum(not row.kept for row in found)} of {len(found)} are further than {ALLOWED:.1%} from their level")
 
 

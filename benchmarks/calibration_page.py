@@ -1,314 +1,168 @@
-"""docs/calibration.md and its figure, from the results of benchmarks/where_merging_loses.py.
-
-Everything but the explanations comes from the rows.
-"""
+"""Tables and the figure of docs/calibration.md, from results of benchmarks/where_merging_loses.py."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from textwrap import fill
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap
+import pandas as pd
+from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 
-from calibration_cases import ALONE, LENGTHSCALE_1D, ROUNDS_POINTS, TEST_POINTS
-from calibration_results import LOSS, Cell, Results, Where, cells, losing
-from plot_pictures import shrink
+from pages import Column, table
 
+LOSS = 0.1  # nats per point: from here on merging has lost
+WRONG = 1.25  # a factor that matters
 LEVELS = (-10.0, 0.01, 0.03, LOSS, 0.3, 1.0, 100.0)  # nats, the borders between colours
 SHADES = ("#f7fbff", "#e3eef9", "#c6dbef", "#fdc38d", "#f16913", "#a63603")  # blues are bearable, oranges lose
 DARK = 1.0  # from here on letters are white
-WRONG = 1.25  # a factor that matters
-WIDTH = 120  # of a line of the page
-FIGURE = "where-merging-loses.png"
-Found = dict[Where, Cell]
+SETTING, CASE = ["dimension", "noise", "seed"], ["noise", "owners", "dimension", "rows"]
 
-HEAD = """# Calibration: where merging loses
-
-<!-- written by benchmarks/where_merging_loses.py; do not edit -->
-
-A merge is made from small files and sees no rows. How much worse is it than one model that has seen all of them, and
-are its intervals as wide as they should be? That depends on how much each owner knows alone. Here it is measured from
-easy cases to hopeless ones, and those that lose stay in.
-
-## What is measured
-
-- **Data.** A smooth random function of D inputs (a Gaussian process with an RBF kernel of unit variance on [−1, 1]^D;
-  lengthscale √D, and {short} for D = 1), with noise of standard deviation {noises}. {total} rows in all, {seeds}
-  functions for each D; the figures are means over these.
-- **Owners.** *Random*: each has rows from everywhere. *Adjoining*: rows are sorted by the first input and cut, so that
-  each owner knows one slice and nothing beside it. With 5 rows each there are {most} owners, with 500 there are two.
-- **The merge.** `merge(fit_many(parts))`, nothing else said: {publish}.
-- **The excess.** NLPD is the mean of −log p(y) at {tests} new points, in nats; lower is better. The excess is by how
-  much it is higher than that of the exact GP which was given all rows, and learned its hyperparameters from them.
-  0.1 nats are lost, for instance, by standard deviations that are a quarter too small, or 40% too large. Slightly
-  negative figures are luck: on these test points the merge happened to do better.
-- **95%** is the share of the new y inside the central 95% interval. It should be 0.95; less is overconfident.
-
-```bash
-python benchmarks/where_merging_loses.py --json FILE                       # {minutes}
-python benchmarks/where_merging_loses.py --publish 64 --json OTHER         # the same with other points
-python benchmarks/where_merging_loses.py --show FILE --beside OTHER --docs docs   # this page, from the files
-```
-
-The results of which this page is made are in `benchmarks/results`.
-
-"""
-
-ONE_SHOT = """Three things make a case hard, and they add up.
-
-- **Too few rows to see the function.** Five rows of a line with several bends tell their owner neither how smooth the
-  function is nor which part of y is noise. The merge pools what all owners say about both, but what nobody could see is
-  not in the files. The noise is then believed too large, where rows cannot follow the function (random owners of a
-  line), or too small, so that intervals are too narrow (five or ten rows of several inputs; "noise ×" below). More
-  noise makes this milder, not worse: the exact GP knows less, too.
-- **Many dimensions.** In 8 or 16 dimensions every row is far from every other, and a module speaks of the surroundings
-  of a few points. What its rows say elsewhere, at distances that only other owners' rows would bridge, is lost when
-  they are replaced by points.
-- **Fewer points than rows say something about.** A module has at most half as many points as rows, unless you say
-  otherwise: a point for each row would say nearly everything about them ([privacy](privacy.md)). With five or ten rows
-  that is two or five points.
-"""
-
-ROUNDS = """## What helps
-
-**More points**, where you can afford what they say: `publish=` a number. As many as rows help owners with few rows.
-
-**More rows per owner.** Owners who trust each other can fit one module together. Down each column of the figure a
-case becomes easy sooner or later.
-
-**Rounds.** What one message cannot say, many can. `recyclegp.baselines.mapreduce` fits one sparse GP to everybody's
-rows, which stay where they are: in each round owners send sums over their rows at M common points (M² numbers), and get
-back what they need for their share of the gradient. It does not matter how few rows an owner has, nor which. The price:
-everybody must be there for every round, and sends far more in all.{table}
-That is the way to go where the tables below show more than {loss} nats and the files cannot say more. Up to eight
-inputs, owners with fifty rows or more gain little by it.
-
-"""
-
-# Alternatives that were measured on the same cases and lost to what is there: Markdown, or nothing.
-TRIED = """\
-Choices were made on random functions of other lengthscales (0.6, 1 and 2 times √D) and seeds than those above, and on
-real tables (concrete, Boston housing, quakes, Ames housing, wages, kin40k).
-
-- **Every module at its own noise.** Five rows of four inputs: 0.1 to 0.5 nats worse than now, and a coverage of 0.82
-  to 0.9.
-- **One noise from the residuals alone** (Σ residual/Σ freedom). Good where functions are smooth. Where a few rows
-  cannot resolve the function, what is left of it counts as noise: 0.05 where the truth was 0.01 (twenty rows of four
-  inputs). It is where the search begins.
-- **Sites rescaled by σ'²/σ²**, without the blur. What points leave open does not grow with the noise: on kin40k the
-  evidence then fell by 80 nats although nothing had become worse, and could no longer be compared.
-- **Noises always apart**, shrunk by as much as the evidence asked for, without a threshold. Equal noises then differ
-  a little: 0.01 to 0.02 nats at sixteen inputs.
-- **One factor for all sites** (A = τI + …) learned by the evidence, without anything about noise in the files. Pupils
-  of 133 classes gained by it, those of 2,410 schools did not: there the kernel became rough instead.
-- **A stronger prior on local noise about a tenth of the variance of y**, or lengthscales with heavy-tailed priors.
-  The first is still too small for a few noisy rows; with the second, searches ended where one input does not count at
-  all, or with a noise of nothing.
-- **Other places for points.** Centres of clusters are as good as moved points, but as many centres as rows are the
-  rows. Moving points by the information itself instead of the variance they explain finds the same places at several
-  times the price.
-"""
+SUMMARY: list[Column] = [
+    ("", lambda run: run[0], ""),
+    ("cases", lambda run: len(run[1]), "d"),
+    (f"lose more than {LOSS:g}", lambda run: len(losing(run[1])), "d"),
+    ("median excess", lambda run: run[1].excess.median(), ".3f"),
+    ("worst", lambda run: run[1].excess.max(), ".2f"),
+    ("95% in the mean", lambda run: run[1].coverage.mean(), ".3f"),
+    ("least", lambda run: run[1].coverage.min(), ".3f"),
+]
+ROUNDS: list[Column] = [
+    ("D", "dimension", ".0f"),
+    ("noise", "noise", "g"),
+    ("excess", "excess", "z.3f"),
+    ("95%", "coverage", ".3f"),
+    ("rounds", "rounds", ".0f"),
+    ("bytes per owner", "bytes", ",.0f"),
+]
+CASES: list[Column] = [
+    ("D", "dimension", "d"),
+    ("rows each", "rows", "d"),
+    ("excess", lambda row: nats(row["excess"]), ">"),
+    ("±", "spread", ".3f"),
+    ("95%", "coverage", ".3f"),
+    ("RMSE ×", "rmse", ".2f"),
+    ("noise ×", "believed", ".2f"),
+    ("alone", "alone", ".2f"),
+    ("points", "published", ".0f"),
+    ("bytes", "bytes", ",.0f"),
+]
 
 
-def page(results: Results, beside: Sequence[Results]) -> str:
-    ours = cells(results, results.references)
-    others = [cells(other, results.references) for other in beside]
-    text = _head(results) + f"![Excess NLPD of merges](figures/{FIGURE})\n\n"
-    text += summary([results.label, *(b.label for b in beside)], [ours, *others])
-    text += "\n## Where one shot cannot do\n\n" + where_it_loses(ours) + "\n" + ONE_SHOT + "\n"
-    text += helps(results)
-    text += f"## What was tried and not kept\n\n{TRIED.strip()}\n\n" if TRIED.strip() else ""
-    text += _columns(results, beside)
-    for (noise, owners), part in groupby(ours, key=lambda where: (where.noise, where.owners)):
-        text += f"### {owners.capitalize()} owners, noise {noise:g}\n\n"
-        text += table(list(part), ours, {b.label: o for b, o in zip(beside, others, strict=True)}) + "\n"
-    return text.rstrip("\n") + "\n"
+def nats(value: float) -> str:
+    """Losses in bold."""
+    return "failed" if np.isnan(value) else f"**{value:.3f}**" if value > LOSS else f"{value:z.3f}"
 
 
-def _head(results: Results) -> str:
-    grid = results.grid
-    automatic = "as many points as the library chooses"
-    return HEAD.format(
-        short=LENGTHSCALE_1D,
-        noises=" or ".join(f"{noise:g}" for noise in grid.noises),
-        total=f"{grid.total:,}",
-        seeds=grid.seeds,
-        most=grid.total // min(grid.rows),
-        publish=automatic if results.publish == "auto" else f"at most {results.publish} points each",
-        tests=f"{TEST_POINTS:,}",
-        minutes=f"{results.cpu_seconds / 60:.0f} minutes of one core",
-    )
+def cells(run: Mapping[str, Any], exact: Sequence[Any]) -> pd.DataFrame:
+    """A row for each case, its means over the seeds; "excess" is over the exact GP on all rows.
+
+    Always over the same one: a run that is set beside another must not be measured by its own. "rmse" and "believed"
+    are factors, over the exact GP's error and over the true noise: twice and half as much are as far from the truth.
+    """
+    rows = pd.DataFrame(run["merged"]).merge(pd.DataFrame(exact)[[*SETTING, "nlpd", "rmse"]], on=SETTING)
+    rows["owners"] = pd.Categorical(rows["owners"], run["grid"]["owners"])
+    numbers = ["nlpd_x", "coverage", "rmse_x", "believed", "alone", "published", "bytes"]
+    rows[numbers] = rows[numbers].astype(float)
+    rows["excess"], rows["alone"] = rows["nlpd_x"] - rows["nlpd_y"], rows["alone"] - rows["nlpd_y"]
+    rows["rmse"], rows["believed"] = np.log(rows["rmse_x"] / rows["rmse_y"]), np.log(rows["believed"] / rows["noise"])
+    rows["failed"], rows["warned"] = rows["nlpd_x"].isna(), rows["warned"] > 0
+    groups = rows.groupby(CASE, observed=True)
+    found = groups[["excess", "coverage", "rmse", "believed", "alone", "published", "bytes"]].mean()
+    found[["rmse", "believed"]] = np.exp(found[["rmse", "believed"]])
+    found["spread"] = groups["excess"].std().fillna(0.0)
+    return found.join(groups[["failed", "warned"]].sum())
 
 
-def summary(labels: Sequence[str], found: Sequence[Found]) -> str:
-    """Each run in one line."""
-    text = (
-        f"|  | cases | lose more than {LOSS:g} | median excess | worst | 95% in the mean | least |\n|---|" + "--:|" * 6
-    )
-    for label, some in zip(labels, found, strict=True):
-        excess = np.array([cell.excess for cell in some.values()])
-        covered = np.array([cell.coverage for cell in some.values()])
-        numbers = (f"{np.nanmedian(excess):.3f}", f"{np.nanmax(excess):.2f}")
-        inside = (f"{np.nanmean(covered):.3f}", f"{np.nanmin(covered):.3f}")
-        text += f"\n| {label} | {len(some)} | {len(losing(some))} | " + " | ".join(numbers + inside) + " |"
-    return text + "\n"
+def losing(found: pd.DataFrame) -> pd.DataFrame:
+    return found[~(found.excess <= LOSS)]
 
 
-def where_it_loses(found: Found) -> str:
-    """The cases that lose, and what is wrong with them."""
-    lost = losing(found)
-    if not lost:
-        return f"No case loses more than {LOSS:g} nats.\n"
-    kinds = list(dict.fromkeys((where.noise, where.owners) for where in found))
-    text = f"{len(lost)} of {len(found)} cases lose more than {LOSS:g} nats, those with so many rows per owner:\n\n"
-    text += "| D | " + " | ".join(f"{owners}, noise {noise:g}" for noise, owners in kinds) + " |\n"
-    text += "|--:|" + "---|" * len(kinds) + "\n"
-    for D in sorted({where.dimension for where in found}):
-        said = [", ".join(str(w.rows) for w in lost if (w.noise, w.owners, w.dimension) == (*k, D)) for k in kinds]
-        text += f"| {D} | " + " | ".join(rows or "none" for rows in said) + " |\n"
-    bad = [found[where] for where in lost]
-    little, much = sum(c.noise < 1 / WRONG for c in bad), sum(c.noise > WRONG for c in bad)
-    astray = sum(c.rmse > WRONG for c in bad)
-    what = (
-        f"What is wrong in them: in {little} the noise that is believed is too small by more than a factor of"
-        f" {WRONG:g}, so that intervals are too narrow; in {much} it is too large by as much; in {astray} the error of"
-        " the mean is larger by more than that factor than the exact GP's. (A case can be counted twice.)"
-    )
-    return f"{text}\n{fill(what, WIDTH)}\n"
+def values(run: Mapping[str, Any], beside: Sequence[Mapping[str, Any]] = ()) -> dict[str, str]:
+    others = {other["label"]: cells(other, run["references"]) for other in beside}
+    ours = cells(run, run["references"])
+    lost, skipped = losing(ours), set(run["grid"]["rows"]) - set(ours.index.unique("rows"))
+    return {
+        "seeds": str(run["grid"]["seeds"]),
+        "minutes": f"{run['cpu_seconds'] / 60:.0f}",
+        "summary": table(SUMMARY, [(run["label"], ours), *others.items()]),
+        "lost": f"{len(lost)} of {len(ours)}",
+        "losing": _losing(ours),
+        "narrow": str((lost.believed < 1 / WRONG).sum()),
+        "wide": str((lost.believed > WRONG).sum()),
+        "astray": str((lost.rmse > WRONG).sum()),
+        "left out": ", ".join(f"{rows} rows each" for rows in sorted(skipped)) or "none",
+        "failed": str(ours.failed.sum()),
+        **({"rounds": _rounds(run)} if run["rounds"] else {}),
+        **{
+            f"{owners}, noise {noise:g}": _cases(part, others)
+            for (noise, owners), part in ours.groupby(CASE[:2], observed=True)
+        },
+    }
 
 
-def helps(results: Results) -> str:
-    """What to do where one shot cannot do, and what rounds reach, where they were measured."""
-    if not results.rounds:
-        return ROUNDS.format(table="", loss=f"{LOSS:g}")
-    exact = {(r.dimension, r.noise, r.seed): r.nlpd for r in results.references}
-    text = "| D | noise | excess | 95% | rounds | bytes per owner |\n|" + "--:|" * 6 + "\n"
-    of = sorted(results.rounds)
-    for (D, noise), group in groupby(of, key=lambda r: (r.dimension, r.noise)):
-        some = list(group)
-        over = float(np.mean([r.nlpd - exact[r.dimension, r.noise, r.seed] for r in some]))
-        covered, count, sent = (np.mean([getattr(r, key) for r in some]) for key in ("coverage", "rounds", "bytes"))
-        text += f"| {D} | {noise:g} | {number(over, 3)} | {covered:.3f} | {count:.0f} | {sent:,.0f} |\n"
-    said = f" Measured with {ROUNDS_POINTS} points and {min(results.grid.rows)} rows each:\n\n{text}"
-    return ROUNDS.format(table=said, loss=f"{LOSS:g}")
+def _losing(found: pd.DataFrame) -> str:
+    """How many rows owners have in the cases that lose."""
+    kinds = list(dict.fromkeys((noise, owners) for noise, owners, *_ in found.index))
+    lost = losing(found).index
+
+    def rows_of(noise: float, owners: str) -> Column:
+        def text(D: int) -> str:
+            return ", ".join(str(rows) for *where, rows in lost if where == [noise, owners, D]) or "none"
+
+        return f"{owners}, noise {noise:g}", text, ""
+
+    dimensions = sorted(found.index.unique("dimension"))
+    return table([("D", lambda D: D, "d"), *(rows_of(*kind) for kind in kinds)], dimensions)
 
 
-def _columns(results: Results, beside: Sequence[Results]) -> str:
-    said = [
-        f'"Excess" is in nats over the exact GP on all rows; ± is its standard deviation over the {results.grid.seeds}'
-        ' functions. "RMSE ×" is the error of the mean, against the function itself, as a multiple of the exact GP\'s;'
-        ' "noise ×" the noise that the merge believes in, as a multiple of the true one. "Alone" is the excess of'
-        f" single modules, the mean over at most {ALONE} of them: what an owner has who does not merge."
-        ' "Points" and "bytes" are what a module has and what leaves its owner.'
-    ]
-    if beside:
-        named = ", ".join(f'"{other.label}"' for other in beside)
-        said.append(f"Beside it the excess, and the share in the interval, of {named}.")
-    said.append(f"In bold: more than {LOSS:g} nats.")
-    skipped, failed = results.grid.skipped(), sum(bool(row.failed) for row in results.merged)
-    if skipped:
-        said.append(f"Left out: {', '.join(map(str, skipped))} rows each, for want of a second owner.")
-    if failed:
-        said.append(f"{failed} merges failed.")
-    if not skipped and not failed:
-        said.append("No case was left out, and no merge failed.")
-    return f"## All figures\n\n{fill(' '.join(said), WIDTH)}\n\n"
+def _rounds(run: Mapping[str, Any]) -> str:
+    rows = pd.DataFrame(run["rounds"]).merge(pd.DataFrame(run["references"])[[*SETTING, "nlpd"]], on=SETTING)
+    rows["excess"] = rows["nlpd_x"] - rows["nlpd_y"]
+    return table(ROUNDS, rows.groupby(SETTING[:2]).mean().reset_index().to_dict("records"))
 
 
-def table(part: Sequence[Where], ours: Found, others: dict[str, Found]) -> str:
-    names = ["D", "rows each", "excess", "±", "95%", "RMSE ×", "noise ×", "alone", "points", "bytes"]
-    names += [name for label in others for name in (label, "95%")]
-    lines = ["| " + " | ".join(names) + " |", "|" + "--:|" * len(names)]
-    for where in part:
-        cell = ours[where]
-        row = [str(where.dimension), str(where.rows), _excess(cell), f"{cell.spread:.3f}", f"{cell.coverage:.3f}"]
-        row += [
-            f"{cell.rmse:.2f}",
-            f"{cell.noise:.2f}",
-            f"{cell.alone:.2f}",
-            f"{cell.published:.0f}",
-            f"{cell.bytes:,.0f}",
-        ]
-        for found in others.values():
-            row += [_excess(found[where]), f"{found[where].coverage:.3f}"] if where in found else ["–", "–"]
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines) + "\n"
+def _cases(part: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> str:
+    columns = list(CASES)
+    for label, other in others.items():
+        part = part.join(other[["excess", "coverage"]].add_suffix(f" of {label}"))
+        columns.append((label, lambda row, key=f"excess of {label}": nats(row[key]), ">"))
+        columns.append(("95%", f"coverage of {label}", ".3f"))
+    return table(columns, part.reset_index().to_dict("records"))
 
 
-def _excess(cell: Cell) -> str:
-    if np.isnan(cell.excess):
-        return "failed"
-    return f"**{number(cell.excess, 3)}**" if cell.excess > LOSS else number(cell.excess, 3)
-
-
-# --- the figure ---------------------------------------------------------------------------------
-
-
-def heat_map(results: Results, beside: Sequence[Results], file: Path) -> None:
+def heat_map(run: Mapping[str, Any], beside: Sequence[Mapping[str, Any]]) -> Figure:
     """Rows per owner × D; a panel for each noise and kind of owner. In small print those beside."""
-    grid, colours = results.grid, ListedColormap(SHADES)
-    scale = BoundaryNorm(LEVELS, len(SHADES))
-    found = [cells(some, results.references) for some in (results, *beside)]
-    figure = Figure(figsize=(10.5, 4.9 * len(grid.noises) + 0.9), layout="constrained")
-    panels = figure.subplots(len(grid.noises), len(grid.owners), squeeze=False)
-    for axes, noise in zip(panels, grid.noises, strict=True):
-        for panel, owners in zip(axes, grid.owners, strict=True):
-            _panel(panel, noise, owners, results, found, colours, scale)
-    small = f"; small: {' · '.join(other.label for other in beside)}" if beside else ""
-    figure.suptitle(
-        f"Nats per point lost against the exact GP on all rows\nlarge: {results.label}{small}", fontsize=11.5
-    )
-    legend = figure.colorbar(
-        panels[0, 0].images[0], ax=panels, orientation="horizontal", aspect=50, shrink=0.7, pad=0.02, spacing="uniform"
-    )
+    grid, found = run["grid"], [cells(some, run["references"]).excess for some in (run, *beside)]
+    drawn = Figure(figsize=(10.5, 4.9 * len(grid["noises"]) + 0.9), layout="constrained")
+    panels = drawn.subplots(len(grid["noises"]), len(grid["owners"]), squeeze=False)
+    for axes, noise in zip(panels, grid["noises"], strict=True):
+        for panel, owners in zip(axes, grid["owners"], strict=True):
+            _panel(panel, [some[noise, owners].unstack("dimension") for some in found])
+            panel.set_title(f"{owners} owners, noise {noise:g}", fontsize=11)
+    small = f"; small: {' · '.join(other['label'] for other in beside)}" if beside else ""
+    drawn.suptitle(f"Nats per point lost against the exact GP on all rows\nlarge: {run['label']}{small}", fontsize=11.5)
+    image, place = panels[0, 0].images[0], {"orientation": "horizontal", "aspect": 50, "shrink": 0.7, "pad": 0.02}
+    legend = drawn.colorbar(image, ax=panels, spacing="uniform", **place)
     legend.set_ticks(LEVELS[1:-1], labels=[f"{level:g}" for level in LEVELS[1:-1]])
     legend.set_label("excess NLPD in nats")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as folder:
-        raw = Path(folder) / file.name
-        figure.savefig(raw, dpi=130)
-        shrink(raw, file)
+    return drawn
 
 
-def _panel(
-    panel: Axes,
-    noise: float,
-    owners: str,
-    results: Results,
-    found: Sequence[Found],
-    colours: Colormap,
-    scale: BoundaryNorm,
-) -> None:
-    rows, dimensions = [r for r in results.grid.rows if r not in results.grid.skipped()], results.grid.dimensions
-    where = [[Where(noise, owners, D, r) for D in dimensions] for r in rows]
-    excess = np.array([[found[0][w].excess if w in found[0] else np.nan for w in line] for line in where])
-    panel.imshow(excess, cmap=colours, norm=scale, aspect="auto")
-    for (i, j), value in np.ndenumerate(excess):
+def _panel(panel: Any, excess: Sequence[pd.DataFrame]) -> None:
+    ours = excess[0]
+    panel.imshow(ours, cmap=ListedColormap(SHADES), norm=BoundaryNorm(LEVELS, len(SHADES)), aspect="auto")
+    for (i, j), value in np.ndenumerate(ours):
         ink = "white" if value > DARK else "black"
-        panel.text(j, i - 0.12, number(value), ha="center", va="center", fontsize=12, color=ink)
-        others = [number(some[where[i][j]].excess) if where[i][j] in some else "–" for some in found[1:]]
-        panel.text(j, i + 0.27, " · ".join(others), ha="center", va="center", fontsize=8.5, color=ink)
-    panel.set_xticks(range(len(dimensions)), labels=[f"D = {D}" for D in dimensions])
-    panel.set_yticks(range(len(rows)), labels=[str(r) for r in rows])
+        panel.text(j, i - 0.12, f"{value:z.2f}", ha="center", va="center", fontsize=12, color=ink)
+        small = " · ".join(f"{some.reindex_like(ours).iloc[i, j]:z.2f}" for some in excess[1:])
+        panel.text(j, i + 0.27, small, ha="center", va="center", fontsize=8.5, color=ink)
+    panel.set_xticks(range(ours.shape[1]), labels=[f"D = {D}" for D in ours.columns])
+    panel.set_yticks(range(len(ours)), labels=[str(rows) for rows in ours.index])
     panel.set_ylabel("rows of each owner")
-    panel.set_title(f"{owners} owners, noise {noise:g}", fontsize=11)
-    panel.tick_params(length=0)
     panel.spines[:].set_visible(False)
-    panel.set_xticks(np.arange(len(dimensions) - 1) + 0.5, minor=True)
-    panel.set_yticks(np.arange(len(rows) - 1) + 0.5, minor=True)
+    panel.set_xticks(np.arange(ours.shape[1] - 1) + 0.5, minor=True)
+    panel.set_yticks(np.arange(len(ours) - 1) + 0.5, minor=True)
     panel.grid(which="minor", color="white", linewidth=2)
-    panel.tick_params(which="minor", length=0)
-
-
-def number(value: float, digits: int = 2) -> str:
-    """No minus before nothing."""
-    if np.isnan(value):
-        return "–"
-    short = f"{value:.{digits}f}"
-    return short.removeprefix("-") if float(short) == 0 else short
+    panel.tick_params(which="both", length=0)

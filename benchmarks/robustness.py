@@ -3,30 +3,25 @@
     python benchmarks/robustness.py [--quick] [--seeds N] [--first-seed N] [--processes N] [--json FILE]
     python benchmarks/robustness.py --show FILE [--docs docs]
 
-`--docs` writes docs/robustness.md and its figure from what was measured.
+`--docs` writes the tables of docs/robustness.md and its figure from what was measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
-import os
-import sys
-from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import track
 
+from jobs import done
+from pages import RESULTS, publish, read, rounded, save, show, write
 from robustness_cases import HONEST, SPOILED, Outcome, Trial, run
-from robustness_page import figure, page, table
+from robustness_page import figure, values
 
 SHARES = (0.1, 0.2, 0.3, 0.4)
 OWNERS, DIMENSIONS, SEEDS = (20, 50), (1, 4), 3
-DIGITS = 5
 
 
 def trials(seeds: range, quick: bool) -> list[Trial]:
@@ -44,34 +39,17 @@ def together(some: list[Trial]) -> list[Outcome]:
     return [run(trial) for trial in some]
 
 
-def measure(wanted: list[Trial], processes: int) -> list[Outcome]:
+def measure(wanted: list[Trial], processes: int) -> list[dict[str, Any]]:
     groups: dict[tuple[int, int, int], list[Trial]] = {}
     for trial in wanted:
         groups.setdefault((trial.owners, trial.dimension, trial.seed), []).append(trial)
     jobs = sorted(groups.values(), key=lambda some: -some[0].owners * some[0].dimension)  # the slowest first
-    if processes == 1:
-        found = [together(some) for some in track(jobs, console=Console(stderr=True))]
-    else:
-        os.environ["OMP_NUM_THREADS"] = "1"  # read by the processes when they begin
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(processes, mp_context=context) as pool:
-            found = list(track(pool.map(together, jobs), total=len(jobs), console=Console(stderr=True)))
-    return sorted((rounded(o) for some in found for o in some), key=lambda o: o[:5])
+    found = [outcome for some in done([(together, job) for job in jobs], processes) for outcome in some]
+    return [rounded(o._asdict(), ".5f") for o in sorted(found, key=lambda o: o[:5])]
 
 
-def rounded(o: Outcome) -> Outcome:
-    """As it is written: a page made from the file is the page made from the run."""
-    return Outcome(*(round(v, DIGITS) if isinstance(v, float) else v for v in o))
-
-
-def write(file: Path, outcomes: list[Outcome]) -> None:
-    lines = ",\n".join(json.dumps(o._asdict(), ensure_ascii=False, allow_nan=False) for o in outcomes)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-
-
-def read(file: Path) -> list[Outcome]:
-    return [Outcome(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
+def pages() -> dict[str, dict[str, str]]:
+    return values(read(RESULTS / "robustness.json"))
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
@@ -92,11 +70,10 @@ def main(arguments: list[str] | None = None) -> None:
     found = read(asked.show) if asked.show else measure(trials(seeds, asked.quick), asked.processes)
     if asked.json:
         write(asked.json, found)
-    Console(width=None if sys.stdout.isatty() else 140).print(table(found))
+    show(values(found))
     if asked.docs:
-        (asked.docs / "figures").mkdir(parents=True, exist_ok=True)
-        (asked.docs / "robustness.md").write_text(page(found), encoding="utf-8")
-        figure(found, asked.docs / "figures" / "robustness.png")
+        publish(asked.docs, values(found))
+        save(figure(found), asked.docs / "figures" / "robustness.png")
 
 
 if __name__ == "__main__":

@@ -5,18 +5,15 @@
     python benchmarks/scaling.py --show FILE [--docs docs]
 
 `--measure` makes the small runs and simulates; `--simulate` keeps the runs of a file and simulates again. `--docs`
-writes docs/scaling.md and its figures from what was measured.
+writes the tables of docs/scaling.md and its figures from what was measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -24,39 +21,31 @@ for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 from rich.console import Console  # noqa: E402
 from rich.progress import track  # noqa: E402
 
-from scaling_figures import figures  # noqa: E402
+import pages as files  # noqa: E402
 from scaling_model import Run  # noqa: E402
-from scaling_page import Measured, page, tables  # noqa: E402
+from scaling_page import Measured, figures, values  # noqa: E402
 from scaling_simulation import Outcome, Setting, designed, simulate  # noqa: E402
-
-GPU = Path(__file__).parent / "results" / "gpu.json"
-DIGITS = 6
-
-
-def simulated(settings: Iterable[Setting]) -> list[Outcome]:
-    return [simulate(s) for s in settings]
-
-
-def rounded(row: NamedTuple) -> dict[str, Any]:
-    """As it is written: a page made from the file is the page made from the run."""
-    return {k: float(f"{v:.{DIGITS}g}") if isinstance(v, float) else v for k, v in row._asdict().items()}
 
 
 def write(file: Path, found: Measured) -> None:
-    runs = ",\n".join(json.dumps(rounded(r)) for r in found.runs)
+    """Of settings what is not as usual."""
     usual = Setting()._asdict()
-    lines = []
-    for o in found.simulated:
-        changed = {k: v for k, v in o.setting._asdict().items() if v != usual[k]}
-        lines.append(json.dumps(rounded(o) | {"setting": changed}))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f'{{"runs": [\n{runs}\n],\n"simulated": [\n' + ",\n".join(lines) + "\n]}\n", encoding="utf-8")
+
+    def row(o: Outcome) -> dict[str, Any]:
+        return o._asdict() | {"setting": {k: v for k, v in o.setting._asdict().items() if v != usual[k]}}
+
+    said = {"runs": [r._asdict() for r in found.runs], "simulated": [row(o) for o in found.simulated]}
+    files.write(file, files.rounded(said, ".6g"))
 
 
 def read(file: Path) -> Measured:
-    said = json.loads(file.read_text(encoding="utf-8"))
+    said = files.read(file)
     outcomes = [Outcome(**(row | {"setting": Setting(**row["setting"])})) for row in said["simulated"]]
-    return Measured([Run(**row) for row in said["runs"]], outcomes, json.loads(GPU.read_text(encoding="utf-8")))
+    return Measured([Run(**row) for row in said["runs"]], outcomes, files.read(files.RESULTS / "gpu.json"))
+
+
+def pages() -> dict[str, dict[str, str]]:
+    return values(read(files.RESULTS / "scaling.json"))
 
 
 def measure(quick: bool) -> Measured:
@@ -72,7 +61,7 @@ def measure(quick: bool) -> Measured:
 
 def simulation(quick: bool) -> list[Outcome]:
     settings = designed(1)[::12] if quick else designed()
-    return simulated(track(settings, console=Console(stderr=True)))
+    return [simulate(s) for s in track(settings, console=Console(stderr=True))]
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
@@ -97,13 +86,11 @@ def main(arguments: list[str] | None = None) -> None:
     if not asked.show:
         return
     found = read(asked.show)
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    for shown in tables(found):
-        console.print(shown)
+    files.show(values(found))
     if asked.docs:
-        (asked.docs / "figures").mkdir(parents=True, exist_ok=True)
-        (asked.docs / "scaling.md").write_text(page(found), encoding="utf-8")
-        figures(found, asked.docs / "figures")
+        files.publish(asked.docs, values(found))
+        for name, figure in figures(found).items():
+            files.save(figure, asked.docs / "figures" / name)
 
 
 if __name__ == "__main__":

@@ -314,7 +314,6 @@ def on_gpu(cpu: Rates, gpu: Gpu) -> Rates:
 class Machine(NamedTuple):
     """Workers and what lies between them; what is assumed and not measured is here."""
 
-    name: str
     workers: int
     rates: Rates
     bandwidth: float = 1.25e9  # bytes per second of each worker: 10 Gbit/s

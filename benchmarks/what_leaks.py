@@ -4,24 +4,23 @@
     python benchmarks/what_leaks.py --show FILE [--docs docs]
 
 Several tables × ways to publish: shares kept, points per row, digits, and rows as points, which nobody should publish.
-`--docs` writes docs/privacy-measured.md, its figure, and the marked section of docs/privacy.md from what was measured.
+`--docs` writes the tables of docs/privacy-measured.md and docs/privacy.md, and their figure, from what was measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from rich.table import Table
 
+import recyclegp as rgp
+from jobs import done
 from leak_cases import KEPT, Plan, Way, measured
-from leak_page import FIGURE, page, picture, with_summary
-from leak_results import Results, best_auc, best_caught, said, y_ratio
+from leak_page import picture, values
+from pages import RESULTS, publish, read, rounded, save, show, write
 
 WAYS = (
     *(Way("kept", share) for share in (0.5, 0.8, 0.95, 0.99)),
@@ -36,27 +35,20 @@ LARGE = ("2 inputs, 0.1 noise", "4 inputs, 0.5 noise", "survey")  # tables with 
 DEFAULT = Way("kept", KEPT)
 FULL = Plan((*FUNCTIONS, "diabetes", "survey"), WAYS, rows=100, modules=16, larger=400)
 QUICK = Plan(("2 inputs, 0.5 noise", "survey"), (WAYS[2], WAYS[4], WAYS[8], WAYS[10], WAYS[-2]), rows=20, modules=6)
-WIDTH = 140  # of the table where nobody looks
+FIGURE = "what-leaks.png"
 
 
-def measure(plan: Plan) -> Results:
+def measure(plan: Plan) -> dict[str, Any]:
     begun = time.process_time()
-    jobs = [(name, way, plan) for name in plan.tables for way in plan.ways]
-    more = [(name, DEFAULT, plan._replace(rows=plan.larger)) for name in LARGE if plan.larger]
-    with Progress(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        found = [measured(*job) for job in bar.track([*jobs, *more])]
-    return Results.of(plan, found[: len(jobs)], found[len(jobs) :], time.process_time() - begun)
+    jobs = [(measured, name, way, plan) for name in plan.tables for way in plan.ways]
+    more = [(measured, name, DEFAULT, plan._replace(rows=plan.larger)) for name in LARGE if plan.larger]
+    found = [leak._asdict() for leak in done([*jobs, *more])]
+    run = {"version": rgp.__version__, "plan": plan._asdict(), "seconds": time.process_time() - begun}
+    return rounded(run | {"leaks": found[: len(jobs)], "larger": found[len(jobs) :]}, ".4f")
 
 
-def table(results: Results) -> Table:
-    shown = Table(title=f"modules of {results.plan.rows} rows, each attacked with the others as shadows")
-    for name in ("table", "published", "points", "NLPD", "merged", "AUC", "caught", "y", "x", "x stranger"):
-        shown.add_column(name, justify="left" if name in ("table", "published") else "right")
-    for leak in results.leaks:
-        numbers = (leak.points, leak.nlpd, leak.merged_nlpd, best_auc(leak), best_caught(leak), y_ratio(leak))
-        near = (leak.x_distance, leak.x_stranger)
-        shown.add_row(leak.table, said(leak), *(f"{number:.3g}" for number in (*numbers, *near)))
-    return shown
+def pages() -> dict[str, dict[str, str]]:
+    return values(read(RESULTS / "what-leaks.json"))
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
@@ -78,17 +70,13 @@ def planned(asked: argparse.Namespace) -> Plan:
 def main(arguments: list[str] | None = None) -> None:
     asked = parsed(arguments)
     torch.set_num_threads(1)
-    results = Results.read(asked.show) if asked.show else measure(planned(asked))
+    run = read(asked.show) if asked.show else measure(planned(asked))
     if asked.json:
-        results.write(asked.json)
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(table(results))
-    console.print(f"{results.seconds / 60:.1f} minutes of one core")
+        write(asked.json, run)
+    show(values(run))
     if asked.docs:
-        picture(results, asked.docs / "figures" / FIGURE)
-        (asked.docs / "privacy-measured.md").write_text(page(results), encoding="utf-8")
-        overview = asked.docs / "privacy.md"
-        overview.write_text(with_summary(overview.read_text(encoding="utf-8"), results), encoding="utf-8")
+        publish(asked.docs, values(run))
+        save(picture(run), asked.docs / "figures" / FIGURE)
 
 
 if __name__ == "__main__":

@@ -4,112 +4,92 @@
     python benchmarks/where_merging_loses.py --show FILE [--beside FILE …] [--docs docs]
 
 Rows per owner × D × noise × random and adjoining owners. `--beside` sets earlier runs beside this one: with other
-points, or of another version of the library. `--docs` writes docs/calibration.md and its figure from what was measured.
+points, or of another version of the library. `--docs` writes the tables of docs/calibration.md and its figure.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from rich.table import Table
 
 import recyclegp as rgp
-from calibration_cases import Cut, Merged, Reference, Rounds, merged, reference, rounds
-from calibration_page import heat_map, page
-from calibration_results import LOSS, Grid, Results, cells, losing, rounded
+from calibration_cases import Cut, Merged, Reference, Rounds, Setting, merged, reference, rounds, sensible
+from calibration_page import heat_map, values
+from jobs import done
+from pages import RESULTS, publish, read, rounded, save, show, write
+
+FIGURE = "where-merging-loses.png"
+
+
+class Grid(NamedTuple):
+    """What is measured: every combination."""
+
+    rows: tuple[int, ...]
+    dimensions: tuple[int, ...]
+    noises: tuple[float, ...]
+    owners: tuple[str, ...]
+    seeds: int
+    total: int
+
+    def settings(self) -> list[Setting]:
+        """The slowest first, so that no process ends with them alone."""
+        found = [Setting(D, s, k, self.total) for D in self.dimensions for s in self.noises for k in range(self.seeds)]
+        return sorted(found, key=lambda setting: -setting.dimension)
+
+    def cuts(self) -> list[Cut]:
+        return [Cut(rows, owners) for owners in self.owners for rows in self.rows if rows not in self.skipped()]
+
+    def skipped(self) -> list[int]:
+        """Rows per owner that leave fewer than two owners."""
+        return [rows for rows in self.rows if not sensible(Cut(rows, ""), self.total)]
+
 
 FULL = Grid((5, 10, 20, 50, 100, 500), (1, 2, 4, 8, 16), (0.1, 0.5), ("random", "adjoining"), seeds=3, total=1000)
 QUICK = Grid((5, 10, 50), (1, 2), (0.1,), ("random", "adjoining"), seeds=1, total=40)
-COLUMNS = ("noise", "owners", "D", "rows each", "excess", "±", "95%", "RMSE ×", "noise ×", "alone", "warned")
-WIDTH = 140  # of the table where nobody looks
 
 
-def measure(grid: Grid, publish: int | str, with_rounds: bool, processes: int, label: str) -> Results:
+def measure(grid: Grid, points: int | str, with_rounds: bool, processes: int, label: str) -> dict[str, Any]:
     """Every case is a job of its own, in processes of one thread each."""
     begun, worked = time.perf_counter(), _cpu_seconds()
-    jobs = _jobs(grid, publish, with_rounds)
-    found: list[Any] = []
-    with Progress(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        for row in bar.track(_done(jobs, processes), total=len(jobs)):
-            found.append(rounded(row))
-    of = {kind: [row for row in found if isinstance(row, kind)] for kind in (Merged, Reference, Rounds)}
-    seconds, cpu = round(time.perf_counter() - begun, 1), round(_cpu_seconds() - worked, 1)
-    return Results(
-        label, rgp.__version__, publish, grid, seconds, cpu, processes, of[Merged], of[Reference], of[Rounds]
-    )
+    found = list(done(jobs(grid, points, with_rounds), processes))
+    named = {"references": Reference, "rounds": Rounds, "merged": Merged}
+    run = {
+        "grid": grid._asdict(),
+        "label": label,
+        "version": rgp.__version__,
+        "publish": points,
+        "seconds": time.perf_counter() - begun,
+        "cpu_seconds": _cpu_seconds() - worked,
+        "processes": processes,
+    }
+    rows = {k: [r._asdict() for r in sorted(r for r in found if isinstance(r, kind))] for k, kind in named.items()}
+    return rounded(run | rows, ".5f")
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of those it started that have ended."""
+    """Of this process and of those it started that have ended, without waiting for cores that others use."""
     return sum(os.times()[:4])
 
 
-def _done(jobs: list[tuple[Callable[..., Any], ...]], processes: int) -> Iterator[Any]:
-    """What the jobs return, as they are done."""
-    if processes == 1:
-        yield from (job(*given) for job, *given in jobs)
-        return
-    os.environ["OMP_NUM_THREADS"] = "1"  # read by the processes when they begin
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for future in as_completed([pool.submit(*job) for job in jobs]):
-            yield future.result()
-
-
-def _jobs(grid: Grid, publish: int | str, with_rounds: bool) -> list[tuple[Callable[..., Any], ...]]:
+def jobs(grid: Grid, points: int | str, with_rounds: bool) -> list[tuple[Callable[..., Any], ...]]:
     found: list[tuple[Any, ...]] = []
     for setting in grid.settings():
         found.append((reference, setting))
         if with_rounds:
             found.append((rounds, setting, Cut(min(grid.rows), "random")))
-        found += [(merged, setting, cut, publish) for cut in grid.cuts()]
+        found += [(merged, setting, cut, points) for cut in grid.cuts()]
     return found
 
 
-def table(results: Results, beside: list[Results]) -> Table:
-    """Nats above the exact GP on all rows; those that lose in red."""
-    shown = Table(title=f"{results.label}: nats per point above the exact GP on all {results.grid.total} rows")
-    for name in (*COLUMNS, *(other.label for other in beside)):
-        shown.add_column(name, justify="left" if name == "owners" else "right")
-    ours, others = (cells(results, results.references), [cells(other, results.references) for other in beside])
-    lost = set(losing(ours))
-    for where, cell in ours.items():
-        numbers = (
-            f"{cell.excess:.3f}",
-            f"{cell.spread:.3f}",
-            f"{cell.coverage:.3f}",
-            f"{cell.rmse:.2f}",
-            f"{cell.noise:.2f}",
-        )
-        first = (f"{where.noise:g}", where.owners, str(where.dimension), str(where.rows))
-        rest = [f"{other[where].excess:.3f}" if where in other else "–" for other in others]
-        shown.add_row(
-            *first, *numbers, f"{cell.alone:.2f}", str(cell.warned), *rest, style="red" if where in lost else None
-        )
-    return shown
-
-
-def report(results: Results, beside: list[Results]) -> None:
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(table(results, beside))
-    found = cells(results, results.references)
-    middle = float(np.median([cell.excess for cell in found.values()]))
-    said = f"{len(losing(found))} of {len(found)} cases lose more than {LOSS:g}; median {middle:.3f}"
-    console.print(f"{said}; {results.seconds / 60:.1f} minutes")
-    for rows in results.grid.skipped():
-        console.print(f"left out: {rows} rows each; of {results.grid.total} there are not two such owners")
+def pages() -> dict[str, dict[str, str]]:
+    beside = [read(RESULTS / f"calibration-{name}.json") for name in ("first", "points-64")]
+    return {"calibration.md": values(read(RESULTS / "calibration-auto.json"), beside)}
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
@@ -130,27 +110,27 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def measured(asked: argparse.Namespace) -> Results:
+def measured(asked: argparse.Namespace) -> dict[str, Any]:
     grid = QUICK if asked.quick else FULL
     grid = grid._replace(seeds=asked.seeds) if asked.seeds else grid
-    publish = asked.publish if asked.publish == "auto" else int(asked.publish)
-    label = asked.label or (f"publish={publish}" if publish != "auto" else 'publish="auto"')
-    return measure(grid, publish, not asked.no_rounds, asked.processes, label)
+    points = asked.publish if asked.publish == "auto" else int(asked.publish)
+    label = asked.label or (f"publish={points}" if points != "auto" else 'publish="auto"')
+    return measure(grid, points, not asked.no_rounds, asked.processes, label)
 
 
 def main(arguments: list[str] | None = None) -> None:
     asked = parsed(arguments)
     torch.set_num_threads(1)
-    results = Results.read(asked.show) if asked.show else measured(asked)
+    run = read(asked.show) if asked.show else measured(asked)
     if asked.json:
-        results.write(asked.json)
-    beside = [Results.read(file) for file in asked.beside]
-    report(results, beside)
-    if asked.figure:
-        heat_map(results, beside, asked.figure)
+        write(asked.json, run)
+    beside = [read(file) for file in asked.beside]
+    found = {"calibration.md": values(run, beside)}
+    show(found)
     if asked.docs:
-        heat_map(results, beside, asked.docs / "figures" / "where-merging-loses.png")
-        (asked.docs / "calibration.md").write_text(page(results, beside), encoding="utf-8")
+        publish(asked.docs, found)
+    for file in filter(None, (asked.figure, asked.docs and asked.docs / "figures" / FIGURE)):
+        save(heat_map(run, beside), file)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,23 @@
-"""The cost model counts what is really there, finds rates that are known, and its page says what was measured."""
+"""The cost model counts what is really there, finds rates that are known; and its predictions behave."""
 
 from collections import Counter
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import recyclegp as rgp
 import scaling_model as model
+from pages import RESULTS
 from recyclegp.core import packing
 from recyclegp.engines import executor, fitting, store
 from recyclegp.merging import points as choice_of_points
 from scaling import main, read, write
 from scaling_model import WORK, Case, Run
-from scaling_page import Measured, best, case_of, modelled, page, predictions
+from scaling_page import best, case_of, modelled, predictions, values
 from scaling_simulation import GIVEN_UP, Setting, ideal, simulate
 
-ROOT = Path(__file__).parents[2]
-KEPT = ROOT / "benchmarks" / "results" / "scaling.json"
 SMALL = Setting(workers=10, per_worker=4, fit=40.0, reductions=5, reduction=8.0)
 
 
@@ -193,49 +190,22 @@ def test_nobody_waits_for_ever():
     assert hopeless.relative == pytest.approx(GIVEN_UP)
 
 
-# --- the page ---------------------------------------------------------------------------------
+# --- predictions ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def kept():
-    if not KEPT.exists():
-        pytest.skip("not measured yet")
-    return read(KEPT)
-
-
-def test_the_page_in_docs_is_that_of_the_kept_results(kept):
-    assert (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8") == page(kept)
-
-
-def test_json_round_trips(kept, tmp_path):
-    write(tmp_path / "deep" / "again.json", kept)
-    assert read(tmp_path / "deep" / "again.json") == kept
-
-
-def test_show_writes_page_and_figures(kept, tmp_path, capsys):
-    few = Measured(kept.runs, kept.simulated, {})
-    write(tmp_path / "made.json", few)
-    main(["--show", str(tmp_path / "made.json"), "--docs", str(tmp_path)])
-    assert (tmp_path / "scaling.md").read_text("utf-8") == page(kept)
-    assert "Measured and predicted" in capsys.readouterr().out
-    for name in ("fit", "modules", "workers", "simulation"):
-        picture = np.asarray(Image.open(tmp_path / "figures" / f"scaling-{name}.png").convert("RGB"))
-        assert picture.shape[1] > 500
-        assert picture.std() > 10  # something is drawn
-
-
-def test_predictions_behave(kept):
+def test_predictions_behave(tmp_path):
+    kept = read(RESULTS / "scaling.json")
+    write(tmp_path / "again.json", kept)
+    assert read(tmp_path / "again.json") == kept
     found = modelled(kept)
     for some in predictions(found).values():
         for p in some:
             assert all(s.seconds >= 0 for s in p.stages)
             assert p.seconds == pytest.approx(sum(s.seconds for s in p.stages))
-    workers = found.cpu_workers(100)
-    times = [found.of(case_of(16, 512, k), workers).seconds for k in (10**4, 10**5, 10**6, 10**7)]
+    times = [found.on(case_of(16, 512, k), 100).seconds for k in (10**4, 10**5, 10**6, 10**7)]
     assert times == sorted(times)
-    assert best(found, case_of(16, 512), 100).seconds <= found.of(case_of(16, 512), workers).seconds
-    tiny = Case(64, 100, 4, 64)
-    assert found.of(tiny, found.cpu_workers(1)).seconds < found.of(case_of(16, 512), workers).seconds
+    assert best(found, case_of(16, 512), 100).seconds <= times[2]
+    assert found.on(Case(64, 100, 4, 64), 1).seconds < times[2]
 
 
 @pytest.mark.slow
@@ -246,4 +216,4 @@ def test_a_quick_run(tmp_path):
     found = read(tmp_path / "run.json")
     assert {*WORK, "whole fit", "whole merge"} <= {r.stage for r in found.runs}
     assert all(r.seconds > 0 for r in found.runs)
-    assert page(found).startswith("# Scaling")
+    assert "| fit |" in values(found)["scaling.md"]["stages"]

@@ -1,24 +1,18 @@
-"""The attacks find what is there to be found, and nothing where nothing is; the page says what was measured."""
-
-from pathlib import Path
+"""The attacks find what is there to be found, and nothing where nothing is; the overview says what was measured."""
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from sklearn.metrics import roc_auc_score
 
 import leak_inputs as inputs
 import leak_outcomes as outcomes
 import recyclegp as rgp
 from leak_cases import Plan, Way, on_lines, table, unit
-from leak_page import BEGIN, END, FIGURE, page, picture, summary, with_summary
-from leak_results import Results, best_auc, best_caught, excess, said, y_ratio
+from leak_page import leaks, values
+from pages import RESULTS, read
 from what_leaks import FULL, measure
-from what_leaks import table as shown
 
-ROOT = Path(__file__).parents[2]
-KEPT = ROOT / "benchmarks" / "results" / "what-leaks.json"
 RNG = np.random.default_rng(11)
 X = RNG.uniform(-1, 1, (24, 3)) * [1.0, 50.0, 0.1]
 Y = 30 + np.sin(2 * X[:, 0]) + X[:, 1] / 50 + 0.3 * RNG.standard_normal(24)
@@ -121,87 +115,45 @@ def test_tables():
     assert table("4 inputs, 0.5 noise").X.shape[1] == 4
 
 
-# --- the run and its page ---------------------------------------------------------------------
+# --- the run ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def run():
+def test_a_run_says_what_is_known_of_the_worst_case():
     """Two tables of twelve rows: nothing to quote."""
     ways = (Way("kept", 0.95), Way("points", 1.0), Way("digits", 2), Way("rows", 1.0))
-    return measure(Plan(("2 inputs, 0.5 noise", "survey"), ways, rows=12, modules=6))
-
-
-def test_a_run_says_what_is_known_of_the_worst_case(run):
-    assert len(run.leaks) == 8
-    for leak in run.where(kind="rows"):
-        assert (best_auc(leak), best_caught(leak), y_ratio(leak), leak.x_recovered) == (1, 1, pytest.approx(0), 1)
-    for leak in run.where(kind="points"):
-        assert y_ratio(leak) < 0.01
-    for leak in run.where("survey"):
-        assert 0 <= leak.values_right <= 1
-    assert min(excess(leak, run.leaks) for leak in run.leaks) == 0
-
-
-def test_json_round_trips(run, tmp_path):
-    run.write(tmp_path / "again.json")
-    assert Results.read(tmp_path / "again.json") == run
-
-
-def test_the_page_and_the_picture_are_written(run, tmp_path):
-    text = page(run)
-    for name in run.plan.tables:
-        assert f"## {name[0].upper()}{name[1:]}" in text
-    picture(run, tmp_path / FIGURE)
-    drawn = np.asarray(Image.open(tmp_path / FIGURE).convert("RGB"))
-    assert drawn.shape[1] > 1000
-    assert drawn.std() > 10  # something is drawn
-    assert shown(run).row_count == 8
-
-
-def test_only_the_marked_section_is_written_anew(run):
-    text = f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n"
-    new = with_summary(text, run)
-    assert new == f"before\n\n{BEGIN}\n\n{summary(run)}\n{END}\n\nafter\n"
-    assert with_summary(new, run) == new
-    with pytest.raises(ValueError, match="no section"):
-        with_summary("before", run)
-
-
-def test_the_published_pages_are_what_the_kept_results_say():
-    """Explanations belong into benchmarks/leak_page.py, or around the marked section; figures come from the file."""
-    kept = Results.read(KEPT)
-    assert kept.plan == FULL
-    assert (ROOT / "docs" / "privacy-measured.md").read_text(encoding="utf-8") == page(kept)
-    overview = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
-    assert with_summary(overview, kept) == overview
-    assert all(said(way) in overview for way in kept.plan.ways)
+    run = measure(Plan(("2 inputs, 0.5 noise", "survey"), ways, rows=12, modules=6))
+    found = leaks(run["leaks"])
+    assert len(found) == 8
+    worst = found[found.kind == "rows"]
+    assert (worst[["best_auc", "best_caught", "x_recovered"]] == 1).all(axis=None)
+    np.testing.assert_allclose(worst.y, 0, atol=1e-6)
+    assert (found[found.kind == "points"].y < 0.01).all()
+    assert found[found.table == "survey"].values_right.between(0, 1).all()
+    assert found.lost.min() == 0
+    assert set(values(run)["privacy-measured.md"]) > {"survey", "survey, by attack"}
 
 
 def test_what_the_overview_says_in_words_was_measured():
     """The short answer of docs/privacy.md, sentence by sentence."""
-    kept = Results.read(KEPT)
-
-    def worst(of, kind, value):
-        return max(of(leak) for leak in kept.where(kind=kind, value=value))
-
-    def mean(of, kind, value):
-        return np.mean([of(leak) for leak in kept.where(kind=kind, value=value)])
-
-    assert worst(best_caught, "points", 0.1) <= 0.055  # one person in twenty
-    assert 0.3 < worst(best_caught, "points", 0.5) < 0.36  # up to a third
-    everything = [leak for leak in kept.where(kind="points", value=1.0) if best_caught(leak) == 1]
+    kept = read(RESULTS / "what-leaks.json")
+    assert [tuple(way) for way in kept["plan"]["ways"]] == list(FULL.ways)
+    found, larger = leaks(kept["leaks"]).set_index(["kind", "value"]).sort_index(), leaks(kept["larger"])
+    mean = found.select_dtypes("number").groupby(["kind", "value"]).mean()
+    assert found.best_caught["points", 0.1].max() <= 0.055  # one person in twenty
+    assert 0.3 < found.best_caught["points", 0.5].max() < 0.36  # up to a third
+    everything = found.loc[("points", 1.0)].query("best_caught == 1")
     assert len(everything) == 4
-    assert all(y_ratio(leak) < 0.001 for leak in everything)
-    for digits in (3, 4):
-        assert abs(mean(best_auc, "digits", digits) - mean(best_auc, "kept", 0.95)) < 0.002
-    assert mean(best_auc, "digits", 1) < mean(best_auc, "kept", 0.95) - 0.05
-    lost = {way: mean(lambda leak: excess(leak, kept.leaks), *way) for way in (("digits", 1), ("points", 0.2))}
+    assert (everything.y < 0.001).all()
+    auc, lost = mean.best_auc, mean.lost
+    assert all(abs(auc["digits", digits] - auc["kept", 0.95]) < 0.002 for digits in (3, 4))
+    assert auc["digits", 1] < auc["kept", 0.95] - 0.05
     assert lost["digits", 1] > 2 * lost["points", 0.2]
-    assert mean(best_auc, "points", 0.2) < mean(best_auc, "digits", 1) + 0.005
-    for table_name in ("2 inputs, 0.5 noise", "4 inputs, 0.5 noise", "diabetes"):
-        assert excess(kept.where(table_name, "points", 0.1)[0], kept.leaks) < 0.05
-    assert excess(kept.where("4 inputs, 0.1 noise", "points", 0.1)[0], kept.leaks) > 0.3
-    survey = kept.where("survey", "kept", 0.95)[0]
+    assert auc["points", 0.2] < auc["digits", 1] + 0.005
+    tenth = found.loc[("points", 0.1)].set_index("table").lost
+    assert (tenth[["2 inputs, 0.5 noise", "4 inputs, 0.5 noise", "diabetes"]] < 0.05).all()
+    assert tenth["4 inputs, 0.1 noise"] > 0.3
+    survey = found.loc[("kept", 0.95)].set_index("table").loc["survey"]
     assert 0.055 < survey.values_right < 0.065  # six points in a hundred
     assert 0.001 < survey.values_by_chance < 0.0025  # two in a thousand
-    assert all(leak.points < 60 and 0.025 < best_caught(leak) < 0.065 for leak in kept.larger)
+    assert (larger.points < 60).all()
+    assert larger.best_caught.between(0.025, 0.065).all()

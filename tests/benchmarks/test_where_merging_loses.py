@@ -1,92 +1,54 @@
-"""The calibration report measures, writes what it measured, and says the same when it is read again."""
+"""The calibration report measures every case, and compares all of them with the same exact GP."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from PIL import Image
 
+import pages
 from calibration_cases import Cut, Setting, divide, draw, merged
-from calibration_page import page
-from calibration_results import LOSS, Results, Where, cells, losing
+from calibration_page import cells, losing, values
 from recyclegp import RecycleGPError
-from where_merging_loses import COLUMNS, QUICK, main, table
+from where_merging_loses import QUICK, measure
 
-ROOT = Path(__file__).parents[2]
-KEPT = ROOT / "benchmarks" / "results"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A quick run with everything that is written of it."""
-    found, threads = tmp_path_factory.mktemp("calibration"), torch.get_num_threads()
-    quick = ["--quick", "--processes", "1", "--label", "this one"]
-    try:
-        main([*quick, "--json", str(found / "deep" / "run.json"), "--docs", str(found)])
-    finally:
-        torch.set_num_threads(threads)
-    return found
+CASE = (0.1, "random", 1, 5)
 
 
 @pytest.fixture(scope="module")
-def run(folder):
-    return Results.read(folder / "deep" / "run.json")
+def run():
+    return measure(QUICK, "auto", True, 1, "this one")
 
 
-def test_every_case_is_measured(run):
-    assert len(run.merged) == len(QUICK.settings()) * len(QUICK.cuts())
-    assert len(run.references) == len(run.rounds) == len(QUICK.settings())
-    assert not any(row.failed for row in run.merged)
-    for cell in cells(run, run.references).values():
-        assert np.isfinite(cell).all()
-        assert 0 <= cell.coverage <= 1
-    assert all(r.rounds > 1 for r in run.rounds)
-
-
-def test_what_makes_no_sense_is_left_out(run):
-    assert run.grid.skipped() == [50]
-    assert all(row.rows < 50 for row in run.merged)
-
-
-def test_table_has_the_columns_and_those_beside(run):
-    shown = table(run, [run._replace(label="another")])
-    assert [column.header for column in shown.columns] == [*COLUMNS, "another"]
-    assert shown.row_count == len(cells(run, run.references))
-    excess, beside = (list(shown.columns[i].cells) for i in (COLUMNS.index("excess"), -1))
-    assert excess == beside
-
-
-def test_json_round_trips(run, tmp_path):
-    run.write(tmp_path / "again.json")
-    assert Results.read(tmp_path / "again.json") == run
+def test_every_case_is_measured_but_those_that_make_no_sense(run, tmp_path):
+    assert len(run["merged"]) == len(QUICK.settings()) * len(QUICK.cuts())
+    assert len(run["references"]) == len(run["rounds"]) == len(QUICK.settings())
+    assert all(r["rounds"] > 1 for r in run["rounds"])
+    found = cells(run, run["references"])
+    assert np.isfinite(found.astype(float)).all(axis=None)
+    assert found.coverage.between(0, 1).all()
+    assert QUICK.skipped() == [50]
+    assert values(run)["left out"] == "50 rows each"
+    pages.write(tmp_path / "run.json", run)
+    assert pages.read(tmp_path / "run.json") == run
 
 
 def test_a_run_beside_is_measured_by_this_ones_reference(run):
     """Else a version with a worse exact GP would seem to merge better."""
-    worse = run._replace(references=[r._replace(nlpd=r.nlpd + 1) for r in run.references])
-    assert cells(worse, run.references) == cells(run, run.references)
+    worse = run | {"references": [r | {"nlpd": r["nlpd"] + 1} for r in run["references"]], "label": "another"}
+    assert cells(worse, run["references"]).equals(cells(run, run["references"]))
+    shown = values(run, [worse])["random, noise 0.1"].splitlines()
+    assert shown[0].endswith("| another | 95% |")
+    excess, beside = (line.split(" | ") for line in shown[2:4])
+    assert excess[2] == excess[10]
+    assert beside[2] == beside[10]
 
 
 def test_cases_that_failed_lose(run):
-    where = Where(0.1, "random", 1, 5)
-    broken = [row._replace(nlpd=None, failed="no") if row.rows == 5 else row for row in run.merged]
-    found = cells(run._replace(merged=broken), run.references)
-    assert found[where].failed == 1
-    assert where in losing(found)
-    assert "failed" in page(run._replace(merged=broken), [])
-
-
-def test_the_picture_and_the_page_are_written(folder, run):
-    picture = np.asarray(Image.open(folder / "figures" / "where-merging-loses.png").convert("RGB"))
-    assert picture.shape[1] > 1000
-    assert picture.std() > 10  # something is drawn
-    text = (folder / "calibration.md").read_text(encoding="utf-8")
-    assert text == page(run, [])
-    assert "where-merging-loses.png" in text
-    for where in losing(cells(run, run.references)):
-        assert f"**{cells(run, run.references)[where].excess:.3f}**" in text
+    broken = run | {"merged": [r | {"nlpd": None, "failed": "no"} if r["rows"] == 5 else r for r in run["merged"]]}
+    found = cells(broken, run["references"])
+    assert found.failed[CASE] == 1
+    assert CASE in losing(found).index
+    assert "| failed |" in values(broken)["random, noise 0.1"]
 
 
 def test_rows_depend_on_seed_and_dimension_alone():
@@ -112,14 +74,4 @@ def test_a_failure_is_a_result(monkeypatch):
 
     monkeypatch.setattr("recyclegp.merge", refuse)
     row = merged(Setting(1, 0.1, 0, 20), Cut(10, "random"), 4)
-    assert row.failed == "no"
-    assert row.nlpd is None
-
-
-def test_the_published_page_is_what_the_kept_results_say():
-    """Explanations belong into benchmarks/calibration_page.py, figures come from the files."""
-    ours = Results.read(KEPT / "calibration-auto.json")
-    beside = [Results.read(file) for file in sorted(KEPT.glob("calibration-*.json")) if "auto" not in file.name]
-    text = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
-    assert text == page(ours, beside)
-    assert f"{len(losing(cells(ours, ours.references)))} of 120 cases lose more than {LOSS:g} nats" in text
+    assert (row.failed, row.nlpd) == ("no", None)
