@@ -11,6 +11,7 @@ import pickle
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -40,46 +41,23 @@ from scaling_model import DIMENSION, Run
 
 MESSAGE = "evidence"  # a reduction that every merge makes
 
+# fmt: off
 # (modules, rows, points) of collapsed fits; (modules, rows) of exact ones
 FITS = (
-    (64, 250, 8),
-    (64, 250, 16),
-    (64, 500, 16),
-    (64, 1000, 8),
-    (64, 1000, 16),
-    (32, 500, 32),
-    (32, 1000, 32),
-    (16, 1000, 64),
-    (16, 2000, 16),
-    (16, 500, 64),
+    (64, 250, 8), (64, 250, 16), (64, 500, 16), (64, 1000, 8), (64, 1000, 16),
+    (32, 500, 32), (32, 1000, 32), (16, 1000, 64), (16, 2000, 16), (16, 500, 64),
 )
 EXACT_FITS = ((8, 250), (4, 500), (2, 1000))
-# (modules, points, inducing) of reductions
+# (modules, points, inducing) of reductions, and of choices of points
 REDUCTIONS = (
-    (500, 4, 64),
-    (2000, 4, 128),
-    (250, 16, 128),
-    (1000, 16, 128),
-    (500, 4, 512),
-    (250, 16, 512),
-    (1000, 16, 512),
-    (100, 64, 512),
-    (400, 4, 1024),
-    (100, 16, 1024),
-    (50, 64, 1024),
-    (50, 16, 2048),
-    (200, 16, 2048),
-    (20, 16, 4096),
+    (500, 4, 64), (2000, 4, 128), (250, 16, 128), (1000, 16, 128), (500, 4, 512), (250, 16, 512), (1000, 16, 512),
+    (100, 64, 512), (400, 4, 1024), (100, 16, 1024), (50, 64, 1024), (50, 16, 2048), (200, 16, 2048), (20, 16, 4096),
 )
 TOURNAMENTS = (
-    (2048, 4, 64),
-    (2048, 4, 256),
-    (1024, 16, 256),
-    (2048, 4, 512),
-    (512, 16, 512),
-    (1024, 16, 512),
-    (512, 16, 1024),
+    (2048, 4, 64), (2048, 4, 256), (1024, 16, 256), (2048, 4, 512), (512, 16, 512), (1024, 16, 512), (512, 16, 1024),
 )
+# fmt: on
+FILES = ((64, 4), (64, 16), (64, 64), (256, 16))  # modules and points
 MEMBERS = (1024, 4096, 16384)
 TASKS = (200, 800, 2400)
 # (workers, modules, rows, points, inducing) of whole runs; the first is for those in a hurry
@@ -87,14 +65,14 @@ WHOLES = ((1, 64, 60, 4, 300), (1, 512, 1000, 16, 300), (2, 512, 1000, 16, 300),
 PAYLOADS = ((64, 256), (64, 512), (32, 1024))  # tasks, and the side of the matrix that each returns
 
 
-def cpu_seconds(call: Callable[[], Any], rounds: int = 1) -> float:
-    """Of this thread."""
-    found = []
+def timed(call: Callable[[], Any], rounds: int = 1) -> tuple[float, Any]:
+    """Seconds of this thread, and what was made."""
+    found, made = [], None
     for _ in range(rounds):
         begun = time.process_time()
-        call()
+        made = call()
         found.append(time.process_time() - begun)
-    return median(found)
+    return median(found), made
 
 
 def tile(k: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -140,44 +118,36 @@ def square(inducing: int) -> float:
 def fits(designed: Sequence[tuple[int, int, int]]) -> Iterator[Run]:
     """As a task of an engine fits them: all of one file together."""
     for modules, rows, points in designed:
-        data = [tile(k, rows) for k in range(modules)]
-        options: dict[str, Any] = {"method": "collapsed", "inducing": points, "publish": None, "progress": False}
-        made: list[Any] = []
-        seconds = cpu_seconds(lambda: made.append(rgp.fit_many(data, **options)))  # noqa: B023
-        yield Run("fit", seconds, modules, rows, points, evaluations=evaluations(made[0]))
+        yield _fit("fit", modules, rows, points, method="collapsed", inducing=points, publish=None)
 
 
 def exact_fits(designed: Sequence[tuple[int, int]]) -> Iterator[Run]:
     for modules, rows in designed:
-        data = [tile(k, rows) for k in range(modules)]
-        made: list[Any] = []
-        seconds = cpu_seconds(
-            lambda: made.append(rgp.fit_many(data, method="exact", publish=16, progress=False))  # noqa: B023
-        )
-        yield Run("exact fit", seconds, modules, rows, 16, evaluations=evaluations(made[0]))
+        yield _fit("exact fit", modules, rows, 16, method="exact", publish=16)
 
 
-def evaluations(modules: Any) -> float:
-    return float(np.mean([m.convergence.evaluations for m in modules]))
+def _fit(stage: str, modules: int, rows: int, points: int, **options: Any) -> Run:
+    data = [tile(k, rows) for k in range(modules)]
+    seconds, made = timed(partial(rgp.fit_many, data, progress=False, **options))
+    evaluations = float(np.mean([m.convergence.evaluations for m in made]))
+    return Run(stage, seconds, modules, rows, points, evaluations=evaluations)
 
 
 def files(sizes: Sequence[tuple[int, int]]) -> Iterator[Run]:
     """Of one chunk; what the page cache holds is read from there."""
+    options: dict[str, Any] = {"method": "collapsed", "publish": None, "learn": False, "progress": False}
     with tempfile.TemporaryDirectory() as folder:
         for modules, points in sizes:
             path = Path(folder) / f"{modules}-{points}.safetensors"
-            made = rgp.fit_many(
-                [tile(k, 2 * points) for k in range(modules)],
-                method="collapsed",
-                inducing=points,
-                publish=None,
-                learn=False,
-                progress=False,
-            )
-            seconds = cpu_seconds(lambda: write_chunk(path, made, "", {}), 5)  # noqa: B023
-            yield Run("write", seconds, modules, 0, points, bytes=path.stat().st_size)
-            seconds = cpu_seconds(lambda: read_chunk(path).modules._sites(NO_CATEGORIES), 5)  # noqa: B023
-            yield Run("read", seconds, modules, 0, points, bytes=path.stat().st_size)
+            made = rgp.fit_many([tile(k, 2 * points) for k in range(modules)], inducing=points, **options)
+            written = timed(partial(write_chunk, path, made, "", {}), 5)[0]
+            known = timed(partial(_sites_of, path), 5)[0]
+            for stage, seconds in (("write", written), ("read", known)):
+                yield Run(stage, seconds, modules, 0, points, bytes=path.stat().st_size)
+
+
+def _sites_of(path: Path) -> Any:
+    return read_chunk(path).modules._sites(NO_CATEGORIES)
 
 
 def reductions(designed: Sequence[tuple[int, int, int]]) -> Iterator[Run]:
@@ -186,10 +156,9 @@ def reductions(designed: Sequence[tuple[int, int, int]]) -> Iterator[Run]:
         side = square(inducing)
         store, Z, kernel = sites(modules, points, side), grid(inducing, side), parse("rbf", DIMENSION)
         store.reduce(_nothing, max, inducing, MESSAGE)  # packed, and remembered
-        yield Run("evaluation", cpu_seconds(partial(_step, kernel, Z, store)), modules, 0, points, inducing)
-        base = basis(kernel, Z)
-        seconds = cpu_seconds(partial(fold, base, store, 0.0, marginal=False))
-        yield Run("fold", seconds, modules, 0, points, inducing)
+        step, folding = partial(_step, kernel, Z, store), partial(fold, basis(kernel, Z), store, 0.0, marginal=False)
+        for stage, call in (("evaluation", step), ("fold", folding)):
+            yield Run(stage, timed(call)[0], modules, 0, points, inducing)
 
 
 def _nothing(packs: Iterator[PackedSites]) -> int:
@@ -206,9 +175,8 @@ def tournaments(designed: Sequence[tuple[int, int, int]]) -> Iterator[Run]:
     for modules, points, inducing in designed:
         store = sites(modules, points, 4 * square(inducing))
         kernel = parse("matern32", DIMENSION)  # a rough one: no tournament ends early
-        made: list[torch.Tensor] = []
-        seconds = cpu_seconds(lambda: made.append(select(kernel, store, inducing, 0.0)))  # noqa: B023
-        assert len(made[0]) == inducing
+        seconds, made = timed(partial(select, kernel, store, inducing, 0.0))
+        assert len(made) == inducing
         yield Run("points", seconds, modules, 0, points, inducing)
 
 
@@ -248,16 +216,16 @@ def chunks_of(chunk: FittedChunk, count: int) -> list[FittedChunk]:
     return found
 
 
+def _job(modules: int, rows: int, points: int, inducing: Any) -> Any:
+    how = FitArguments(method="collapsed", inducing=points, publish=None)
+    parts = [partial(tile, k, rows) for k in range(modules)]
+    return fitting.prepared(parts, how, merge={"inducing": inducing}, per_task=64, progress=False)
+
+
 def clients(counts: Sequence[int]) -> Iterator[Run]:
     """All that the client does in a merge that learns, but for tasks; and what it does before each reduction."""
     with tempfile.TemporaryDirectory() as folder:
-        job = fitting.prepared(
-            [partial(tile, k, 60) for k in range(64)],
-            FitArguments(method="collapsed", inducing=4, publish=None),
-            merge={"inducing": grid(9, 8.0).numpy()},
-            per_task=64,
-            progress=False,
-        )
+        job = _job(64, 60, 4, grid(9, 8.0).numpy())
         (chunk,) = fitting.fit_chunks(Serial(), job, Path(folder))
         for count in counts:
             before = psutil.Process().memory_info().rss
@@ -266,36 +234,31 @@ def clients(counts: Sequence[int]) -> Iterator[Run]:
             begun = time.process_time()
             made = fitting.merge_chunks(executor, chunks, job.merging)
             seconds = time.process_time() - begun - executor.inside
-            yield Run(
-                "client",
-                seconds,
-                count,
-                0,
-                4,
-                9,
-                evaluations=float(made.convergence.evaluations),
-                tasks=len(executor.asked),
-                bytes=max(held, 0),
-            )
+            evaluations, asked = float(made.convergence.evaluations), len(executor.asked)
+            yield Run("client", seconds, count, 0, 4, 9, evaluations, tasks=asked, bytes=max(held, 0))
             store = ChunkStore(executor, chunks, [1.0] * count)
-            seconds = cpu_seconds(lambda: store._leaves(store._wanted(), 9), 3)  # noqa: B023
+            seconds = timed(lambda: store._leaves(store._wanted(), 9), 3)[0]  # noqa: B023
             yield Run("leaves", seconds, count, 0, 4, 9)
 
 
 # --- the cluster ------------------------------------------------------------------------------
 
 
-def cluster(workers: Sequence[int], counts: Sequence[int], payloads: Sequence[tuple[int, int]]) -> Iterator[Run]:
-    """Reductions of nothing, and of matrices of zeros: what is left is what tasks and messages cost."""
+@contextmanager
+def clients_of(workers: int) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
+    made = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=None)
+    with made, Client(made) as client:
+        yield client
+
+
+def cluster(workers: Sequence[int], counts: Sequence[int], payloads: Sequence[tuple[int, int]]) -> Iterator[Run]:
+    """Reductions of nothing, and of matrices of zeros: what is left is what tasks and messages cost."""
     from recyclegp.engines.dask import DaskExecutor
 
     for each in workers:
-        with (
-            LocalCluster(n_workers=each, threads_per_worker=1, dashboard_address=":0", memory_limit=None) as made,
-            Client(made) as client,
-        ):
+        with clients_of(each) as client:
             executor = DaskExecutor(client)
             executor.tree(abs, list(range(50)), max, "warm")
             for count in counts:
@@ -310,25 +273,12 @@ def cluster(workers: Sequence[int], counts: Sequence[int], payloads: Sequence[tu
 
 def wholes(designed: Sequence[tuple[int, int, int, int, int]]) -> Iterator[Run]:
     """Everything together, by the clock: not among the runs that the model is fitted to, but those it is held to."""
-    from distributed import Client, LocalCluster
-
     from recyclegp.engines.dask import DaskExecutor
 
     for workers, modules, rows, points, inducing in designed:
-        with (
-            LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=None) as made,
-            Client(made) as client,
-            tempfile.TemporaryDirectory() as folder,
-        ):
+        with clients_of(workers) as client, tempfile.TemporaryDirectory() as folder:
             client.run(_warm)
-            job = fitting.prepared(
-                [partial(tile, k, rows) for k in range(modules)],
-                FitArguments(method="collapsed", inducing=points, publish=None),
-                merge={"inducing": inducing},
-                per_task=64,
-                progress=False,
-            )
-            executor = DaskExecutor(client)
+            executor, job = DaskExecutor(client), _job(modules, rows, points, inducing)
             begun = time.perf_counter()
             chunks = fitting.fit_chunks(executor, job, Path(folder))
             fit = time.perf_counter()
@@ -352,7 +302,7 @@ def measured(quick: bool = False) -> Iterator[Run]:
     list(fits(FITS[:1]))
     yield from fits(FITS[:few])
     yield from exact_fits(EXACT_FITS[: 1 if quick else None])
-    yield from files(((64, 4), (64, 16), (64, 64), (256, 16))[:few])
+    yield from files(FILES[:few])
     list(islice(reductions(REDUCTIONS[:1]), 1))
     yield from reductions(REDUCTIONS[:few])
     yield from tournaments(TOURNAMENTS[:few])

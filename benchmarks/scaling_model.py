@@ -37,6 +37,14 @@ class Run(NamedTuple):
     tasks: int = 0
     bytes: int = 0
 
+    @property
+    def steps(self) -> float:
+        return self.modules * self.evaluations
+
+    @property
+    def entries(self) -> int:
+        return self.modules * self.points * self.inducing
+
 
 class Case(NamedTuple):
     """What is to be computed."""
@@ -86,10 +94,6 @@ def second_pass_flops(points: int, inducing: int) -> float:
     # backwards: through C⁻¹ and L⁻¹ a solve each, L̄ = −V̄Vᵀ a product, and twice what is small
     backward = (1 + 1 + 2) * M * S**2 + 10 * M**2 * S
     return forward + backward
-
-
-def evaluation_flops(points: int, inducing: int) -> float:
-    return first_pass_flops(points, inducing) + second_pass_flops(points, inducing)
 
 
 def dense_flops(inducing: int) -> float:
@@ -176,40 +180,6 @@ Work = dict[str, float]
 Rates = dict[str, dict[str, float]]
 
 
-def _fit_work(r: Run) -> Work:
-    steps = r.modules * r.evaluations
-    n, M = r.rows, r.points
-    return {
-        "module": r.modules,
-        "point": steps * M,  # many small matrices: a call each
-        "entry": steps * n * M,  # of k(Z, X)
-        "flop": steps * 10 * n * M**2,  # V = L⁻¹K and VVᵀ: 3nM²; backwards about twice that
-    }
-
-
-def _exact_work(r: Run) -> Work:
-    steps = r.modules * r.evaluations
-    return {"entry": steps * r.rows**2, "flop": steps * r.rows**3}  # factor n³/3, inverse ⅔n³
-
-
-def _file_work(r: Run) -> Work:
-    return {"file": 1.0, "module": r.modules, "byte": r.bytes}
-
-
-def _evaluation_work(r: Run) -> Work:
-    return {
-        "module": r.modules,
-        "entry": r.modules * r.points * r.inducing,  # of k(Z_*, Z_k), and all else of that size
-        "flop": r.modules * evaluation_flops(r.points, r.inducing),
-        "dense flop": dense_flops(r.inducing),
-    }
-
-
-def _fold_work(r: Run) -> Work:
-    entries = r.modules * r.points * r.inducing
-    return {"module": r.modules, "entry": entries, "flop": fold_flops(r.modules, r.points, r.inducing)}
-
-
 def _points_work(r: Run) -> Work:
     candidates = r.modules * r.points
     pools = competitions(candidates, r.inducing)
@@ -220,49 +190,51 @@ def _points_work(r: Run) -> Work:
     }
 
 
-def _client_work(r: Run) -> Work:
-    return {"merge": 1.0, "module": r.modules}
-
-
-def _leaves_work(r: Run) -> Work:
-    return {"module": r.modules}
-
-
-def _task_work(r: Run) -> Work:
-    return {"reduction": 1.0, "task": r.tasks + sum(joins(r.tasks)), "byte": r.tasks * r.bytes}
+def _file_work(r: Run) -> Work:
+    return {"file": 1.0, "module": r.modules, "byte": r.bytes}
 
 
 WORK: dict[str, Callable[[Run], Work]] = {
-    "fit": _fit_work,
-    "exact fit": _exact_work,
+    "fit": lambda r: {
+        "module": r.modules,
+        "point": r.steps * r.points,  # many small matrices: a call each
+        "entry": r.steps * r.rows * r.points,  # of k(Z, X)
+        "flop": r.steps * 10 * r.rows * r.points**2,  # V = L⁻¹K and VVᵀ: 3nM²; backwards about twice that
+    },
+    "exact fit": lambda r: {"entry": r.steps * r.rows**2, "flop": r.steps * r.rows**3},  # factor n³/3, inverse ⅔n³
     "write": _file_work,
     "read": _file_work,
-    "evaluation": _evaluation_work,
-    "fold": _fold_work,
+    "evaluation": lambda r: {
+        "module": r.modules,
+        "entry": r.entries,  # of k(Z_*, Z_k), and all else of that size
+        "flop": r.modules * (first_pass_flops(r.points, r.inducing) + second_pass_flops(r.points, r.inducing)),
+        "dense flop": dense_flops(r.inducing),
+    },
+    "fold": lambda r: {
+        "module": r.modules,
+        "entry": r.entries,
+        "flop": fold_flops(r.modules, r.points, r.inducing),
+    },
     "points": _points_work,
-    "client": _client_work,
-    "leaves": _leaves_work,
-    "cluster": _task_work,
+    "client": lambda r: {"merge": 1.0, "module": r.modules},
+    "leaves": lambda r: {"module": r.modules},
+    "cluster": lambda r: {"reduction": 1.0, "task": r.tasks + sum(joins(r.tasks)), "byte": r.tasks * r.bytes},
 }
 
 
 def fitted(runs: Iterable[Run]) -> Rates:
     """For each stage the rates whose relative errors are least."""
-    by_stage: dict[str, list[Run]] = {}
-    for r in runs:
-        if r.stage in WORK:
-            by_stage.setdefault(r.stage, []).append(r)
-    return {stage: _least_squares(stage, some) for stage, some in by_stage.items()}
+    known = [r for r in runs if r.stage in WORK]
+    return {stage: _least_squares([r for r in known if r.stage == stage]) for stage in {r.stage: 0 for r in known}}
 
 
-def _least_squares(stage: str, runs: Sequence[Run]) -> dict[str, float]:
+def _least_squares(runs: Sequence[Run]) -> dict[str, float]:
     """min ‖A x − 1‖² over x ≥ 0, each row of A divided by its seconds; columns are scaled to one."""
-    work = [WORK[stage](r) for r in runs]
-    names = list(work[0])
-    A = np.array([[w[name] / r.seconds for name in names] for w, r in zip(work, runs, strict=True)])
+    work = [WORK[r.stage](r) for r in runs]
+    A = np.array([[amount / r.seconds for amount in w.values()] for w, r in zip(work, runs, strict=True)])
     size = A.max(0)
     x, _ = nnls(A / size, np.ones(len(A)))
-    return dict(zip(names, (x / size).tolist(), strict=True))
+    return dict(zip(work[0], (x / size).tolist(), strict=True))
 
 
 def seconds(rates: Rates, run: Run) -> float:
@@ -376,54 +348,31 @@ def shares(work: float, parts: int, workers: int) -> float:
 
 def predict(case: Case, machine: Machine, fit_evaluations: float, member_bytes: float) -> Prediction:
     """Stage by stage; `fit_evaluations` is what one fit takes."""
-    count = rounds(case.evaluations)
-    passes = _passes(case, machine)
-    learning = passes["first"].times(count.first).plus(passes["second"].times(count.second))
-    folding = passes["fold"].times(count.folds)
-    return Prediction(
-        case,
-        (
-            _fitting(case, machine, fit_evaluations),
-            _on_client(case, machine),
-            passes["points"].plus(passes["light"].times(count.light)),
-            learning,
-            folding,
-            passes["agreement"],
-        ),
-        IMPORTED
-        + case.modules * member_bytes
-        + 6 * message_bytes(case.inducing),  # K_**, L, P, C and two for gradients
-        IMPORTED
-        + min(
-            machine.remembered, case.modules * site_bytes(case.points) / (1 if machine.scheduled else machine.workers)
-        )
-        + file_bytes(case.per_task, case.points)
-        + (CHILDREN + 3) * message_bytes(case.inducing)  # results to be joined, their sum, L and C
-        + 4 * 8 * FEATURES,
+    count, passes, message = rounds(case.evaluations), _passes(case, machine), message_bytes(case.inducing)
+    own = seconds(machine.rates, Run("client", 0.0, case.modules))
+    stages = (
+        _fitting(case, machine, fit_evaluations),
+        Stage("client's list", 0.0, 0.0, 0.0, own, 0.0),
+        passes["points"].plus(passes["light"].times(count.light)),
+        passes["first"].times(count.first).plus(passes["second"].times(count.second)),
+        passes["fold"].times(count.folds),
+        passes["agreement"],
     )
+    held = case.modules * site_bytes(case.points) / (1 if machine.scheduled else machine.workers)
+    # beside what is remembered: a file, results to be joined with their sum, L and C, and features
+    worker = min(machine.remembered, held) + file_bytes(case.per_task, case.points) + (CHILDREN + 3) * message
+    client = case.modules * member_bytes + 6 * message  # K_**, L, P, C and two for gradients
+    return Prediction(case, stages, IMPORTED + client, IMPORTED + worker + 4 * 8 * FEATURES)
 
 
 def _fitting(case: Case, machine: Machine, evaluations: float) -> Stage:
-    rates, tasks = machine.rates, leaves(case)
-    work = Run("fit", 0.0, case.modules, case.rows, case.points, evaluations=evaluations)
-    writing = priced(
-        rates, "write", {"file": tasks, "module": case.modules, "byte": file_bytes(case.modules, case.points)}
-    )
-    rows = 8.0 * case.modules * case.rows * (DIMENSION + 1)
-    written = float(file_bytes(case.modules, case.points))
-    return Stage(
-        "fit and write",
-        shares(seconds(rates, work) + writing, tasks, machine.workers),
-        _scheduling(machine, tasks),
-        (rows + written) / machine.storage,
-        machine.latency,
-        rows + written,
-    )
-
-
-def _on_client(case: Case, machine: Machine) -> Stage:
-    own = seconds(machine.rates, Run("client", 0.0, case.modules))
-    return Stage("client's list", 0.0, 0.0, 0.0, own, 0.0)
+    rates, count, written = machine.rates, leaves(case), float(file_bytes(case.modules, case.points))
+    fits = seconds(rates, Run("fit", 0.0, case.modules, case.rows, case.points, evaluations=evaluations))
+    writing = priced(rates, "write", {"file": count, "module": case.modules, "byte": written})
+    moved = 8.0 * case.modules * case.rows * (DIMENSION + 1) + written
+    compute = shares(fits + writing, count, machine.workers)
+    waiting = moved / machine.storage
+    return Stage("fit and write", compute, _scheduling(machine, count), waiting, machine.latency, moved)
 
 
 def _scheduling(machine: Machine, tasks: float) -> float:
@@ -433,94 +382,79 @@ def _scheduling(machine: Machine, tasks: float) -> float:
 def _passes(case: Case, machine: Machine) -> dict[str, Stage]:
     """One reduction of each kind."""
     rates, K, M, S = machine.rates, case.modules, case.points, case.inducing
-    entries = float(K * M * S)
-    evaluating = rates["evaluation"]
+    run, rate = Run("", 0.0, K, 0, M, S), rates["evaluation"]
     first, second = first_pass_flops(M, S), second_pass_flops(M, S)
-    share = first / (first + second)
+    share, dense, message = first / (first + second), rate["dense flop"] * dense_flops(S) / 2, message_bytes(S)
 
     def part(portion: float, flops: float) -> float:
         """Seconds of a pass that has so much of what an evaluation has beside its flops."""
-        return portion * (K * evaluating["module"] + entries * evaluating["entry"]) + K * flops * evaluating["flop"]
+        return portion * (K * rate["module"] + run.entries * rate["entry"]) + K * flops * rate["flop"]
 
-    dense = evaluating["dense flop"] * dense_flops(S)
-    folding = seconds(rates, Run("fold", 0.0, K, 0, M, S))
-    message, down = message_bytes(S), message_bytes(S)
-    choosing = seconds(rates, Run("points", 0.0, K, 0, M, S))
-    candidate = 8 * (DIMENSION + 1)
+    def reduction(name: str, compute: float, up: float, down: float, serial: float) -> Stage:
+        return _reduction(name, case, machine, compute, up, down, serial)
+
+    triangle = min(message, 8 * case.per_task * M * S)
+    candidates = 8 * (DIMENSION + 1) * min(pool_size(S), case.per_task * M)
+    folding, choosing = (seconds(rates, run._replace(stage=stage)) for stage in ("fold", "points"))
+    agreement = part(share, agreement_flops(M, S))
     return {
-        "first": _reduction("learning", case, machine, part(share, first), message, down, dense / 2),
-        "second": _reduction("learning", case, machine, part(1 - share, second), message, 2 * down, dense / 2),
-        "fold": _reduction(
-            "folds", case, machine, folding, min(message, 8 * case.per_task * M * S), down, _folding(case, machine)
-        ),
-        "agreement": _reduction(
-            "agreement", case, machine, part(share, agreement_flops(M, S)), 16 * case.per_task, 2 * down, 0.0
-        ),
-        "points": _reduction(
-            "choice of points",
-            case,
-            machine,
-            choosing,
-            candidate * min(pool_size(S), case.per_task * M),
-            0,
-            _choosing(case, machine),
-        ),
-        "light": _reduction("light", case, machine, 0.0, 100, 0, 0.0),
+        "first": reduction("learning", part(share, first), message, message, dense),
+        "second": reduction("learning", part(1 - share, second), message, 2 * message, dense),
+        "fold": reduction("folds", folding, triangle, message, _folding(case, machine)),
+        "agreement": reduction("agreement", agreement, 16 * case.per_task, 2 * message, 0.0),
+        "points": reduction("choice of points", choosing, candidates, 0, _choosing(case, machine)),
+        "light": reduction("light", 0.0, 100, 0, 0.0),
     }
+
+
+def _tasks(case: Case, machine: Machine) -> int:
+    return leaves(case) if machine.scheduled else min(machine.workers, leaves(case))
 
 
 def _reduction(
     name: str, case: Case, machine: Machine, compute: float, message: float, down: float, serial: float
 ) -> Stage:
     """One pass over all modules: files are read, parts computed, answers joined on their way up."""
-    rates, W = machine.rates, machine.workers
-    tasks = leaves(case) if machine.scheduled else min(W, leaves(case))
+    rates, W, tasks = machine.rates, machine.workers, _tasks(case, machine)
     stored = float(file_bytes(case.modules, case.points))
     # whoever is free takes the next file, so that a worker knows it only by chance
     reach = machine.remembered if machine.scheduled else machine.remembered * W
     missed = 1 - min(1.0, reach / stored)
     reading = missed * priced(rates, "read", {"file": leaves(case), "module": case.modules, "byte": stored})
     messages = tasks * CHILDREN / (CHILDREN - 1) * message  # answers of tasks and of joins; nearly all travel
-    handling = priced(rates, "cluster", {"byte": messages})
-    levels = joins(tasks)
-    sent = down * min(W, tasks)
+    handling, levels = priced(rates, "cluster", {"byte": messages}), joins(tasks)
     hops = 2 + math.log2(max(1, min(W, tasks)))  # by way of the scheduler, then from worker to worker
-    upper = sum(CHILDREN * message / machine.bandwidth for joined in levels if joined < W)
+    serial += seconds(rates, Run("leaves", 0.0, case.modules)) + hops * (down / machine.bandwidth + machine.latency)
+    serial += sum(CHILDREN * message / machine.bandwidth for joined in levels if joined < W)  # the upper tree
+    serial += len(levels) * 2 * machine.latency
     return Stage(
         name,
         shares(compute + reading + handling, tasks, W),
         _scheduling(machine, tasks + sum(levels)),
         max(missed * stored / machine.storage, messages / (W * machine.bandwidth)),
-        serial
-        + seconds(rates, Run("leaves", 0.0, case.modules))
-        + hops * (down / machine.bandwidth + machine.latency)
-        + upper
-        + len(levels) * 2 * machine.latency,
-        missed * stored + messages + sent,
+        serial,
+        missed * stored + messages + down * min(W, tasks),
     )
 
 
 def _folding(case: Case, machine: Machine) -> float:
     """Seconds in which triangles are joined: on each level one worker has one join, or several where it must."""
-    rate, rows, spent = machine.rates["fold"]["flop"], float(case.per_task * case.points), 0.0
-    tasks = leaves(case) if machine.scheduled else min(machine.workers, leaves(case))
+    tasks, spent = _tasks(case, machine), 0.0
     rows = case.modules * case.points / tasks
     for joined in joins(tasks):
         rows = min(rows, case.inducing)
-        spent += rate * join_flops(rows, case.inducing) * math.ceil(joined / machine.workers)
+        spent += join_flops(rows, case.inducing) * math.ceil(joined / machine.workers)
         rows *= CHILDREN
-    return spent
+    return machine.rates["fold"]["flop"] * spent
 
 
 def _choosing(case: Case, machine: Machine) -> float:
     """The upper tree, where pools are full and fewer meet than there are workers: seven meetings, two choices each."""
-    tasks = leaves(case) if machine.scheduled else min(machine.workers, leaves(case))
-    pool, candidates, S = pool_size(case.inducing), case.modules * case.points / tasks, case.inducing
+    tasks, pool, S = _tasks(case, machine), pool_size(case.inducing), case.inducing
+    candidates = case.modules * case.points / tasks
     # one full pool: as the model prices a run with just as many candidates, of which it chooses once
     once = seconds(machine.rates, Run("points", 0.0, 1, 0, pool, S)) / competitions(pool, S)
-    spent = once  # the last choice
-    for joined in joins(tasks):
-        candidates *= CHILDREN
-        if candidates > pool and joined < machine.workers:
-            spent += 2 * (CHILDREN - 1) * once
-    return spent
+    meetings = 0
+    for level, joined in enumerate(joins(tasks), 1):
+        meetings += candidates * CHILDREN**level > pool and joined < machine.workers
+    return once * (1 + 2 * (CHILDREN - 1) * meetings)  # and the last choice

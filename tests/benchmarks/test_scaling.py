@@ -15,7 +15,7 @@ from recyclegp.engines import executor, fitting, store
 from recyclegp.merging import points as choice_of_points
 from scaling import main, read, write
 from scaling_model import WORK, Case, Run
-from scaling_page import best, case_of, modelled, predictions, values
+from scaling_page import best, case_of, fit_values, modelled, predictions
 from scaling_simulation import GIVEN_UP, Setting, ideal, simulate
 
 SMALL = Setting(workers=10, per_worker=4, fit=40.0, reductions=5, reduction=8.0)
@@ -216,4 +216,4 @@ def test_a_quick_run(tmp_path):
     found = read(tmp_path / "run.json")
     assert {*WORK, "whole fit", "whole merge"} <= {r.stage for r in found.runs}
     assert all(r.seconds > 0 for r in found.runs)
-    assert "| fit |" in values(found)["scaling.md"]["stages"]
+    assert "| fit |" in fit_values(found, modelled(found))["stages"]
