@@ -40,7 +40,7 @@ def main() -> None:
         values["threads"] = "one thread" if result["threads"] == 1 else f"{result['threads']} threads"
         if result["figure"]:
             shrink(folder / result["figure"], options.docs / "figures" / f"{name}.png")
-    publish(options.docs, {"experiments.md": values})
+    publish(options.docs, {"experiments.md": values}, partly=True)
 
 
 def introduction(name: str, result: dict[str, Any]) -> str:

@@ -96,13 +96,16 @@ def filled(text: str, values: Mapping[str, str]) -> str:
     return MARKED.sub(new, text)
 
 
-def publish(folder: Path, pages: Mapping[str, Mapping[str, str]]) -> None:
-    """Pages that the folder does not have begin as those of the documentation."""
+def publish(folder: Path, pages: Mapping[str, Mapping[str, str]], partly: bool = False) -> None:
+    """Pages that the folder does not have begin as those of the documentation. No page mixes two runs by mistake."""
     for page, values in pages.items():
         own = folder / page
-        text = filled((own if own.exists() else DOCS / page).read_text(encoding="utf-8"), values)
+        text = (own if own.exists() else DOCS / page).read_text(encoding="utf-8")
+        missing = set(names(text)) - set(values)
+        if missing and not partly:
+            raise SystemExit(f"{page} is not written: this run did not measure {', '.join(sorted(missing))}")
         folder.mkdir(parents=True, exist_ok=True)
-        own.write_text(text, encoding="utf-8")
+        own.write_text(filled(text, values), encoding="utf-8")
 
 
 def show(pages: Mapping[str, Mapping[str, str]]) -> None:

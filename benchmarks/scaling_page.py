@@ -9,24 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+import scaling_model as cost
 from pages import Column, table
-from scaling_model import (
-    CHILDREN,
-    WORK,
-    Case,
-    Machine,
-    Prediction,
-    Rates,
-    Run,
-    file_bytes,
-    fitted,
-    gpu_rates,
-    message_bytes,
-    on_gpu,
-    predict,
-    rounds,
-    seconds,
-)
+from scaling_model import WORK, Case, Machine, Prediction, Rates, Run, file_bytes, rounds, seconds
 from scaling_simulation import GIVEN_UP, LOSSES, PER_WORKER, SCHEDULING, SIGMAS, SLOW, Outcome, Setting, ideal
 
 MODULES, ROWS, WORKERS, GPUS = 1_000_000, 1000, 100, 8
@@ -58,7 +43,7 @@ class Model(NamedTuple):
         return Machine(count, self.gpu, 2e10, SERVER, 5e-5, scheduled=False, remembered=1e11)
 
     def of(self, case: Case, machine: Machine) -> Prediction:
-        return predict(case, machine, self.fit_evaluations, self.member_bytes)
+        return cost.predict(case, machine, self.fit_evaluations, self.member_bytes)
 
     def on(self, case: Case, workers: int) -> Prediction:
         return self.of(case, self.cpu_workers(workers))
@@ -74,9 +59,9 @@ class Model(NamedTuple):
 
 
 def modelled(found: Measured) -> Model:
-    rates, evaluations = fitted(found.runs), fmean(r.evaluations for r in found.runs if r.stage == "fit")
+    rates, evaluations = cost.fitted(found.runs), fmean(r.evaluations for r in found.runs if r.stage == "fit")
     members = max(r.bytes / r.modules for r in found.runs if r.stage == "client")
-    return Model(rates, on_gpu(rates, gpu_rates(found.gpu, evaluations)), evaluations, members)
+    return Model(rates, cost.on_gpu(rates, cost.gpu_rates(found.gpu, evaluations)), evaluations, members)
 
 
 def in_files(case: Case, files: int) -> Case:
@@ -86,7 +71,7 @@ def in_files(case: Case, files: int) -> Case:
 def best(model: Model, case: Case, workers: int) -> Prediction:
     """With the number of files that the model likes best, at most eight for each worker."""
     files = [TASKS_EACH * workers]
-    while files[-1] > CHILDREN:
+    while files[-1] > cost.CHILDREN:
         files.append(files[-1] // 2)
     return min((model.on(in_files(case, count), workers) for count in files), key=lambda p: p.seconds)
 
@@ -271,7 +256,7 @@ def predicted_values(model: Model) -> dict[str, str]:
         "full": about(64e9 / member),
         "an hour": first(ladder(1e3, 1e10), lambda k: model.client(k) > 3600),
         "arithmetic": time(chosen[-1].seconds),
-        "answer": size(message_bytes(4096)),
+        "answer": size(cost.message_bytes(4096)),
     }
 
 
