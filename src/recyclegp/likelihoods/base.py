@@ -1,23 +1,31 @@
-"""What every likelihood p(y|f) can be asked. One class for each family; nobody asks for its name.
+"""What every likelihood p(y | f_1 … f_C) can do. One class for each family; nobody chooses by its name.
 
 A likelihood is a frozen value. Its parameters are numbers in the user's units, None where they are not known, or
 tensors where many models are worked on side by side: whatever they are, they broadcast against y and f.
+
+There are two kinds of methods. Those of one function work element by element on tensors of any shape. Those of a
+whole model (the last section) take the moments of all its functions, (n, C), and y as users have it; here they are
+written for C = 1, which is what most families have, and `several.py` has those that differ for more.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from ..errors import RecycleGPError
+from .. import arrays
+from ..errors import Argument, Name, RecycleGPError
 from . import quantiles
+from .quantiles import Interval
 
 Value = float | Tensor | None
+SHOWN = 5  # functions that are named in words for people
 POINTS = 2**14  # data points differentiated at once
 
 
@@ -33,9 +41,12 @@ class Tail(NamedTuple):
     up_to: Tensor
 
 
-class Interval(NamedTuple):
-    low: Tensor
-    high: Tensor
+class Change(NamedTuple):
+    """Of the units of one function: f becomes scale·f + shift."""
+
+    scale: float = 1.0
+    shift: float = 0.0
+    unit: str | None = None  # of y afterwards, if that is to be said
 
 
 class Expected(NamedTuple):
@@ -53,6 +64,23 @@ class Scale(NamedTuple):
     scale: Tensor
 
 
+class Sharing(Enum):
+    """What the functions of one model have in common while they are learned, beside their rows."""
+
+    NOTHING = "nothing"
+    SHAPE = "the kernel but for its amplitudes"
+    KERNEL = "the kernel"
+
+
+class FunctionRows(NamedTuple):
+    """What one function sees of y."""
+
+    likelihood: Likelihood  # of these observations
+    y: Tensor  # (n,)
+    noise: Tensor | None = None  # (n,)  variances, where these are known
+    seen: Tensor | None = None  # (all rows,) bool: in which of them; None: in every one
+
+
 class Likelihood(ABC):
     """Abstract; its subclasses are final frozen dataclasses whose fields are the parameters, in the order of files."""
 
@@ -63,6 +91,8 @@ class Likelihood(ABC):
     has_units: ClassVar[bool] = False  # is f in the units of y, which may then be changed?
     classifies: ClassVar[bool] = False  # is y a class?
     counts: ClassVar[bool] = False  # is y a number of things, 0, 1, 2, …?
+    sharing: ClassVar[Sharing] = Sharing.NOTHING  # of its functions
+    choices: ClassVar[tuple[float, ...]] = ()  # how functions may see y, where data decide; the first is usual
 
     # --- parameters ---
 
@@ -94,7 +124,7 @@ class Likelihood(ABC):
     def check_parameters(self) -> None:
         """Numbers must be finite and positive; tensors are the library's own and are not looked at."""
         if all(type(v) is float and 0 < v < math.inf for v in self.values):
-            return  # as nearly always, and this is asked very often
+            return  # as nearly always, and this is called very often
         numbers = [v for v in self.values if not isinstance(v, Tensor)]
         known = [v for v in numbers if v is not None]
         if len(known) not in (0, len(numbers)) or not all(math.isfinite(v) and v > 0 for v in known):
@@ -107,8 +137,10 @@ class Likelihood(ABC):
         """The likelihood of y' = s·y + b."""
         if (scale, shift) != (1.0, 0.0):
             raise RecycleGPError(
-                f"output_scale and output_shift do not apply to likelihood {self.name!r}, whose f has fixed "
-                "units; leave them at 1 and 0"
+                Name("output_scale"),
+                " and ",
+                Name("output_shift"),
+                f" do not apply to likelihood {self.name!r}, whose f has fixed units; leave them at 1 and 0",
             )
         return self
 
@@ -122,7 +154,23 @@ class Likelihood(ABC):
     def scale_of(self, y: Tensor, w: Tensor) -> Scale:
         """Where f may be expected, from y (B, n) with weights w, 0 for padding."""
 
-    # --- densities ---
+    def for_data(self, y: Any, rows: int, classes: Sequence[Any] | None) -> Likelihood:
+        """The same with what only data can tell: of classes, what they are called."""
+        if classes is not None:
+            raise RecycleGPError(
+                "classes: only likelihood 'categorical' has any to name; leave them out, or use labels"
+            )
+        return self
+
+    def seen_by_functions(self, y: Tensor) -> Tensor:
+        """(C, n)  what each function sees of y, which `targets` has checked."""
+        return y[None]
+
+    def rows_of_functions(self, y: Tensor, choice: float | None = None) -> tuple[FunctionRows, ...]:
+        """The observations of each function, of y as `targets` has checked it; `choice` is one of `choices`."""
+        return tuple(map(FunctionRows, self.parts, self.seen_by_functions(y)))
+
+    # --- probabilities ---
 
     @abstractmethod
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
@@ -156,28 +204,136 @@ class Likelihood(ABC):
 
     def distribution(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tail:
         """Distribution function of a new y."""
-        raise RecycleGPError(f"coverage is not defined for likelihood {self.name!r}; use the error rate")
+        raise self._undefined("coverage is", "the error rate")
 
     def quantile(self, p: float, mean: Tensor, variance: Tensor) -> Tensor:
         """The smallest y with P(Y ≤ y) ≥ p."""
         if self.classifies:
-            raise RecycleGPError(f"quantiles of y are not defined for likelihood {self.name!r}; use probabilities")
+            raise self._undefined("quantiles of y are", "predict_proba")
         find = quantiles.of_counts if self.counts else quantiles.of_numbers
         return find(self, p, mean, variance)
 
     def interval(self, mean: Tensor, variance: Tensor, level: float) -> Interval:
         """The central interval that holds a new y with this probability; of counts, at least with this one."""
         if self.classifies:
-            raise RecycleGPError(f"an interval for y is not defined for likelihood {self.name!r}; use that of f")
+            raise self._undefined("an interval for y is", "predict_proba, or that of f")
         return Interval(*(self.quantile(0.5 * (1 + side * level), mean, variance) for side in (-1, 1)))
 
     def crps(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """∫ (P(Y ≤ t) − [y ≤ t])² dt: in the units of y, and |y − Y| where the model is certain."""
-        raise RecycleGPError(f"CRPS is not defined for likelihood {self.name!r}; use log-loss or Brier's score")
+        raise self._undefined("CRPS is", "log-loss or Brier's score")
 
     def resolution(self, y: Tensor, f: Tensor) -> Tensor:
         """Width of the narrowest feature of log p(y|f) about f: integrals over f are this fine."""
         return torch.ones_like(y)
+
+    def _undefined(self, what: str, instead: str) -> RecycleGPError:
+        of = f"likelihood {self.name!r}" if len(self.functions) == 1 else self.meaning
+        return RecycleGPError(f"{what} not defined for {of}; use {instead}")
+
+    # --- a whole model: y as users have it, and moments (n, C) of all functions ---
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """What its functions are called."""
+        return ("f",)
+
+    @property
+    def meaning(self) -> str:
+        """What its functions are, in words for people."""
+        return "one function"
+
+    @property
+    def words(self) -> str:
+        """Which functions there are, for people."""
+        shown = ", ".join(self.functions[:SHOWN]) + (", …" if len(self.functions) > SHOWN else "")
+        return f"{len(self.functions)} {self.meaning}: {shown}" if self.predicts_all else f"{self.meaning}: {shown}"
+
+    @property
+    def predicts_all(self) -> bool:
+        """Does `predict` answer with every function, in a column each?"""
+        return False
+
+    @property
+    def parts(self) -> tuple[Likelihood, ...]:
+        """Of the observations of each function by itself."""
+        return (self,)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes that y may be, in the order of their probabilities."""
+        return ("0", "1") if self.classifies else ()
+
+    def with_parts(self, parts: Sequence[Sequence[Likelihood]]) -> tuple[Likelihood, ...]:
+        """What y may be in a model of such functions, each of which has these likelihoods."""
+        return tuple(parts[0])
+
+    def united(self, other: Likelihood) -> Likelihood:
+        """What the functions of two models are together, where these may have different ones."""
+        if other.meaning != self.meaning:
+            raise RecycleGPError(
+                f"one module has {self.meaning}, another {other.meaning}; merge modules of one kind, or fit one of "
+                "them again"
+            )
+        return self
+
+    def targets(self, y: Any, rows: int, device: torch.device | None) -> Tensor:
+        """y, checked."""
+        return self.check(arrays.targets(y, rows, device=device))
+
+    def answered(self, at: Moments) -> Moments:
+        """What `predict` answers."""
+        return Moments(at.mean[..., 0], at.variance[..., 0])
+
+    def observed(self, at: Moments) -> Moments:
+        """Moments of a new y."""
+        return self.moments(at.mean[:, 0], at.variance[:, 0])
+
+    def probabilities(self, at: Moments) -> Tensor:
+        """(n, number of classes)."""
+        if not self.classifies:
+            raise RecycleGPError(
+                f"predict_proba needs classes, and this model has likelihood {self.name!r}; use predict_y"
+            )
+        p = self.observed(at).mean
+        return torch.stack([1 - p, p], -1)
+
+    def noise_at(self, at: Moments) -> Tensor:
+        """Noise variance of y at each row."""
+        if not self.has_units:
+            raise RecycleGPError(f"predict_noise: likelihood {self.name!r} has no noise; use predict_y")
+        return torch.full_like(at.mean[:, 0], self.parameters[0])
+
+    def log_density_at(self, y: Tensor, at: Moments) -> Tensor:
+        """log p(y) of observations that `targets` has checked."""
+        return self.log_density(y, at.mean[:, 0], at.variance[:, 0])
+
+    def quantile_at(self, p: float, at: Moments) -> Tensor:
+        """The smallest y with P(Y ≤ y) ≥ p."""
+        return self.quantile(p, at.mean[:, 0], at.variance[:, 0])
+
+    def interval_at(self, at: Moments, level: float) -> Interval:
+        """The central interval that holds a new y with this probability."""
+        return self.interval(at.mean[:, 0], at.variance[:, 0], level)
+
+    def distribution_at(self, y: Tensor, at: Moments) -> Tail:
+        """Distribution function of a new y."""
+        return self.distribution(y, at.mean[:, 0], at.variance[:, 0])
+
+    def crps_at(self, y: Tensor, at: Moments) -> Tensor:
+        """∫ (P(Y ≤ t) − [y ≤ t])² dt."""
+        return self.crps(y, at.mean[:, 0], at.variance[:, 0])
+
+    def changes(self, scale: Any, shift: Any, unit: Any) -> list[Change]:
+        """Of each function, where y is measured in other units: scale·y + shift."""
+        s, b = arrays.number(scale, "output_scale"), arrays.number(shift, "output_shift")
+        if abs(s) < 1 / arrays.LARGEST:
+            raise RecycleGPError(Argument("output_scale", s), "; pass a number that is not zero")
+        return [Change(s, b, unit)]
+
+    def rescaled(self, changes: Sequence[Change]) -> Likelihood:
+        """The likelihood of y in other units, by how its functions change."""
+        return self.in_units(changes[0].scale, changes[0].shift)
 
 
 def weighted_mean(t: Tensor, w: Tensor) -> Tensor:

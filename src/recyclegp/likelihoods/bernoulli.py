@@ -12,64 +12,57 @@ from torch.special import log_ndtr
 from ..errors import RecycleGPError
 from . import quadrature
 from .base import Likelihood, Moments, Scale
+from .constants import SCALES
+from .quantiles import bisect
 
-SEPARATION = 2.0  # of f between classes that can be told apart: its scale a priori
 HALVINGS = 60  # of the interval in which a mode is looked for
 
 
-@dataclass(frozen=True)
-class Bernoulli(Likelihood):
-    """p(y = 1) = 1 / (1 + exp(−f))."""
+class TwoClasses(Likelihood):
+    """Abstract."""
 
-    name: ClassVar[str] = "bernoulli"
     classifies: ClassVar[bool] = True
 
     def check(self, y: Tensor) -> Tensor:
         return zero_or_one(y)
 
     def scale_of(self, y: Tensor, w: Tensor) -> Scale:
-        return scale_of_classes(w)
-
-    def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
-        return torch.nn.functional.logsigmoid((2 * y - 1) * f)
+        zeros = torch.zeros_like(w[..., 0])
+        return Scale(zeros, zeros + SCALES.separation)
 
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return quadrature.expectation(self, y, mean, variance)
+
+    def moments(self, mean: Tensor, variance: Tensor) -> Moments:
+        p = self.log_density(torch.ones_like(mean), mean, variance).exp().clamp(0, 1)
+        return Moments(p, p * (1 - p))
+
+
+@dataclass(frozen=True)
+class Bernoulli(TwoClasses):
+    """p(y = 1) = 1 / (1 + exp(−f))."""
+
+    name: ClassVar[str] = "bernoulli"
+
+    def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        return torch.nn.functional.logsigmoid((2 * y - 1) * f)
 
     def log_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         about = _mode(y.detach(), mean.detach(), variance.detach())
         return quadrature.log_expectation(self, y, mean, variance, about)
 
-    def moments(self, mean: Tensor, variance: Tensor) -> Moments:
-        p = self.log_density(torch.ones_like(mean), mean, variance).exp().clamp(0, 1)
-        return Moments(p, p * (1 - p))
-
 
 @dataclass(frozen=True)
-class BernoulliProbit(Likelihood):
+class BernoulliProbit(TwoClasses):
     """p(y = 1) = Φ(f)."""
 
     name: ClassVar[str] = "bernoulli-probit"
-    classifies: ClassVar[bool] = True
-
-    def check(self, y: Tensor) -> Tensor:
-        return zero_or_one(y)
-
-    def scale_of(self, y: Tensor, w: Tensor) -> Scale:
-        return scale_of_classes(w)
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
         return log_ndtr((2 * y - 1) * f)
 
-    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        return quadrature.expectation(self, y, mean, variance)
-
     def log_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return log_ndtr((2 * y - 1) * mean / (1 + variance).sqrt())
-
-    def moments(self, mean: Tensor, variance: Tensor) -> Moments:
-        p = self.log_density(torch.ones_like(mean), mean, variance).exp().clamp(0, 1)
-        return Moments(p, p * (1 - p))
 
 
 def zero_or_one(y: Tensor) -> Tensor:
@@ -86,17 +79,8 @@ def zero_or_one(y: Tensor) -> Tensor:
     )
 
 
-def scale_of_classes(w: Tensor) -> Scale:
-    zeros = torch.zeros_like(w[..., 0])
-    return Scale(zeros, zeros + SEPARATION)
-
-
 @torch.no_grad()
 def _mode(y: Tensor, m: Tensor, v: Tensor) -> Tensor:
     """Where p(y|f) N(f; m, v) is largest: the root of y − σ(f) = (f − m)/v, by bisection, as |y − σ(f)| ≤ 1."""
-    low, high = m - v, m + v
-    for _ in range(HALVINGS):
-        f = 0.5 * (low + high)
-        above = y - torch.sigmoid(f) > (f - m) / v
-        low, high = torch.where(above, f, low), torch.where(above, high, f)
+    low, high = bisect(m - v, m + v, lambda f: y - torch.sigmoid(f) > (f - m) / v, HALVINGS)
     return 0.5 * (low + high)

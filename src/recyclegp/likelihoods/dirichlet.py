@@ -9,34 +9,28 @@ function, with a noise that is known: C regressions in closed form, and no coupl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from .base import Expected, Scale
-from .joint import JointLikelihood
-
-EPSILON = 0.01  # of a class that was not seen in a row, unless rows say clearly otherwise
-EPSILONS = (0.003, 0.01, 0.03)  # that are compared: the smaller, the surer of itself is a model of classes apart
-
-
-class GaussianRows(NamedTuple):
-    """Observations of one function: what was seen, and how noisy that is."""
-
-    y: Tensor
-    noise: Tensor
+from .base import Expected, FunctionRows, Scale
+from .categorical import Categorical, check_labels
+from .constants import DIRICHLET
+from .gaussian import Gaussian
 
 
 @dataclass(frozen=True)
-class DirichletCategorical(JointLikelihood):
+class DirichletCategorical(Categorical):
     """p(y = c) = exp(f_c) / Σ exp(f_j), with a Gaussian observation of each f_c in every row."""
 
-    name: ClassVar[str] = "categorical"
-    classifies: ClassVar[bool] = True
+    labels: tuple[str, ...] = ()
 
-    def check(self, y: Tensor) -> Tensor:
-        return y
+    name: ClassVar[str] = "categorical"
+    choices: ClassVar[tuple[float, ...]] = DIRICHLET.compared
+
+    def __post_init__(self) -> None:
+        check_labels(self.labels)
 
     def scale_of(self, y: Tensor, w: Tensor) -> Scale:
         return Scale(torch.zeros_like(w[:, 0]), torch.ones_like(w[:, 0]))
@@ -44,9 +38,14 @@ class DirichletCategorical(JointLikelihood):
     def expected_jointly(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
         self._refuse()  # its functions are fitted one by one
 
+    def rows_of_functions(self, y: Tensor, choice: float | None = None) -> tuple[FunctionRows, ...]:
+        """A regression for each class; `choice` is ε."""
+        epsilon = DIRICHLET.epsilon if choice is None else choice
+        return tuple(self.observations(own, epsilon) for own in self.seen_by_functions(y))
+
     @staticmethod
-    def observations(is_class: Tensor, epsilon: float = EPSILON) -> GaussianRows:
+    def observations(is_class: Tensor, epsilon: float = DIRICHLET.epsilon) -> FunctionRows:
         """The mean and the variance of the logarithm of a log-normal with a Gamma variable's moments."""
         alpha = is_class.to(torch.float64) + epsilon
         noise = torch.log1p(1 / alpha)  # σ² = log(1/α + 1)
-        return GaussianRows(alpha.log() - 0.5 * noise, noise)  # log α − σ²/2
+        return FunctionRows(Gaussian(), alpha.log() - 0.5 * noise, noise)  # log α − σ²/2

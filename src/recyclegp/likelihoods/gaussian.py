@@ -9,7 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .base import Interval, Likelihood, Moments, Scale, Tail, Value, weighted_mean
+from .base import Likelihood, Moments, Scale, Tail, Value, weighted_mean
+from .quantiles import Interval
 
 
 @dataclass(frozen=True)

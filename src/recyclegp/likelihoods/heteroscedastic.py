@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from .base import Expected, Interval, Scale
+from .. import arrays
+from ..errors import Name, RecycleGPError
+from .base import Change, Expected, Moments, Scale, Tail
+from .constants import SCALES, AmplitudePrior
 from .gaussian import Gaussian, log_normal, mean_distance, normal_quantile
-from .joint import AmplitudePrior, JointLikelihood
+from .quantiles import Interval, bisect
+from .several import SeveralFunctions
 
 FUNCTIONS = ("f", "log noise")  # in this order
 LARGEST_LOG = 100.0  # of a ratio of variances: beyond it exponentials overflow, and nothing is learned from a row
@@ -21,15 +25,32 @@ HALVINGS = 50  # of the range in which the end of an interval is looked for
 
 
 @dataclass(frozen=True)
-class Heteroscedastic(JointLikelihood):
+class Heteroscedastic(SeveralFunctions):
     """y ~ N(f, e^g) (chained Gaussian processes, Saul et al. 2016). Both functions see y as it is."""
 
+    alone: str | None = None  # which of the functions, where it is one of them by itself
+
     name: ClassVar[str] = "heteroscedastic"
-    # A few rows cannot tell that noise varies, and would publish that it does not; a merge of many could.
-    amplitudes: ClassVar[tuple[AmplitudePrior | None, ...]] = (None, AmplitudePrior(math.log(2.0), 0.5))
+    amplitudes: ClassVar[tuple[AmplitudePrior | None, ...]] = (None, SCALES.log_noise)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        return FUNCTIONS if self.alone is None else (self.alone,)
+
+    @property
+    def meaning(self) -> str:
+        return "varying noise"
+
+    @property
+    def parts(self) -> tuple[Heteroscedastic, ...]:
+        return tuple(map(Heteroscedastic, self.functions))
 
     def check(self, y: Tensor) -> Tensor:
         return y
+
+    def seen_by_functions(self, y: Tensor) -> Tensor:
+        """Both see all of it."""
+        return torch.stack([y, y])
 
     def in_units(self, scale: float, shift: float) -> Heteroscedastic:
         """It has no numbers of its own; f and g change as functions."""
@@ -39,7 +60,7 @@ class Heteroscedastic(JointLikelihood):
         """Of f and g in turn: a third of the variance is noise before anything is known, by a factor of e or so."""
         f = Gaussian().scale_of(y, w)
         is_g = torch.arange(len(y), device=y.device) % 2 == 1
-        g = 2 * f.scale.log() + math.log(0.3)
+        g = 2 * f.scale.log() + math.log(SCALES.noise)
         return Scale(torch.where(is_g, g, f.location), torch.where(is_g, torch.ones_like(g), f.scale))
 
     def expected_jointly(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
@@ -53,38 +74,62 @@ class Heteroscedastic(JointLikelihood):
         by_variance = torch.stack([-0.5 * precision, -0.25 * square * precision], -2)
         return Expected(value, by_mean, by_variance)
 
-    def log_density_of(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """log E[N(y; m_f, v_f + e^g)] over g, of moments (n, 2)."""
-        log_weight, noise = _nodes(mean[:, 1], variance[:, 1])
-        spread = variance[:, :1] + noise
-        return torch.logsumexp(log_weight + log_normal((y - mean[:, 0])[:, None], spread), -1)
+    # --- a whole model ---
 
-    def distribution_of(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """P(Y ≤ y), of moments (n, 2)."""
-        log_weight, noise = _nodes(mean[:, 1], variance[:, 1])
-        standard = (y - mean[:, 0])[:, None] / (variance[:, :1] + noise).sqrt()
-        return (log_weight.exp() * torch.special.ndtr(standard)).sum(-1)
+    def observed(self, at: Moments) -> Moments:
+        # E[e^g] = exp(m + v/2)
+        noise = (at.mean[:, 1] + 0.5 * at.variance[:, 1]).clamp_max(math.log(arrays.LARGEST)).exp()
+        return Moments(at.mean[:, 0], at.variance[:, 0] + noise)
 
-    def crps_of(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """E|Y − y| − ½E|Y − Y'|, of moments (n, 2): Y is a mixture of Gaussians."""
+    def noise_at(self, at: Moments) -> Tensor:
+        return at.mean[:, 1].exp()
+
+    def log_density_at(self, y: Tensor, at: Moments) -> Tensor:
+        """log E[N(y; m_f, v_f + e^g)] over g."""
+        log_weight, noise = _nodes(at.mean[:, 1], at.variance[:, 1])
+        spread = at.variance[:, :1] + noise
+        return torch.logsumexp(log_weight + log_normal((y - at.mean[:, 0])[:, None], spread), -1)
+
+    def distribution_at(self, y: Tensor, at: Moments) -> Tail:
+        log_weight, noise = _nodes(at.mean[:, 1], at.variance[:, 1])
+        standard = (y - at.mean[:, 0])[:, None] / (at.variance[:, :1] + noise).sqrt()
+        up_to = (log_weight.exp() * torch.special.ndtr(standard)).sum(-1)
+        return Tail(up_to, up_to)
+
+    def crps_at(self, y: Tensor, at: Moments) -> Tensor:
+        """E|Y − y| − ½E|Y − Y'|: Y is a mixture of Gaussians."""
         found = []
-        for y_, m, v in zip(*(t.split(ROWS) for t in (y, mean, variance)), strict=True):
+        for y_, m, v in zip(*(t.split(ROWS) for t in (y, at.mean, at.variance)), strict=True):
             log_weight, noise = _nodes(m[:, 1], v[:, 1])
             w, spread = log_weight.exp(), v[:, :1] + noise
             apart = ((spread[:, :, None] + spread[:, None, :]) / (2 * math.pi)).sqrt() @ w @ w
             found.append((mean_distance((y_ - m[:, 0])[:, None], spread.sqrt()) * w).sum(-1) - apart)
         return torch.cat(found) if found else y
 
-    def interval_of(self, mean: Tensor, variance: Tensor, level: float) -> Interval:
+    def interval_at(self, at: Moments, level: float) -> Interval:
         """Symmetric about the mean: the half-width at which the distribution has what is wanted, by halving."""
-        _, noise = _nodes(mean[:, 1], variance[:, 1])
-        low = torch.zeros_like(mean[:, 0])
-        high = normal_quantile(0.5 * (1 + level)) * (variance[:, 0] + noise.amax(-1)).sqrt()
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            short = self.distribution_of(mean[:, 0] + middle, mean, variance) < 0.5 * (1 + level)
-            low, high = torch.where(short, middle, low), torch.where(short, high, middle)
-        return Interval(mean[:, 0] - high, mean[:, 0] + high)
+        _, noise = _nodes(at.mean[:, 1], at.variance[:, 1])
+        mean, widest = at.mean[:, 0], (at.variance[:, 0] + noise.amax(-1)).sqrt()
+
+        def too_short(half: Tensor) -> Tensor:
+            return self.distribution_at(mean + half, at).up_to < 0.5 * (1 + level)
+
+        half = bisect(torch.zeros_like(mean), normal_quantile(0.5 * (1 + level)) * widest, too_short, HALVINGS).high
+        return Interval(mean - half, mean + half)
+
+    def quantile_at(self, p: float, at: Moments) -> Tensor:
+        low, high = self.interval_at(at, abs(2 * p - 1))  # Y is symmetric about its mean
+        return high if p > 0.5 else low
+
+    def changes(self, scale: Any, shift: Any, unit: Any) -> list[Change]:
+        """e^g is a variance: g is shifted by log s²."""
+        for argument, value in (("output_scale", scale), ("output_shift", shift)):
+            if isinstance(value, dict):
+                raise RecycleGPError(
+                    Name(argument), f": only outputs have names, and this model has {self.meaning}; give one value"
+                )
+        own = Gaussian().changes(scale, shift, unit)[0]
+        return [own, Change(1.0, 2 * math.log(abs(own.scale)), unit)]
 
 
 def _nodes(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:

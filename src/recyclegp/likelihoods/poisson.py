@@ -8,9 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..errors import RecycleGPError
+from ..errors import Argument, RecycleGPError
 from . import lognormal_counts, quadrature
 from .base import Likelihood, Moments, Scale, Tail, weighted_mean
+from .quantiles import bisect
 
 HALVINGS = 60  # of the interval in which a mode is looked for
 
@@ -25,8 +26,9 @@ class Poisson(Likelihood):
     def check(self, y: Tensor) -> Tensor:
         if bool((y < 0).any()) or bool((y != y.round()).any()):
             raise RecycleGPError(
-                "y: a poisson likelihood takes counts 0, 1, 2, …; negative or fractional values were given; "
-                "use likelihood='gaussian' for measurements"
+                "y: a poisson likelihood takes counts 0, 1, 2, …; negative or fractional values were given; use ",
+                Argument("likelihood", "gaussian"),
+                " for measurements",
             )
         return y
 
@@ -65,8 +67,5 @@ def _mode(y: Tensor, m: Tensor, v: Tensor) -> Tensor:
     known = y.clamp_min(0.5).log()
     low = torch.where(y > 0, torch.minimum(m, known), m - v * m.clamp_max(600).exp())
     high = torch.where(y > 0, torch.maximum(m, known), m)
-    for _ in range(HALVINGS):
-        f = 0.5 * (low + high)
-        above = y - f.exp() > (f - m) / v
-        low, high = torch.where(above, f, low), torch.where(above, high, f)
+    low, high = bisect(low, high, lambda f: y - f.exp() > (f - m) / v, HALVINGS)
     return 0.5 * (low + high)

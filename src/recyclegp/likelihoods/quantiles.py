@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -10,6 +11,20 @@ from torch import Tensor
 WIDENINGS = 200  # of a bracket, each by a factor of two
 STEPS = 200  # within it
 NEAR = 1e-13  # of the bracket's first width: where to stop
+
+
+class Interval(NamedTuple):
+    low: Tensor
+    high: Tensor
+
+
+def bisect(low: Tensor, high: Tensor, below: Callable[[Tensor], Tensor], halvings: int) -> Interval:
+    """The bracket of where `below` changes from true to false, halved so often."""
+    for _ in range(halvings):
+        middle = 0.5 * (low + high)
+        still = below(middle)
+        low, high = torch.where(still, middle, low), torch.where(still, high, middle)
+    return Interval(low, high)
 
 
 class PredictiveLikelihood(Protocol):

@@ -62,7 +62,7 @@ def softmax_moments(mean: Tensor, variance: Tensor) -> SoftmaxMoments:
 
 
 def _grids(mean: Tensor, sd: Tensor) -> Tensor:
-    """(n, 2)  terms of the inner and of the outer sum of each row: its own, whatever rows are asked about with it."""
+    """(n, 2)  terms of the inner and of the outer sum of each row: its own, whatever other rows there are."""
     widest = sd.amax(-1).clamp_min(1e-9)
     reach = (mean + REACH * sd).amax(-1) - (mean - REACH * sd).amax(-1)
     nodes = 1 + 2 * (REACH / (SPACING / widest).clamp_max(FINEST)).ceil()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -11,10 +13,10 @@ import torch
 from torch import Tensor
 
 from . import quadrature
-from .base import Interval, Likelihood, Moments, Scale, Tail, Value, weighted_mean
+from .base import Likelihood, Moments, Scale, Tail, Value, weighted_mean
 from .gaussian import log_normal, mean_distance, unless_constant
+from .quantiles import Interval, bisect
 
-DEFAULT_DF = 4.0  # degrees of freedom where nobody has said or learned them
 NODES = 2001  # of the sum for the distribution function
 POINTS = 4096  # whose distribution is integrated at once
 VALUES = 2**22  # of an integrand, held at once
@@ -66,11 +68,7 @@ class StudentT(Likelihood):
     def log_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """A Gaussian whose precision w is Gamma(ν/2, ν/2): ∫ p(w) N(y; m, v + s²/w) dw, over t = log w."""
         noise, df = self._parameters(mean)
-        parts = [
-            _mixture(y_, m_, v_, noise, 0.5 * df)
-            for y_, m_, v_ in zip(*(t[:, None].split(POINTS) for t in (y, mean, variance)), strict=True)
-        ]
-        return torch.cat(parts) if parts else mean
+        return _in_parts(partial(_mixture, noise=noise, half=0.5 * df), y, mean, variance)
 
     def moments(self, mean: Tensor, variance: Tensor) -> Moments:
         noise, df = self._parameters(mean)
@@ -79,11 +77,7 @@ class StudentT(Likelihood):
 
     def distribution(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tail:
         noise, df = self._parameters(mean)
-        parts = [
-            _distribution(y_, m_, v_, noise, 0.5 * float(df))
-            for y_, m_, v_ in zip(*(t[:, None].split(POINTS) for t in (y, mean, variance)), strict=True)
-        ]
-        up_to = torch.cat(parts)
+        up_to = _in_parts(partial(_distribution, noise=noise, half=0.5 * float(df)), y, mean, variance)
         return Tail(up_to, up_to)
 
     def interval(self, mean: Tensor, variance: Tensor, level: float) -> Interval:
@@ -91,23 +85,22 @@ class StudentT(Likelihood):
         noise, df = self._parameters(mean)
         log_v = variance.clamp_min(1e-12 * float(noise)).log()
         grid = _spanning(log_v)
-        low, high = torch.zeros_like(grid), WIDEST * (grid.exp() + noise).sqrt()
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            found = _distribution(middle[:, None], grid.new_zeros(1), grid.exp()[:, None], noise, 0.5 * float(df))
-            enough = found >= 0.5 * (1 + level)
-            low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-        half = _interpolated(log_v, grid, high)
+
+        def too_short(half: Tensor) -> Tensor:
+            found = _distribution(half[:, None], grid.new_zeros(1), grid.exp()[:, None], noise, 0.5 * float(df))
+            return ~(found >= 0.5 * (1 + level))
+
+        widest = WIDEST * (grid.exp() + noise).sqrt()
+        half = _interpolated(log_v, grid, bisect(torch.zeros_like(grid), widest, too_short, HALVINGS).high)
         return Interval(mean - half, mean + half)
 
     def crps(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """2∫₀^∞ (1 − F(x))² dx + ∫₀^d (2F(x) − 1) dx for a symmetric F about the mean, d = |y − mean|."""
         noise, df = self._parameters(mean)
-        parts = [
-            _mean_distances(d_, v_, noise, 0.5 * float(df))
-            for d_, v_ in zip(*(t[:, None].split(POINTS) for t in ((y - mean).abs(), variance)), strict=True)
-        ]
-        return torch.cat(parts) + self._at_the_mean(variance) if parts else mean
+        if not len(mean):
+            return mean
+        distances = _in_parts(partial(_mean_distances, noise=noise, half=0.5 * float(df)), (y - mean).abs(), variance)
+        return distances + self._at_the_mean(variance)
 
     def _at_the_mean(self, variance: Tensor) -> Tensor:
         """CRPS of y = mean: as the half-width of intervals, a smooth function of the variance alone."""
@@ -134,6 +127,11 @@ class StudentT(Likelihood):
     def _parameters(self, like: Tensor) -> tuple[Tensor, Tensor]:
         noise, df = (torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in (self.noise, self.df))
         return noise, df
+
+
+def _in_parts(integral: Callable[..., Tensor], *columns: Tensor) -> Tensor:
+    """An integral at each point, of some points (k, 1) at a time."""
+    return torch.cat([integral(*part) for part in zip(*(t[:, None].split(POINTS) for t in columns), strict=True)])
 
 
 def _median(y: Tensor, w: Tensor) -> Tensor:
@@ -183,12 +181,13 @@ def _mode(y: Tensor, m: Tensor, v: Tensor, noise: Tensor, h: float) -> Tensor:
     """Of h(t − eᵗ) + log N(y; m, v + s²e^(−t)) in t, by bisection of its slope."""
     square = (y - m).square()
     low, high = -2.0 - (1 + square / noise).log(), torch.full_like(square, 1.0)
-    for _ in range(60):
-        t = 0.5 * (low + high)
+
+    def rises(t: Tensor) -> Tensor:
         part = noise * (-t).exp()
         total = v + part
-        slope = -h * t.expm1() + 0.5 * part / total * (1 - square / total)
-        low, high = torch.where(slope > 0, t, low), torch.where(slope > 0, high, t)
+        return -h * t.expm1() + 0.5 * part / total * (1 - square / total) > 0
+
+    low, high = bisect(low, high, rises, 60)
     return 0.5 * (low + high)
 
 

@@ -8,8 +8,8 @@ import torch
 from scipy import integrate, stats
 
 from recyclegp.errors import RecycleGPError
-from recyclegp.likelihoods import DirichletCategorical, Heteroscedastic, SoftmaxCategorical
-from recyclegp.likelihoods.dirichlet import EPSILON
+from recyclegp.likelihoods import DirichletCategorical, Heteroscedastic, Moments, SoftmaxCategorical
+from recyclegp.likelihoods.constants import DIRICHLET
 from recyclegp.likelihoods.softmax import softmax_moments
 
 RNG = np.random.default_rng(3)
@@ -99,23 +99,22 @@ def test_varying_noise_in_closed_form_is_the_integral():
     f, weights = gaussian_grid(mean, variance)
     expected = weights @ stats.norm.logpdf(y, f[:, 0], np.exp(0.5 * f[:, 1]))
     np.testing.assert_allclose(found.value, expected, atol=1e-9)
-    density = Heteroscedastic().log_density_of(as_tensor([y]), as_tensor(mean[None]), as_tensor(variance[None]))
+    at = Moments(as_tensor(mean[None]), as_tensor(variance[None]))
+    density = Heteroscedastic().log_density_at(as_tensor([y]), at)
     np.testing.assert_allclose(density.exp(), weights @ stats.norm.pdf(y, f[:, 0], np.exp(0.5 * f[:, 1])), atol=1e-5)
 
 
 def test_an_interval_of_varying_noise_holds_what_it_says():
-    mean, variance = as_tensor(RNG.normal(size=(6, 2))), as_tensor(RNG.uniform(0.1, 1.5, (6, 2)))
-    low, high = Heteroscedastic().interval_of(mean, variance, 0.9)
-    inside = Heteroscedastic().distribution_of(high, mean, variance) - Heteroscedastic().distribution_of(
-        low, mean, variance
-    )
+    at = Moments(as_tensor(RNG.normal(size=(6, 2))), as_tensor(RNG.uniform(0.1, 1.5, (6, 2))))
+    low, high = Heteroscedastic().interval_at(at, 0.9)
+    inside = Heteroscedastic().distribution_at(high, at).up_to - Heteroscedastic().distribution_at(low, at).up_to
     np.testing.assert_allclose(inside, 0.9, atol=1e-9)
 
 
 def test_dirichlet_observations_have_the_moments_of_gamma_variables():
     """exp(N(y, noise)) has mean α and variance α, as a Gamma(α, 1) variable has."""
     found = DirichletCategorical.observations(torch.tensor([True, False]))
-    alpha = np.array([1 + EPSILON, EPSILON])
+    alpha = np.array([1 + DIRICHLET.epsilon, DIRICHLET.epsilon])
     np.testing.assert_allclose((found.y + 0.5 * found.noise).exp(), alpha, rtol=1e-12)
     np.testing.assert_allclose((found.noise.exp() - 1) * (2 * found.y + found.noise).exp(), alpha, rtol=1e-12)
 
