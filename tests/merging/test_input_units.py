@@ -125,7 +125,9 @@ def test_inputs_without_names_are_called_by_position():
     modules = three(in_grams, names=False)
     verdict = rgp.screen(modules).verdicts["h1"]
     assert verdict.proposal == "transform(input_scale={1: 1000})"
-    assert verdict.command("h1.safetensors") == ""
+    assert verdict.proposed().shell("h1.safetensors") == (
+        "recyclegp transform h1.safetensors --input-scale 1=1000 -o h1-new.safetensors"
+    )
     assert "1000·input 2" in verdict.reason
     assert rgp.screen(put_right(modules, "h1", verdict.remedy)).flagged == []
 
@@ -146,17 +148,18 @@ def test_proposals_in_python_and_on_the_command_line():
     both = Units(inputs=(InputFactor("temp", 1.8, 32.0), InputFactor("dose in g", 1000.0)))
     verdict = Verdict(Standing.FLAGGED, remedy=both)
     assert verdict.proposal == "transform(input_scale={'temp': 1.8, 'dose in g': 1000}, input_shift={'temp': 32})"
-    assert verdict.command("a b.safetensors") == (
+    assert verdict.proposed().shell("a b.safetensors") == (
         "recyclegp transform 'a b.safetensors' --input-scale temp=1.8 --input-scale 'dose in g=1000' "
         "--input-shift temp=32 -o 'a b-new.safetensors'"
     )
     assert [f.words for f in both.inputs] == ["1.8·temp + 32", "1000·dose in g"]
     assert InputFactor(0, 1.0, -273.15).words == "input 1 − 273.1"
     of_y = Verdict(Standing.FLAGGED, remedy=Units(2.0, 6.0).back)
-    assert of_y.command("m.safetensors") == (
+    assert of_y.proposed().shell("m.safetensors") == (
         "recyclegp transform m.safetensors --output-scale 0.5 --output-shift -3 -o m-new.safetensors"
     )
-    assert Verdict(Standing.FLAGGED).command("m.safetensors") == ""
+    assert Verdict(Standing.FLAGGED).proposed() is None
+    assert Verdict(Standing.FLAGGED, remedy=Units(1 + 1e-9, 0.0)).proposed() is None  # nothing would change
 
 
 # --- the formula ------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ import torch
 
 from recyclegp.merging.consensus import Statements, consensus, fit
 from recyclegp.merging.constants import SCREENING
-from recyclegp.merging.screening import About, screen
+from recyclegp.merging.screening import PriorMoments, screen
 
-ABOUT = About(0.4, 1.0)
+ABOUT = PriorMoments(0.4, 1.0)
 M, R = 6, 14
 
 

@@ -95,7 +95,7 @@ class _Collapsed(torch.autograd.Function):
         C = linalg.cholesky(identity + P).L
         v = torch.cholesky_solve(V @ r[..., None] / noise[..., None, None], C)
         e = r - (V.mT @ v)[..., 0]
-        # Misfit: ‖Vᵀv̂ − r‖²/σ² + ‖v̂‖²
+        # χ²: ‖Vᵀv̂ − r‖²/σ² + ‖v̂‖²
         residual = e.square().sum(-1) / noise
         chi2 = residual + v.square().sum((-2, -1))
         # Trace term: tr Q/2σ²

@@ -87,7 +87,7 @@ def compress(A: Tensor, b: Tensor) -> Triangle:
     if A.shape[-2] == 0:
         return Triangle(A, b, b.sum(-1))
     # [A b] laid out by columns, as LAPACK wants it: one copy instead of two
-    joined = A.new_empty((*A.shape[:-2], M + 1, A.shape[-2])).mT
-    joined[..., :M], joined[..., M] = A, b
-    factor = torch.linalg.qr(joined, mode="r").R
+    augmented = A.new_empty((*A.shape[:-2], M + 1, A.shape[-2])).mT
+    augmented[..., :M], augmented[..., M] = A, b
+    factor = torch.linalg.qr(augmented, mode="r").R
     return Triangle(factor[..., :M, :M], factor[..., :M, M], factor[..., M:, M].square().sum(-1))

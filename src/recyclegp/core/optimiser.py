@@ -164,7 +164,7 @@ def maximise_one(
 
 
 def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -> Tensor:
-    """Of several starts (B, p) the best for each problem, judged by the objective alone."""
+    """Of several starts (B, p) the best for each problem, by the objective alone."""
     if len(starts) == 1:
         return starts[0]
     index = torch.arange(len(starts[0]), device=starts[0].device)

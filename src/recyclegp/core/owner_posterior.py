@@ -22,7 +22,7 @@ from .sites import Site
 
 
 class FunctionPosterior(Protocol):
-    """What every posterior can be asked."""
+    """What every posterior can do."""
 
     def predict(self, X: Tensor) -> Predicted: ...
 

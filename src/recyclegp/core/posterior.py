@@ -19,7 +19,7 @@ from . import linalg
 from .effects import NO_EFFECTS, Effects
 
 POINTS = 8192  # predicted at once,
-FEATURES = 2**20  # and on a GPU so many numbers, times the room that there is
+FEATURES = 2**20  # and on a GPU so many numbers, times the memory factor
 
 
 class Basis(NamedTuple):

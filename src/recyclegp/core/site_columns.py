@@ -42,6 +42,14 @@ class SiteColumns:
         """(K,)  where in `flat` each site ends."""
         return self.sizes.cumsum(0)
 
+    def within(self, largest: float) -> Tensor:
+        """(K,) bool: those of which every number is a number, and no larger."""
+        fine = torch.ones(len(self), dtype=torch.bool)
+        wrong = ~(self.flat.abs() <= largest)
+        if bool(wrong.any()):
+            fine[torch.searchsorted(self.ends, wrong.nonzero()[:, 0], right=True)] = False
+        return fine
+
     def site(self, k: int) -> Site:
         """One of them; it shares their memory."""
         stop = int(self.ends[k])
@@ -64,10 +72,10 @@ class SiteColumns:
         index = torch.arange(int(size.sum()), device=self.flat.device) + shift
         return SiteColumns(self.flat[index], self.points[chosen], self.rows[chosen], self.dimension)
 
-    def packs(self, members: Sequence[int] | None = None, room: float = 1.0) -> Iterator[PackedSites]:
+    def packs(self, members: Sequence[int] | None = None, memory: float = 1.0) -> Iterator[PackedSites]:
         """Every site once, those of one size side by side; `members` are what packs refer to them by.
 
-        With more room, so many times as many side by side.
+        With so many times the memory as many times as many side by side.
         """
         own = torch.arange(len(self)) if members is None else torch.tensor(members, dtype=torch.long)
         start = self.ends - self.sizes
@@ -75,7 +83,7 @@ class SiteColumns:
         for i, (M, r) in enumerate(kinds.tolist()):
             size = M * self.dimension + r * M + r + 1
             alike = (kind == i).nonzero()[:, 0]
-            for some in alike.split(max(1, int(room * min(SITES, NUMBERS // size)))):
+            for some in alike.split(max(1, int(memory * min(SITES, NUMBERS // size)))):
                 numbers = self.flat[(start[some][:, None] + torch.arange(size)).to(self.flat.device)]
                 Z, Rt, rho, e = (t.contiguous() for t in _site(numbers, M, r, self.dimension))
                 yield PackedSites(Z, Rt, rho, e, tuple(own[some].tolist()), (r,) * len(some))

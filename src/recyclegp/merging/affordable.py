@@ -59,13 +59,3 @@ def memory() -> float:
 def points_for(rows: int) -> int:
     """How many points Z_* may have beside so many pseudo-observations: folding costs rows·points²."""
     return int(min(MOST_POINTS, max(LEAST_POINTS, (WORK / max(rows, 1)) ** 0.5)))
-
-
-def factor_bytes(rows: int) -> float:
-    """Memory of the exact form: one triangle, and the matrix that it is made from."""
-    return 2 * 8.0 * rows**2
-
-
-def factor_multiplications(rows: int) -> float:
-    """Work of the exact form at a known kernel."""
-    return rows**3 / 3

@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-import torch
-
 from ..core.convergence import Convergence
-from ..core.posterior import basis
 from ..core.stacked import stack
 from ..kernels import Kernel
 from ..local.kernel_choice import best
 from . import affordable
+from .constants import POINTS
 from .exact_form import ExactForm
 from .exact_learning import Learned, Sites, decide, learn_exactly
-from .folding import fold
+from .form import Form
 from .learning import Choice, begin, finish, slack_tolerance, starts
 from .member import Member
 from .noise import PooledNoise, Readings, at_noise
@@ -25,10 +23,6 @@ from .points import MOST_AUTOMATIC, PointsWanted, select, slack_left
 from .points_form import PointsForm
 from .pooling import kernel_by_name, median_mean
 from .site_source import SiteSource
-
-Form = PointsForm | ExactForm
-NEGLIGIBLE = 3.0  # times the tolerance: slack that is not worth another form
-MANY = 4  # points of which all modules have at most so many times more cost as much as all of them
 
 
 class Merged(NamedTuple):
@@ -84,12 +78,12 @@ def build(
     exact = partial(_exact, start, members=members, store=store, learn=learn, owners=owners, readings=readings)
     if wanted.all_of_them or (wanted.automatic and store.rows <= affordable.DIRECT):
         return exact(starts(start, members))
-    tolerance = NEGLIGIBLE * slack_tolerance(sum(m.weighted_rows for m in members))
+    tolerance = POINTS.negligible * slack_tolerance(sum(m.weighted_rows for m in members))
     may_be_exact = wanted.automatic and store.rows <= affordable.held()
 
     def should_be_exact(c: Choice) -> bool:
         """Do its points lose something, or cost as much?"""
-        many = MANY * len(c.Z) >= store.rows
+        many = POINTS.many * len(c.Z) >= store.rows
         now = at_noise(store, readings, c.noise)
         return may_be_exact and (many or float(slack_left(c.kernel, now, c.Z)[-1]) > tolerance)
 
@@ -130,13 +124,6 @@ def _at_points(choice: Choice, store: SiteSource, wanted: PointsWanted, toleranc
     if wanted.automatic and float(slack_left(choice.kernel, store, Z, choice.effects)[-1]) > tolerance:
         # with the kernel known, more points than it was learned on are affordable
         most = affordable.points_for(store.rows)
-        Z = select(choice.kernel, store, None, tolerance / NEGLIGIBLE, most)
-    return Merged(points_form(choice._replace(Z=Z), store), choice.convergence, choice.noise)
-
-
-@torch.no_grad()
-def points_form(choice: Choice, store: SiteSource) -> PointsForm:
-    """All sites folded onto the points; with effects, one site for each owner."""
-    base = basis(choice.kernel, choice.Z, effects=choice.effects)
-    rows = fold(base, store, choice.mean, marginal=False)
-    return PointsForm(choice.kernel, choice.mean, base.Z, float(base.jitter), rows, choice.effects)
+        Z = select(choice.kernel, store, None, tolerance / POINTS.negligible, most)
+    form = PointsForm.of(store, choice.kernel, choice.mean, Z, choice.effects)
+    return Merged(form, choice.convergence, choice.noise)

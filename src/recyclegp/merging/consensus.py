@@ -166,13 +166,13 @@ def _gain(g: Tensor, G: Tensor) -> Tensor:
 class Prediction(NamedTuple):
     """What the trusted predict for one module that is not among them, in coordinates in which they are independent.
 
-    ρ = predicted + error, the error of covariance I + diag(doubt).
+    ρ = predicted + error, the error of covariance I + diag(variance).
     """
 
     error: Tensor  # (r,)
     predicted: Tensor  # (r,)  with the constant mean
     ones: Tensor  # (r,)
-    doubt: Tensor  # (r,)
+    variance: Tensor  # (r,)
 
 
 @torch.no_grad()
@@ -182,9 +182,9 @@ def predicted(said: Sequence[Statements], agreed: Consensus, member: int, mean: 
     one = s._replace(H=s.H[i : i + 1], rho=s.rho[i : i + 1])
     e, S = _error(one, agreed)
     r = int(s.counts[i])
-    doubt, U = torch.linalg.eigh(S[0, :r, :r])
+    variance, U = torch.linalg.eigh(S[0, :r, :r])
     error, ones = U.mT @ e[0, :r], U.mT @ s.ones[i, :r]
-    return Prediction(error, U.mT @ s.rho[i, :r] - error + mean * ones, ones, doubt.clamp_min(0))
+    return Prediction(error, U.mT @ s.rho[i, :r] - error + mean * ones, ones, variance.clamp_min(0))
 
 
 def _error(s: Statements, agreed: Consensus) -> tuple[Tensor, Tensor]:

@@ -31,8 +31,44 @@ class Screening(NamedTuple):
     max_relative_precision: float = 10.0
     min_trusted_to_rule_out_effects: int = 8  # trusted modules from which one can tell whether owners differ
     fewest: int = 3  # modules: of two that contradict each other nobody can say who is wrong
-    most_asked: int = 24  # inputs of modules, in all, that are tried in other units: it takes a while
+    most_unit_searches: int = 24  # inputs of modules, in all, that are tried in other units: it takes a while
     max_length_ratio: float = 2.0  # a module's own lengthscale over the shared one, from which its inputs are doubted
+
+
+class Explaining(NamedTuple):
+    """Why a module contradicts the others. Chosen by hand; what is found is measured in docs/robustness.md."""
+
+    price: float = 1.0  # nats for each number that is needed, beside half the logarithm of how many it explains
+    rounds: int = 10  # of weighing and fitting a change of units
+    decades: int = 8  # of factors of the variance that are tried,
+    steps: int = 81  # so many
+    least_scale: float = 0.05  # of a change of units: nearer to zero, the module knows nothing of f
+
+
+class UnitSearch(NamedTuple):
+    """Other units of a module's inputs. Chosen by hand; what is found is measured in docs/robustness.md."""
+
+    price: float = 1.0  # nats for each changed input, beside the logarithm of how many changes are tried
+    factors: tuple[float, ...] = (10.0, 100.0, 1000.0, 1e6, 60.0, 12.0, 24.0, 365.25, 2.54, 0.4536)  # and one over each
+    # °C, °F and K
+    affine: tuple[tuple[float, float], ...] = ((1.8, 32.0), (1 / 1.8, -32 / 1.8), (1.0, 273.15), (1.0, -273.15))
+    learned_price: float = 4.0  # nats more for a factor that nobody uses: where it could be, a usual one is meant
+    decades: float = 4.0  # on either side of one, in which a factor is learned
+    steps: int = 65  # of the first search for it
+    finer: int = 4  # later ones between the neighbours of the best,
+    finer_steps: int = 9  # of so many
+    # factors that tell for which inputs it is worth while
+    probes: tuple[float, ...] = (0.01, 0.1, 0.4, 0.6, 0.8, 1.25, 1.7, 2.5, 10.0, 100.0)
+    most_learned: int = 2  # inputs whose factor is learned
+    most_changed: int = 3  # inputs
+
+
+class RegionUnits(NamedTuple):
+    """Inputs that may be in another unit, from where modules have points alone. Chosen by hand."""
+
+    fewest: int = 3  # modules: of two nobody can say whose unit is the wrong one
+    most_compared: int = 50  # modules, each with every other
+    far_power: int = 2  # of ten, by which an input may be in another unit
 
 
 class Gain(NamedTuple):
@@ -56,17 +92,51 @@ class Effects(NamedTuple):
 
     offset_gain: Gain = Gain(8.0, 0.1)  # from which owners have offsets; lower, a module of two rows could decide
     smooth_gain: Gain = Gain(20.0, 0.5)  # from which they have smooth departures, which can explain nearly anything
-    unclear: float = 0.3  # of such a gain: a reason to ask more of the modules; chosen by hand
+    unclear: float = 0.3  # of such a gain: a reason to look at more of the modules; chosen by hand
+    # The effects are small beside f before anything is known, within a factor of a few; chosen by hand.
+    offset_share: float = 0.1  # of the variance of f
+    smooth_share: float = 0.05  # likewise
+    share_sd: float = 1.5  # of their logarithms
 
 
 class Learning(NamedTuple):
     """What the evidence may do with kernel and points. Chosen by hand."""
 
+    prior_sd: float = 2.0  # how far, in log units, learned kernel parameters stay near their pooled values
+    reach: float = 12.0  # bounds, in log units about them
+    # One evaluation of the exact evidence costs n³. Steps that gain less than a thousandth of a nat are not worth that.
+    tolerance: float = 1e-6  # of the value
+    gradient: float = 1e-3  # nats per log unit
     slack_scale: float = 30.0  # nats of slack up to which the kernel may be adapted to the points
     # nats of slack above which a given number of points is too small to stay where modules put theirs
     move_points_above_slack: float = 10.0
     movable: int = 512  # coordinates that may be learned beside the kernel
     farthest: float = 5.0  # lengthscales that a point may move
+
+
+class Points(NamedTuple):
+    """Z_*. Chosen by hand."""
+
+    residual_floor: float = 1e-8  # of the prior variance: Z_* may be denser than a module's points: one jitter
+    early: float = 0.01  # of the tolerance: where pools stop, as those that lost do not come back
+    tolerance: float = 1e-4  # nats of slack for each row, at which automatic selection stops,
+    least_tolerance: float = 0.1  # but not before,
+    most_tolerance: float = 10.0  # nor later
+    negligible: float = 3.0  # times the tolerance: slack that is not worth another form
+    many: int = 4  # points of which all modules have at most so many times more cost as much as all of them
+    of_rows: int = 64  # that rows of data may add
+    of_update: int = 256  # at which new rows may be summarised beside an exact form
+    nothing: float = 1e-9  # nats: nothing that was known is lost on purpose
+
+
+class Outputs(NamedTuple):
+    """Which outputs go together. Checked on fresh seeds: tests/models/test_several_functions.py."""
+
+    highest_rank: int = 3  # of B that is tried
+    gain: float = 2.0  # nats by which outputs must be explained better by one more column of W; chosen by hand
+    least_own: float = 0.05  # of an output's variance that is its own, where a search begins
+    loading_sd: float = 0.5  # of an index kernel's loadings: a few modules make any two outputs look alike
+    own_sd: float = 0.7  # of the logarithms of what is each output's own
 
 
 class Pooling(NamedTuple):
@@ -79,7 +149,12 @@ class Pooling(NamedTuple):
 
 
 SCREENING = Screening()
+EXPLAINING = Explaining()
+UNIT_SEARCH = UnitSearch()
+REGION_UNITS = RegionUnits()
 NOISE = Noise()
 EFFECTS = Effects()
 LEARNING = Learning()
+POINTS = Points()
+OUTPUTS = Outputs()
 POOLING = Pooling()

@@ -3,7 +3,7 @@
 The evidence is E(θ) = max_{v, m} Σ_k e_k − ½(‖Hv + m·1 − ρ‖² + ‖v‖²) − ½logdet(I + HᵀH), and only H, ρ, 1, e
 depend on θ, each chunk of rows through its own sites. One pass without gradients finds P = HᵀH and with
 it v̂ and m̂. As these maximise E they need not be differentiated, and d½logdet(I+P) = ½tr((I+P)⁻¹dP):
-a second pass takes each chunk's share of the gradient with (v̂, m̂, P) held fixed, and forgets its graph.
+a second pass takes each chunk's share of the gradient with (v̂, m̂, P) held fixed, and frees its graph.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def evidence(
     fixed = _detached(base)
     best = _maximiser(fixed, store, about)
     with torch.enable_grad():
-        slack = best.slack.requires_grad_()
+        slack = best.slack.detach().requires_grad_()
         cost = price(slack)
         (rate,) = torch.autograd.grad(cost, slack)
     may_vary = {"Z": Z, "offset": effects.offset, "smooth": effects.smooth}  # those that may be fixed
     inputs = {"theta": kernel.theta, "L": base.L}
     inputs |= {name: t for name, t in may_vary.items() if isinstance(t, Tensor) and t.requires_grad}
-    part = partial(_slope, base=fixed, best=best.detached(), rate=float(rate), sought=tuple(inputs))
+    part = partial(_slope, base=fixed, best=best, rate=float(rate), sought=tuple(inputs))
     found = store.reduce(part, _both_slopes, len(Z), "evidence-gradient")
     value = found.value - 0.5 * best.v.square().sum() - linalg.logdet(best.C)
     # the chain's last step, (θ, Z) → L, once: a function of both with the value and the gradient collected above
@@ -63,10 +63,6 @@ class _Best(NamedTuple):
     mean: float
     C: Tensor
     slack: Tensor
-
-    def detached(self) -> _Best:
-        """Outside every derivative, so that it can travel."""
-        return self._replace(slack=self.slack.detach())
 
 
 class _Sums(NamedTuple):
@@ -124,7 +120,7 @@ class _Slope(NamedTuple):
 
 
 def _slope(packs: Iterator[PackedSites], *, base: Basis, best: _Best, rate: float, sought: tuple[str, ...]) -> _Slope:
-    """At fixed v̂, m̂ and P, chunk by chunk, each of which forgets its graph; slack is bought at `rate`."""
+    """At fixed v̂, m̂ and P, chunk by chunk, each of which frees its graph; slack is bought at `rate`."""
     effects = base.effects
     values: dict[str, Any] = {"theta": base.kernel.theta, "L": base.L, "Z": base.Z}
     values |= {"offset": effects.offset, "smooth": effects.smooth}
@@ -139,9 +135,13 @@ def _slope(packs: Iterator[PackedSites], *, base: Basis, best: _Best, rate: floa
         leaves = list(leaf.values())
         value, adjoints = base.L.new_zeros(()), [torch.zeros_like(t) for t in leaves]
         for packed in packs:
-            share = _share(at, packed, best)
-            surrogate = share.value - 0.5 * share.spread - rate * share.slack
-            value = value + share.value.detach()
+            p = project(at, packed)
+            rows = p.rows(marginal=True)
+            residual = rows.H @ best.v + best.mean * rows.ones - rows.rho
+            own = rows.e - 0.5 * residual.square().sum()
+            spread = linalg.solve_lower(best.C, rows.H.mT).square().sum()  # tr(H(I+P)⁻¹Hᵀ)
+            surrogate = own - 0.5 * spread - rate * jensen_slack(p.H, p.RKR)
+            value = value + own.detach()
             for total, part in zip(adjoints, torch.autograd.grad(surrogate, leaves), strict=True):
                 total += part
     return _Slope(value, tuple(adjoints))
@@ -155,19 +155,3 @@ def _detached(base: Basis) -> Basis:
     """The same outside every derivative, so that it can travel."""
     numbers = (v.detach() if isinstance(v, Tensor) else v for v in (base.effects.offset, base.effects.smooth))
     return base.map(torch.Tensor.detach)._replace(effects=Effects(*numbers))
-
-
-class _Share(NamedTuple):
-    """What one chunk contributes at fixed v̂, m̂ and P."""
-
-    value: Tensor  # e − ½‖Hv̂ + m̂·1 − ρ‖²
-    spread: Tensor  # tr(H(I+P)⁻¹Hᵀ)
-    slack: Tensor
-
-
-def _share(base: Basis, packed: PackedSites, best: _Best) -> _Share:
-    p = project(base, packed)
-    rows = p.rows(marginal=True)
-    residual = rows.H @ best.v + best.mean * rows.ones - rows.rho
-    spread = linalg.solve_lower(best.C, rows.H.mT).square().sum()
-    return _Share(rows.e - 0.5 * residual.square().sum(), spread, jensen_slack(p.H, p.RKR))

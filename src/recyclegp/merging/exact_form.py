@@ -5,16 +5,16 @@ A = I + RᵀKR + blockdiag_k(R_kᵀD_kR_k) = LLᵀ        α = A⁻¹(ρ − mR�
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ..core import linalg
-from ..core.effects import NO_EFFECTS, Effects, stacked_covariance
+from ..core.effects import NO_EFFECTS, Effects, Offset, stacked_covariance
 from ..core.exact import ExactPosterior
 from ..core.least_squares import CentredRows, compress
 from ..core.owner_posterior import FunctionPosterior, NewOwner
@@ -23,9 +23,19 @@ from ..core.sites import Site
 from ..core.stacked import Block, Stacked, best_mean, stack
 from ..kernels import Kernel
 from ..kernels.units import InputUnits, in_units
+from ..local.observations import Observed
+from . import affordable
+from .constants import POINTS
+from .extending import Grown, GrowthLimits, RowsBasis, candidates_among
+from .learning import slack_tolerance
+from .leave_one_out import Agreement, exact_agreements
+from .member import Member
+from .owners import OwnedSite, by_owner
+from .points import select
 from .points_form import PointsForm
 from .site_source import SiteSource
 from .site_store import SiteStore
+from .size import Size
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +48,8 @@ class ExactForm:
 
     slack: float = field(default=0.0, init=False)
     jitter: float = field(default=0.0, init=False)
+    kind: ClassVar[str] = "exact"
+    loss_words: ClassVar[str] = ""
 
     def __getstate__(self) -> dict[str, object]:
         """Pickled without what can be computed again."""
@@ -59,6 +71,28 @@ class ExactForm:
     @property
     def Z(self) -> Tensor:  # noqa: N802 (the symbol)
         return self.stacked.Z
+
+    @property
+    def chosen_points(self) -> Tensor:
+        """None: it has the points of the modules that are there."""
+        return self.Z[:0]
+
+    @property
+    def depends_on_choice_of_points(self) -> bool:
+        """It has none; but with fewer modules points might have been enough, unless it would be exact in any case."""
+        return len(self.stacked.rho) > affordable.DIRECT
+
+    @property
+    def described(self) -> str:
+        return f"exact, {len(self.Z)} points in {self.Z.shape[1]}-D, {self.kernel.describe()}"
+
+    def size(self, rows: int | None) -> Size:
+        """Its pseudo-observations are all there are."""
+        return Size(self.kind, len(self.Z), len(self.stacked.rho), 0.0)
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        """None: it is made of sites."""
+        return {}
 
     @cached_property
     def L(self) -> Tensor:  # noqa: N802 (the symbol)
@@ -102,7 +136,17 @@ class ExactForm:
     def evidence(self, store: SiteSource | None = None) -> float:
         return self.bound
 
-    # --- other sites, other units, other points ---
+    def offsets(self, store: SiteSource, numbers: Sequence[int], first: int) -> dict[int, Offset]:
+        """Of all owners, by their numbers."""
+        posterior = self.posterior._replace(effects=self.effects)
+        return {k: posterior.offset(k) for k in self.stacked.owner.unique().tolist()}
+
+    def agreements(self, store: SiteSource, first: int = 0, under: Kernel | None = None) -> dict[int, Agreement]:
+        """Of all sites, by positions of members."""
+        form = self if under is None else self.at_kernel(under)
+        return exact_agreements(form.L, form.alpha, form.stacked.member)
+
+    # --- with other sites ---
 
     @torch.no_grad()
     def with_sites(self, store: SiteSource, numbers: Sequence[int], first: int) -> ExactForm:
@@ -134,9 +178,52 @@ class ExactForm:
         """With these sites and no others, at the same prior."""
         return replace(self, stacked=stack(store.packs(1), numbers), factor=None)
 
+    def like(
+        self, kernel: Kernel, mean: float, effects: Effects, Z: Tensor, store: SiteSource, numbers: Sequence[int]
+    ) -> ExactForm:
+        """At another prior, of all these sites."""
+        return ExactForm(kernel, mean, stack(store.packs(1), numbers), effects)
+
     def without_sites(self, store: SiteSource) -> ExactForm:
         """Its pseudo-observations stay, without names: without them it would not be exact."""
         return self
+
+    def can_append_owner(self, known: Sequence[int], new: Sequence[int]) -> bool:
+        """Anybody, because it has the covariances between an owner's modules."""
+        return True
+
+    def grown(
+        self, store: SiteSource, numbers: Sequence[int], first: int, limits: GrowthLimits
+    ) -> Grown[ExactForm | PointsForm]:
+        """With new sites; at points where it would have more pseudo-observations than may be held."""
+        larger = self.with_sites(store, numbers[first:], first)
+        if limits.most is None or len(larger.stacked.rho) <= limits.most:
+            return Grown(larger, [])
+        return Grown(larger._at_affordable_points(limits.rows), [], rechosen=True)
+
+    def _at_affordable_points(self, rows: float) -> PointsForm:
+        """Folded onto as many points as are affordable; `rows` of data are behind it."""
+        with self.stored() as store:
+            whole = by_owner(store, [owned.owner for owned in self.anonymous_sites()], self.effects)
+            most = affordable.points_for(store.rows)
+            Z = select(self.kernel, whole, None, slack_tolerance(rows), most)
+            return PointsForm.of(whole, self.kernel, self.mean, Z, self.effects)
+
+    def basis_for_rows(self, new: Observed, rows: float | None) -> RowsBasis[ExactForm]:
+        """At points among the rows."""
+        most = min(POINTS.of_update, max(16, 2 * len(new.y)))
+        Z = candidates_among(new, self.kernel, self.mean, most).Z
+        return RowsBasis(self, basis(self.kernel, Z))
+
+    @torch.no_grad()
+    def faded(self, members: Sequence[Member], share: float) -> ExactForm:
+        """All that it knows to the power γ = `share`: √γ R, √γ ρ, γ e."""
+        s, root = self.stacked, share**0.5
+        blocks = tuple(b._replace(Rt=root * b.Rt) for b in s.blocks)
+        less = s._replace(blocks=blocks, rho=root * s.rho, ones=root * s.ones, e=share * s.e)
+        return replace(self, stacked=less, factor=None)
+
+    # --- under another prior, in other units, at points ---
 
     def at_kernel(self, kernel: Kernel) -> ExactForm:
         """The same sites under another kernel, with the mean that is best there."""
@@ -168,9 +255,24 @@ class ExactForm:
             factor=vars(self).get("L", self.factor),
         )
 
+    def without_points(self, kept: list[int]) -> ExactForm:
+        """It has none of its own."""
+        return self
+
+    def recoded(self, change: Callable[[Tensor], Tensor]) -> ExactForm:
+        """Its points are those of the sites, which must come again with their codes (`only`)."""
+        return self
+
+    def at_points(self, points: int | Tensor | None) -> PointsForm:
+        """The shared f at these points, at so many of the modules', or (None) at as many as express it."""
+        if isinstance(points, Tensor):
+            return self._at(points)
+        with self.stored() as store:
+            return self._at(select(self.kernel, store, points, POINTS.nothing, affordable.points_for(store.rows)))
+
     @torch.no_grad()
-    def at_points(self, Z: Tensor) -> PointsForm:
-        """What it knows about the shared f at these points, by exact marginalisation.
+    def _at(self, Z: Tensor) -> PointsForm:
+        """By exact marginalisation.
 
         ρ̃ = Hv + noise with covariance BBᵀ = A − HHᵀ, so B⁻¹H and B⁻¹ρ̃ are rows about v.
         """
@@ -183,7 +285,7 @@ class ExactForm:
         rows = compress(CentredRows(columns[:, :-1], columns[:, -1], e, torch.zeros_like(e)))
         return PointsForm(self.kernel, self.mean, base.Z, float(base.jitter), rows, marginal=rows)
 
-    def sites(self) -> list[OwnedSite]:
+    def anonymous_sites(self) -> list[OwnedSite]:
         """What it is made of, without names; the constants together in the first."""
         found = [owned for b in self.stacked.blocks for owned in _sites(b, self.stacked)]
         found[0] = OwnedSite(found[0].site._replace(e=self.stacked.e), found[0].owner)
@@ -192,14 +294,9 @@ class ExactForm:
     def stored(self) -> SiteStore:
         """Its sites in a store, by their order."""
         store = SiteStore()
-        for i, owned in enumerate(self.sites()):
+        for i, owned in enumerate(self.anonymous_sites()):
             store.put(owned.site, 1.0, i)
         return store
-
-
-class OwnedSite(NamedTuple):
-    site: Site
-    owner: int
 
 
 def _sites(b: Block, s: Stacked) -> list[OwnedSite]:

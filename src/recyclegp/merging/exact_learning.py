@@ -17,16 +17,13 @@ from ..core.effects import NO_EFFECTS, Effects, stacked_covariance
 from ..core.stacked import Evidence, Stacked, log_evidence, stack
 from ..kernels import Kernel
 from . import affordable
+from .constants import LEARNING
 from .noise import NoiseModel, PooledNoise, Readings, StackedNoise, apart_is_worth
 from .owners import Owners
 from .search_space import SearchSpace, detached, detached_noise
 from .site_source import SiteSource
 
 log = logging.getLogger(__name__)
-
-# One evaluation costs n³. Steps that gain less than a thousandth of a nat are not worth that.
-TOLERANCE = 1e-6  # of the value
-GRADIENT = 1e-3  # nats per log unit
 
 
 class Learned(NamedTuple):
@@ -122,7 +119,7 @@ def _model(effects: Effects) -> Owners:
 
 
 def decide(sites: Sites, about: Kernel, kernels: Sequence[Kernel] | None, owners: Owners) -> Learned:
-    """The models that were asked for, from the simplest on, each where the evidence asks for it.
+    """The models that are wanted, from the simplest on, each where the evidence asks for it.
 
     Without kernels to begin at, the kernel is `about` itself, and only effects are learned. Noises are one for all, and
     kept apart where that is much better.
@@ -161,7 +158,7 @@ def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor]) -> Learned:
 
     with threads.limit_threads(float(len(sites.stacked.rho)) ** 3):
         best = optimiser.maximise_one(
-            objective, begins, space.lower, space.upper, tolerance=TOLERANCE, gradient=GRADIENT
+            objective, begins, space.lower, space.upper, tolerance=LEARNING.tolerance, gradient=LEARNING.gradient
         )
     kernel, effects = space.kernel_at(best.x), detached(space.effects_at(best.x))
     noise = detached_noise(space.noise_at(best.x))

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from .consensus import LOG_2PI, Prediction
+from .constants import EXPLAINING
 from .verdicts import InputFactor, Units
 
-PRICE = 1.0  # nats for each number that an explanation needs, beside half the logarithm of how many it explains
-ROUNDS = 10  # of weighing and fitting a change of units
-STEPS = torch.logspace(0, 8, 81, dtype=torch.float64)  # factors of the variance that are tried
+FACTORS = torch.logspace(0, EXPLAINING.decades, EXPLAINING.steps, dtype=torch.float64)  # of the variance
 
 
 class Explanation(NamedTuple):
@@ -33,7 +32,7 @@ class Explanation(NamedTuple):
 def explained(p: Prediction, alone: float, usual: float) -> Explanation:
     """The best explanation of a module; `alone` is its log-probability as a function of its own."""
     count = len(p.error)
-    price = PRICE + 0.5 * math.log(max(count, 2))
+    price = EXPLAINING.price + 0.5 * math.log(max(count, 2))
     shift = _units(p, usual, free=(False, True))
     scale = _units(p, usual, free=(True, False))
     both = _units(p, usual, free=(True, True))
@@ -47,7 +46,9 @@ def explained(p: Prediction, alone: float, usual: float) -> Explanation:
         Explanation(_in_words(both), _fits(p, both, usual) - 2 * price, both),
     ]
     # a scale near zero says that the module knows nothing of f, and cannot be turned back
-    return max((e for e in found if e.units is None or abs(e.units.scale) > 0.05), key=lambda e: e.value)
+    return max(
+        (e for e in found if e.units is None or abs(e.units.scale) > EXPLAINING.least_scale), key=lambda e: e.value
+    )
 
 
 def _in_words(units: Units) -> str:
@@ -56,9 +57,9 @@ def _in_words(units: Units) -> str:
 
 
 def _fits(p: Prediction, units: Units, usual: float) -> float:
-    """log N(ρ; a·predicted + b·ones, c(I + a² diag(doubt)))."""
+    """log N(ρ; a·predicted + b·ones, c(I + a² diag(predicted variance)))."""
     rho = p.predicted + p.error
-    variance = usual * (1 + units.scale**2 * p.doubt)
+    variance = usual * (1 + units.scale**2 * p.variance)
     return _log_normal(rho - units.scale * p.predicted - units.shift * p.ones, variance)
 
 
@@ -67,8 +68,8 @@ def _units(p: Prediction, usual: float, free: tuple[bool, bool]) -> Units:
     columns = torch.stack([p.predicted, p.ones], 1)
     rho, now = p.predicted + p.error, [1.0, 0.0]
     some = [i for i in (0, 1) if free[i]]
-    for _ in range(ROUNDS):
-        root = (usual * (1 + now[0] ** 2 * p.doubt)).rsqrt()[:, None]
+    for _ in range(EXPLAINING.rounds):
+        root = (usual * (1 + now[0] ** 2 * p.variance)).rsqrt()[:, None]
         rest = rho - sum(now[i] * columns[:, i] for i in (0, 1) if not free[i])
         best = torch.linalg.lstsq(root * columns[:, some], root * rest[:, None]).solution[:, 0]
         for i, value in zip(some, best.tolist(), strict=True):
@@ -78,9 +79,9 @@ def _units(p: Prediction, usual: float, free: tuple[bool, bool]) -> Units:
 
 def _too_sure(p: Prediction) -> tuple[float, float]:
     """The factor of its own variance that explains its distance from the others best, and how well it does."""
-    values = [_log_normal(p.error, factor + p.doubt) for factor in STEPS]
+    values = [_log_normal(p.error, factor + p.variance) for factor in FACTORS]
     best = max(range(len(values)), key=values.__getitem__)
-    return float(STEPS[best]), values[best]
+    return float(FACTORS[best]), values[best]
 
 
 def _log_normal(error: Tensor, variance: Tensor) -> float:

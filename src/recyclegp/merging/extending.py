@@ -6,21 +6,45 @@ whitened values are rows about the new ones with zeros behind them: nothing that
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
-from ..core.least_squares import CentredRows
 from ..core.posterior import Basis, basis, features
 from ..kernels import Kernel
 from ..local import placement
 from ..local.observations import Observed
+from .constants import POINTS
 from .points import MOST_AUTOMATIC, select_by_slack
-from .site_source import Candidates, SiteSource, candidates
+from .site_source import SitePoints, SiteSource, site_points
 
-NEW_POINTS = 64  # that rows of data may ask for
 ROWS = 8192  # of data, looked at together
+
+
+Which = TypeVar("Which", covariant=True)  # form: exact, or at points
+
+
+class GrowthLimits(NamedTuple):
+    rows: float  # of data behind all members, weighted, those that are new among them
+    may_append: bool  # points, where the old ones cannot express what is new
+    most: int | None  # pseudo-observations that may be held all at once; None: as many as there are
+
+
+class Grown(NamedTuple, Generic[Which]):
+    """A form with new sites."""
+
+    form: Which
+    appended: list[int]  # for which of the new members, by their positions in the store, each new point was appended
+    rechosen: bool = False  # its points were chosen with everybody, because it had become too large to be exact
+
+
+class RowsBasis(NamedTuple, Generic[Which]):
+    """Where new rows of data are summarised."""
+
+    form: Which  # with points for them, where it may have more
+    basis: Basis
+    appended: int = 0  # points, for these rows
 
 
 class Extended(NamedTuple):
@@ -29,10 +53,10 @@ class Extended(NamedTuple):
 
 
 @torch.no_grad()
-def extend(base: Basis, new: Candidates, tolerance: float) -> Extended:
+def extend(base: Basis, new: SitePoints, tolerance: float) -> Extended:
     """The basis with as many of the candidates as it takes until they are expressed, up to the usual limit."""
-    room = max(0, MOST_AUTOMATIC - len(base.Z))
-    chosen = select_by_slack(new.Z, new.precision, room, 2 * tolerance, base.kernel, given=base)
+    most = max(0, MOST_AUTOMATIC - len(base.Z))
+    chosen = select_by_slack(new.Z, new.precision, most, 2 * tolerance, base.kernel, given=base)
     while chosen:
         whose = new.members[chosen]
         order = torch.argsort(whose, stable=True)  # in the order of members, so that they can be found again
@@ -43,16 +67,10 @@ def extend(base: Basis, new: Candidates, tolerance: float) -> Extended:
     return Extended(base, [])
 
 
-def padded(rows: CentredRows, points: int) -> CentredRows:
-    """Rows about the first points of a basis as rows about all of them."""
-    missing = points - rows.H.shape[-1]
-    return rows if not missing else rows._replace(H=torch.nn.functional.pad(rows.H, (0, missing)))
-
-
-def all_candidates(store: SiteSource) -> Candidates:
+def all_points(store: SiteSource) -> SitePoints:
     """The points of all sites in the store."""
-    parts = list(candidates(store.packs(1)))
-    return Candidates(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    parts = list(site_points(store.packs(1)))
+    return SitePoints(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
 @torch.no_grad()
@@ -65,11 +83,11 @@ def slack_of_rows(base: Basis, new: Observed, mean: float) -> float:
     return total
 
 
-def candidates_among(new: Observed, kernel: Kernel, mean: float, most: int = NEW_POINTS) -> Candidates:
+def candidates_among(new: Observed, kernel: Kernel, mean: float, most: int = POINTS.of_rows) -> SitePoints:
     """Places for points among rows of data, each with a share of what the rows will say."""
     rng = np.random.default_rng(placement.entropy(0, new.X, new.y))
     batched = kernel.with_theta(kernel.theta[None])
     found = placement.candidates(new.X[None], [len(new.X)], most, batched, [rng])
     Z = found.points[found.present]
     precision = (new.resolution(mean).square().reciprocal().sum() / len(Z)).expand(len(Z))
-    return Candidates(Z, precision, torch.zeros(len(Z), dtype=torch.long))
+    return SitePoints(Z, precision, torch.zeros(len(Z), dtype=torch.long))

@@ -23,20 +23,14 @@ from ..core.packing import PackedSites, project
 from ..core.posterior import Basis
 from ..kernels.units import InputUnits
 from .consensus import LOG_2PI, Consensus
-from .constants import SCREENING
+from .constants import REGION_UNITS, SCREENING, UNIT_SEARCH
 from .verdicts import InputFactor
 
-PRICE = 1.0  # nats for each changed input, beside the logarithm of how many changes are tried
-FACTORS = (10.0, 100.0, 1000.0, 1e6, 60.0, 12.0, 24.0, 365.25, 2.54, 0.4536)  # and one over each
-AFFINE = ((1.8, 32.0), (1 / 1.8, -32 / 1.8), (1.0, 273.15), (1.0, -273.15))  # °C, °F and K
-USUAL = (*((f, 0.0) for f in FACTORS), *((1 / f, 0.0) for f in FACTORS), *AFFINE)
-LEARNED = 4.0  # nats more for a factor that nobody uses: within what a module can tell, a usual one is meant
-DECADES = 4.0  # on either side of one, in which a factor is learned
-STEPS = 65  # of the first search for it
-PROBES = (0.01, 0.1, 0.4, 0.6, 0.8, 1.25, 1.7, 2.5, 10.0, 100.0)  # factors that tell for which inputs it is worth while
-MOST_LEARNED = 2  # inputs whose factor is learned
-FINER, SOME = 4, 9  # later ones between the neighbours of the best, and how many are tried there
-MOST_CHANGED = 3  # inputs
+USUAL = (
+    *((f, 0.0) for f in UNIT_SEARCH.factors),
+    *((1 / f, 0.0) for f in UNIT_SEARCH.factors),
+    *UNIT_SEARCH.affine,
+)  # scale and shift
 AT_ONCE = 64  # changes that are evaluated side by side
 
 
@@ -57,7 +51,7 @@ class Fits(NamedTuple):
     share: Tensor  # (K,)  of what it says that the others know
 
 
-class Change(NamedTuple):
+class InputChange(NamedTuple):
     """Of one input: x' = scale·x + shift."""
 
     column: int
@@ -70,7 +64,7 @@ class Change(NamedTuple):
 class Found(NamedTuple):
     """Changes of some inputs, and what they explain."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[InputChange, ...]
     value: float  # log-probability of what the module says, less the price
 
     def inputs(self, columns: Columns) -> tuple[InputFactor, ...]:
@@ -78,14 +72,14 @@ class Found(NamedTuple):
         return tuple(InputFactor(c.column if columns is None else columns[c.column], *c[1:3]) for c in self.changes)
 
 
-def best_units(place: Place, worth: Callable[[Change], bool] = lambda change: True) -> Found:
+def best_units(place: Place, worth: Callable[[InputChange], bool] = lambda change: True) -> Found:
     """One input after the other is changed, as long as that explains more than it costs; `worth` says what to try."""
     D = place.packed.Z.shape[-1]
     measured = set(range(D)) - set(place.base.kernel.structure.discrete)  # categories have no units
     best = _best(place, [()])
-    for _ in range(min(MOST_CHANGED, D)):
+    for _ in range(min(UNIT_SEARCH.most_changed, D)):
         left = sorted(measured - {c.column for c in best.changes})
-        usual = [Change(j, *how, _price(D)) for j in left for how in USUAL]
+        usual = [InputChange(j, *how, _price(D)) for j in left for how in USUAL]
         learned = [_learned(place, best.changes, j, D) for j in _promising(place, best.changes, left, worth)]
         found = _best(place, [(*best.changes, c) for c in (*usual, *learned) if worth(c)])
         if found.value <= best.value:
@@ -95,18 +89,18 @@ def best_units(place: Place, worth: Callable[[Change], bool] = lambda change: Tr
 
 
 def _promising(
-    place: Place, so_far: tuple[Change, ...], columns: Sequence[int], worth: Callable[[Change], bool]
+    place: Place, so_far: tuple[InputChange, ...], columns: Sequence[int], worth: Callable[[InputChange], bool]
 ) -> list[int]:
     """The columns, a few of them, of which some factor explains most: there it is worth while to learn one."""
-    some = [Change(j, factor, 0.0, 0.0, usual=False) for j in columns for factor in PROBES]
+    some = [InputChange(j, factor, 0.0, 0.0, usual=False) for j in columns for factor in UNIT_SEARCH.probes]
     tried = [c for c in some if worth(c)]
     if not tried:
         return []
     order = _values(place, [(*so_far, c) for c in tried]).argsort(descending=True).tolist()
-    return list(dict.fromkeys(tried[i].column for i in order))[:MOST_LEARNED]
+    return list(dict.fromkeys(tried[i].column for i in order))[: UNIT_SEARCH.most_learned]
 
 
-def _best(place: Place, tried: Sequence[tuple[Change, ...]]) -> Found:
+def _best(place: Place, tried: Sequence[tuple[InputChange, ...]]) -> Found:
     if not tried:
         return Found((), -math.inf)
     value = _values(place, tried)
@@ -115,7 +109,7 @@ def _best(place: Place, tried: Sequence[tuple[Change, ...]]) -> Found:
     return Found(tried[i], float(net[i]))
 
 
-def _values(place: Place, tried: Sequence[tuple[Change, ...]]) -> Tensor:
+def _values(place: Place, tried: Sequence[tuple[InputChange, ...]]) -> Tensor:
     """(K,)  log-probabilities; none of changes to where nobody knows anything, and so nobody is contradicted."""
     found = fits(place, _units(tried, place.packed.Z.shape[-1]))
     there = (found.share >= SCREENING.checked) | torch.tensor(
@@ -124,23 +118,23 @@ def _values(place: Place, tried: Sequence[tuple[Change, ...]]) -> Tensor:
     return torch.where(there, found.value, -math.inf)
 
 
-def _learned(place: Place, so_far: tuple[Change, ...], column: int, dimension: int) -> Change:
+def _learned(place: Place, so_far: tuple[InputChange, ...], column: int, dimension: int) -> InputChange:
     """The factor of a column that explains best what the module says."""
-    price = _price(dimension) + LEARNED
-    grid = torch.linspace(-DECADES, DECADES, STEPS, dtype=torch.float64)
-    for _ in range(FINER):
-        tried = [(*so_far, Change(column, 10**x, 0.0, price)) for x in grid.tolist()]
+    price = _price(dimension) + UNIT_SEARCH.learned_price
+    grid = torch.linspace(-UNIT_SEARCH.decades, UNIT_SEARCH.decades, UNIT_SEARCH.steps, dtype=torch.float64)
+    for _ in range(UNIT_SEARCH.finer):
+        tried = [(*so_far, InputChange(column, 10**x, 0.0, price)) for x in grid.tolist()]
         i = int(_values(place, tried).argmax())
         low, high = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
-        grid = torch.linspace(float(low), float(high), SOME, dtype=torch.float64)
-    return Change(column, float(f"{10 ** float(grid[len(grid) // 2]):.4g}"), 0.0, price, usual=False)
+        grid = torch.linspace(float(low), float(high), UNIT_SEARCH.finer_steps, dtype=torch.float64)
+    return InputChange(column, float(f"{10 ** float(grid[len(grid) // 2]):.4g}"), 0.0, price, usual=False)
 
 
 def _price(dimension: int) -> float:
-    return PRICE + math.log(len(USUAL) * dimension)
+    return UNIT_SEARCH.price + math.log(len(USUAL) * dimension)
 
 
-def _units(tried: Sequence[Iterable[Change]], dimension: int) -> InputUnits:
+def _units(tried: Sequence[Iterable[InputChange]], dimension: int) -> InputUnits:
     """(K, D) each."""
     scale = torch.ones(len(tried), dimension, dtype=torch.float64)
     shift = torch.zeros_like(scale)
@@ -190,3 +184,44 @@ def _copies(packed: PackedSites, units: InputUnits) -> PackedSites:
     K, r = len(Z), packed.counts[0]
     Rt, rho, e = (t.expand(K, *t.shape[1:]) for t in (packed.Rt[:, :r], packed.rho[:, :r], packed.e))
     return PackedSites(Z, Rt, rho, e, tuple(range(K)), (r,) * K)
+
+
+# --- from where modules have points alone ---------------------------------------------------------
+#
+# One module's numbers are a power of ten away from those of all others, who share a region. This is no proof, and needs
+# no agreement about f: modules that differ otherwise, too, hide a wrong unit from those who look at what is said.
+
+
+class RegionUnit(NamedTuple):
+    member: int  # its position among the boxes
+    column: int
+    power: int  # of ten, by which its input would have to be multiplied to lie where the others' do
+
+
+@torch.no_grad()
+def powers_of_ten(boxes: Tensor, numbers: Sequence[int]) -> list[RegionUnit]:
+    """Of members' boxes (K, 2, D), lower corners first; `numbers` are the columns that hold numbers, not categories."""
+    K = len(boxes)
+    columns = [j for j in numbers if bool((boxes[:, 0, j] > 0).all())]  # others have no logarithm
+    if not columns or not REGION_UNITS.fewest <= K <= REGION_UNITS.most_compared:
+        return []
+    low, high = boxes[:, :, columns].log10().unbind(1)  # (K, d)
+    # the power that brings each to where the others are in the middle
+    middle = 0.5 * (low + high)
+    everybody = torch.arange(K, device=boxes.device)
+    others = (everybody[:, None] + everybody[1:]) % K  # (K, K − 1)
+    power = (middle[others].median(1).values - middle).round()
+    same = (everybody[:, None] == everybody)[:, :, None]
+    alike = _shared(low, high, low, high) & ~same  # (K, K, d)
+    # do all others, without this one, share a region with somebody?
+    together = ((alike.sum(1)[None] - alike.int() > 0) | same).all(1)
+    touches = ((low[:, None] <= high[None]) & (low[None] <= high[:, None]) & ~same).any(1)
+    arrives = (_shared(low + power, high + power, low, high) | same).all(1)
+    found = together & ~touches & arrives & (power.abs() >= REGION_UNITS.far_power)
+    return [RegionUnit(i, columns[c], int(power[i, c])) for i, c in found.nonzero().tolist()]
+
+
+def _shared(low: Tensor, high: Tensor, other_low: Tensor, other_high: Tensor) -> Tensor:
+    """(K, K, d): do intervals (K, d) and others have half of the shorter one in common?"""
+    common = torch.minimum(high[:, None], other_high[None]) - torch.maximum(low[:, None], other_low[None])
+    return common > 0.5 * torch.minimum((high - low)[:, None], (other_high - other_low)[None])

@@ -14,8 +14,7 @@ from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects
 from ..kernels import Kernel, continuous_columns
-from ..kernels.units import lengths
-from .constants import LEARNING
+from .constants import LEARNING, POINTS
 from .evidence import evidence, profiled_mean
 from .exact_learning import Learned, decide_from_some, ended
 from .member import Member
@@ -109,12 +108,12 @@ def starts(start: Kernel, members: Sequence[Member]) -> list[Kernel]:
 
 def slack_tolerance(rows: float) -> float:
     """Slack, in nats, at which automatic selection stops adding points: beside so many rows it is nothing."""
-    return min(10.0, max(0.1, 1e-4 * rows))
+    return min(POINTS.most_tolerance, max(POINTS.least_tolerance, POINTS.tolerance * rows))
 
 
 def _units(kernel: Kernel, Z: Tensor) -> Tensor:
     """In which points move: lengthscales, or where a kernel has none the spread of the points."""
-    found = lengths(kernel, Z.shape[1])
+    found = kernel.lengths(Z.shape[1])
     spread = Z.std(0) if len(Z) > 1 else torch.ones_like(found)
     unit = torch.where(torch.isfinite(found), found, torch.where(spread > 0, spread, torch.ones_like(spread)))
     unit[list(kernel.structure.discrete)] = 0.0  # there is nothing between two levels

@@ -1,4 +1,4 @@
-"""One module inside an ensemble."""
+"""What one module says of one function, inside an ensemble."""
 
 from __future__ import annotations
 
@@ -14,43 +14,88 @@ from ..core.effects import Offset
 from ..core.noise import NoiseEvidence
 from ..core.sites import Site
 from ..kernels import Kernel
-from ..kernels.units import InputUnits, in_units
-from ..likelihoods import Gaussian, Likelihood, gaussian_noise
-from ..target import NO_TARGET, Target
+from ..kernels.units import InputUnits
+from ..likelihoods import Change, Gaussian, Likelihood, gaussian_noise
+from ..record import About, Latent
+from ..target import Target
 from ..times import When
 from .site_store import SiteStore
 from .verdicts import Verdict
 
 
 class Member(NamedTuple):
-    name: str
-    site: Site | None  # None once forgotten (keep="names")
-    rows: int
-    weight: float
-    likelihoods: tuple[Likelihood, ...]
-    kernel: Kernel  # its own, where relearning begins
-    mean: float
-    surprise: float = math.nan  # these two are kept only where the site is not
-    agreement: float = math.nan
-    target: Target = NO_TARGET
-    converged: bool = True
-    effective_rows: float | None = None  # whose densities of y are in its evidence; `rows` unless given
-    points_appended: int = 0  # points of the ensemble that were appended for it, behind those of members before it
-    slack: float = 0.0  # nats that were lost when its rows were summarised at the ensemble's points
-    owner_override: str | None = None  # whose it is, where somebody has said so
-    offset: Offset | None = None  # of its owner; kept only where the site is not
-    kept: float | None = None  # of what its rows say about f, in (0, 1], where that is known
-    noise_evidence: NoiseEvidence | None = None
+    about: About  # of the module, with the target of this function
+    latent: Latent
+    likelihoods: tuple[Likelihood, ...]  # of this function's observations
+    weight: float = 1.0
+    function: int = 0  # which of the ensemble's functions it speaks of
+    # what merging has found out
     noise: float | None = None  # variance under which it counts; None: as it was published
     verdict: Verdict | None = None  # of screening, where somebody looked
-    time: When | None = None  # of its rows, where somebody has said so
+    surprise: float = math.nan  # this, the next and the offset are kept only where the site is not
+    agreement: float = math.nan
+    offset: Offset | None = None  # of its owner
+    points_appended: int = 0  # points of the ensemble appended for it, behind those of members before it
+    slack: float = 0.0  # nats that were lost when its rows were summarised at the ensemble's points
     added_after_merge: bool = False  # kernel, mean, noise, points and owners' variances were chosen without it
     update: bool = False  # rows that were summarised here, under the ensemble's kernel, mean, noise and points
 
+    # --- the record, in short ---
+
+    @property
+    def name(self) -> str:
+        return self.about.name
+
     @property
     def owner(self) -> str:
-        """Whose it is: its name's, unless somebody has said so."""
-        return self.name if self.owner_override is None else self.owner_override
+        return self.about.owner
+
+    @property
+    def time(self) -> When | None:
+        return self.about.time
+
+    @property
+    def target(self) -> Target:
+        return self.about.targets[0]
+
+    @property
+    def site(self) -> Site | None:
+        """None once dropped (keep="names")."""
+        return self.latent.site
+
+    @property
+    def kernel(self) -> Kernel:
+        """Its own, where relearning begins."""
+        return self.latent.kernel
+
+    @property
+    def mean(self) -> float:
+        return self.latent.mean
+
+    @property
+    def rows(self) -> int:
+        return self.latent.rows
+
+    @property
+    def kept(self) -> float | None:
+        return self.latent.kept
+
+    @property
+    def noise_evidence(self) -> NoiseEvidence | None:
+        return self.latent.noise_evidence
+
+    @property
+    def converged(self) -> bool:
+        return self.latent.convergence.converged
+
+    @property
+    def effective_row_count(self) -> float:
+        return self.latent.effective_row_count
+
+    def with_site(self, site: Site | None) -> Member:
+        return self._replace(latent=self.latent._replace(site=site))
+
+    # --- how it counts ---
 
     @property
     def weighted_rows(self) -> float:
@@ -58,40 +103,29 @@ class Member(NamedTuple):
         return self.rows * self.weight
 
     @property
-    def effective_row_count(self) -> float:
-        """Rows whose densities of y are multiplied in its evidence, not counting its weight."""
-        return self.rows if self.effective_rows is None else self.effective_rows
-
-    @property
     def site_now(self) -> Site | None:
         """Its site under the noise with which it counts."""
-        if self.site is None or self.noise is None or self.noise_evidence is None:
-            return self.site
-        tau = core_noise.factor(
-            float(gaussian_noise(self.likelihoods[0])), self.noise, self.noise_evidence.residual_variance
-        )
-        return core_noise.at_noise(self.site, float(tau), self.noise_evidence.chi2, self.effective_row_count)
+        site, evidence = self.site, self.noise_evidence
+        if site is None or self.noise is None or evidence is None:
+            return site
+        tau = core_noise.factor(float(gaussian_noise(self.likelihoods[0])), self.noise, evidence.residual_variance)
+        return core_noise.at_noise(site, float(tau), evidence.chi2, self.effective_row_count)
 
     @property
     def likelihoods_now(self) -> tuple[Likelihood, ...]:
         """With the noise with which it counts."""
         return self.likelihoods if self.noise is None else (Gaussian(self.noise),)
 
-    def in_units(self, scale: float, shift: float, inputs: InputUnits, unit: str | None) -> Member:
-        """The member of s·f((x − shift)/scale) + b, the inputs changed so; `unit` is what y is measured in then."""
-        site = self.site
-        if site is not None:
-            site = sites.moved(sites.in_units(site, scale, shift, self.effective_row_count), inputs)
+    def in_units(self, change: Change, inputs: InputUnits) -> Member:
+        """The member of s·f((x − shift)/scale) + b, the inputs changed so."""
+        s, b, unit = change
         return self._replace(
-            site=site,
-            likelihoods=tuple(p.in_units(scale, shift) for p in self.likelihoods),
-            kernel=in_units(self.kernel, scale, inputs),
-            mean=scale * self.mean + shift,
-            offset=None if self.offset is None else Offset(scale * self.offset.mean, abs(scale) * self.offset.sd),
-            noise_evidence=None if self.noise_evidence is None else self.noise_evidence.in_units(scale),
-            noise=None if self.noise is None else self.noise * scale**2,
+            about=self.about._replace(targets=(self.target.in_units(s, b, unit),)),
+            latent=self.latent.in_units(change, inputs),
+            likelihoods=tuple(p.in_units(s, b) for p in self.likelihoods),
+            offset=None if self.offset is None else Offset(s * self.offset.mean, abs(s) * self.offset.sd),
+            noise=None if self.noise is None else self.noise * s**2,
             verdict=None if self.verdict is None else self.verdict._replace(remedy=None),
-            target=self.target.in_units(scale, shift, unit),
         )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .. import threads
-from ..arrays import Columns
 from ..kernels import Kernel
 from ..kernels.units import InputUnits, in_units
 from ..local.kernel_choice import AUTO
@@ -53,13 +52,12 @@ class MergeConfig(NamedTuple):
         wanted: PointsWanted,
         dimension: int,
         owners: Owners,
-        columns: Columns = None,
     ) -> MergeResult:
         """All that is chosen, chosen from these members: in the same way whenever it is done."""
         with threads.limit_threads(step_cost(store, wanted)):
             trust = self.trust if self.learn else Trust.NONE
             whom, sites, learned = apply_screening(
-                members, store, trust=trust, owners=owners, pool_noise=self.pool_noise, columns=columns
+                members, store, trust=trust, owners=owners, pool_noise=self.pool_noise
             )
             start = self.start(whom, sites, dimension, owners)
             merged = build(
@@ -81,4 +79,4 @@ class MergeConfig(NamedTuple):
         return self._replace(kernel=in_units(self.kernel, scale, inputs))
 
 
-USUAL = MergeConfig()  # what merge does unless told
+USUAL = MergeConfig()  # what merge does by default

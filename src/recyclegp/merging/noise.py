@@ -152,7 +152,7 @@ def at_noise(store: SiteSource, readings: Readings | None, pooled: PooledNoise |
 def with_noise(members: Sequence[Member], pooled: PooledNoise | None) -> tuple[Member, ...]:
     """Members that know under which noise they count: None for those who have said nothing about theirs."""
     if pooled is None:
-        return tuple(m._replace(noise=None) for m in members)
+        return tuple(m if m.noise is None else m._replace(noise=None) for m in members)
     noises = pooled.at(Readings.of(members)).tolist()
     return tuple(
         m._replace(noise=None if m.noise_evidence is None else noise) for m, noise in zip(members, noises, strict=True)

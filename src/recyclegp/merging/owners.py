@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import NamedTuple
 
 import torch
 
@@ -38,7 +39,7 @@ class Owners(Enum):
         return gain > self._price(owners)
 
     def may_be_worth(self, gain: float, owners: int) -> bool:
-        """Could it be, if more of the modules were asked?"""
+        """Could it be, with more of the modules?"""
         return gain > EFFECTS.unclear * self._price(owners)
 
     def _price(self, owners: int) -> float:
@@ -46,10 +47,15 @@ class Owners(Enum):
         return least + for_each * owners
 
 
+class OwnedSite(NamedTuple):
+    site: Site
+    owner: int  # its number
+
+
 def owner_numbers(members: Sequence[Member]) -> list[int]:
-    """For each member the number of its owner, counted as they first appear."""
-    known: dict[str, int] = {}
-    return [known.setdefault(m.owner, len(known)) for m in members]
+    """For each member the number of its owner, counted as they first appear; an owner has one for each function."""
+    known: dict[tuple[str, int], int] = {}
+    return [known.setdefault((m.owner, m.function), len(known)) for m in members]
 
 
 def stack_sites(parts: Sequence[Site]) -> Site:
@@ -64,9 +70,9 @@ def stack_sites(parts: Sequence[Site]) -> Site:
     )
 
 
-def owner_site(members: Sequence[Member], owner: str) -> Site | None:
-    """All that an owner's modules say, weighted, as one site; None where they have not been kept."""
-    own = [m for m in members if m.owner == owner and m.weight > 0]
+def owner_site(members: Sequence[Member], owner: str, function: int | None = None) -> Site | None:
+    """All that an owner's modules say, of one function or of all, weighted, as one site; None where it was not kept."""
+    own = [m for m in members if m.owner == owner and function in (None, m.function) and m.weight > 0]
     now = [(m.site_now, m.weight) for m in own]
     kept = [sites.weighted(site, site.e.new_tensor(weight)) for site, weight in now if site is not None]
     return stack_sites(kept) if kept and len(kept) == len(own) else None

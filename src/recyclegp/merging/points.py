@@ -16,12 +16,11 @@ from ..core.packing import PackedSites, project, shared_points
 from ..core.posterior import Basis, basis, features
 from ..devices import memory_factor
 from ..kernels import Kernel
-from .site_source import SiteSource, added, candidates
+from .constants import POINTS
+from .site_source import SiteSource, added, site_points
 
-MOST_AUTOMATIC = 512  # points on which a kernel is learned, unless more are asked for
-RESIDUAL_FLOOR = 1e-8  # of the prior variance: Z_* may be denser than a module's points, as all share its jitter
+MOST_AUTOMATIC = 512  # points on which a kernel is learned, unless more are wanted
 POOL = 8192  # candidates looked at together
-EARLY = 0.01  # of the tolerance: where pools stop, as those that lost cannot be asked again
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def select(
     size = max(int(memory_factor(kernel.theta.device) * POOL), 2 * most)
     enough = 2 * tolerance / store.largest if count is None else 0.0
     if store.points > size:
-        enough *= EARLY
+        enough *= POINTS.early
     rules = _Rules(kernel.with_theta(kernel.theta.detach()), most, size, enough)
     with threads.limit_threads(float(size) * most):
         Z, precision = store.reduce(partial(_pool, rules=rules), partial(_meet, rules=rules), 1, "points")
@@ -92,7 +91,7 @@ def _pool(packs: Iterator[PackedSites], *, rules: _Rules) -> _Pool:
     """The candidates of some sites, or the best of them where they are many."""
     pool = _Pool(rules.kernel.theta.new_zeros(0), rules.kernel.theta.new_zeros(0))
     most = rules.size - rules.most
-    for more in candidates(packs):
+    for more in site_points(packs):
         for part in map(_Pool, more.Z.split(most), more.precision.split(most)):
             if len(pool.Z) + len(part.Z) > rules.size:
                 pool = pool.best(rules)
@@ -127,7 +126,7 @@ def select_by_slack(
     factor = points.new_zeros(len(points), min(count, len(points)))
     chosen: list[int] = []
     for step in range(factor.shape[1]):
-        score = torch.where(residual > RESIDUAL_FLOOR * prior, precision * residual, torch.zeros_like(residual))
+        score = torch.where(residual > POINTS.residual_floor * prior, precision * residual, torch.zeros_like(residual))
         pivot = int(score.argmax())
         if float(score.sum()) <= tolerance or not score[pivot] > 0:
             break

@@ -17,7 +17,7 @@ from ..kernels.units import reference
 from ..likelihoods import FAMILIES, Gaussian, Likelihood, named
 from .constants import POOLING
 from .member import Member, active
-from .site_source import SiteSource, added, candidates
+from .site_source import SiteSource, added, site_points
 
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
@@ -74,7 +74,7 @@ def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dime
     x = torch.where(x > 0, (x / store.points).sqrt(), torch.ones_like(x))
     some = active(members)
     some = some[:: -(-len(some) // POOLING.sample)]
-    Z = next(candidates(store.packs(1))).Z[: POOLING.sample]
+    Z = next(site_points(store.packs(1))).Z[: POOLING.sample]
     variances = [float(m.kernel.to(Z.device).diagonal(Z).mean()) for m in some]
     middle = weighted_median(variances, [m.weighted_rows for m in some])
     return kernel.with_theta(reference(kernel.structure, x, centre, x.new_tensor(middle**0.5)))
@@ -95,7 +95,7 @@ class _Powers(NamedTuple):
 
 def _powers(packs: Iterator[PackedSites], *, about: Tensor) -> _Powers:
     first, second = torch.zeros_like(about), torch.zeros_like(about)
-    for c in candidates(packs):
+    for c in site_points(packs):
         away = c.Z - about
         first, second = first + away.sum(0), second + away.square().sum(0)
     return _Powers(first, second)

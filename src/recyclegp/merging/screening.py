@@ -1,6 +1,6 @@
 """Which modules contradict the others: found before a kernel is learned, which bad ones would bend.
 
-Every module is about the shared function, or it is not: then it is of a function of its own, or far too sure of
+Every module is prior the shared function, or it is not: then it is of a function of its own, or far too sure of
 itself. The trusted set is the one under which all that modules say is most probable, each that is left out at a price.
 """
 
@@ -19,8 +19,8 @@ from .constants import SCREENING
 log = logging.getLogger(__name__)
 
 
-class About(NamedTuple):
-    """What is believed of f before anybody speaks."""
+class PriorMoments(NamedTuple):
+    """Mean and variance of f a priori."""
 
     mean: float
     variance: float  # on average
@@ -33,6 +33,7 @@ class Screened(NamedTuple):
     fit: Fit
     usual: float  # squared distance per number that is usual among the trusted: 1 where the model is right
     value: float  # log-probability of all that modules say, less the price of those left out
+    gain: Tensor  # nats by which the best other explanation of each module is better than honesty
 
     @property
     def flagged(self) -> list[int]:
@@ -46,13 +47,13 @@ class Screened(NamedTuple):
         return (self.fit.share < SCREENING.checked).nonzero()[:, 0].tolist()
 
 
-def screen(said: Sequence[Statements], members: int, about: About) -> Screened:
+def screen(said: Sequence[Statements], members: int, prior: PriorMoments) -> Screened:
     """The best of several starts: everybody, and the friends of each of a few modules."""
     present = torch.zeros(members, dtype=torch.bool)
     for s in said:
         present[s.members] = True
     known: dict[bytes, Screened] = {}
-    best = _refined(said, present, present, about, known)
+    best = _refined(said, present, present, prior, known)
     few = len(best.flagged) <= SCREENING.few * int(present.sum())  # so few cannot have bent what the others agree on
     if int(present.sum()) < 3 or (few and best.usual < SCREENING.unusual):
         return best
@@ -61,7 +62,7 @@ def screen(said: Sequence[Statements], members: int, about: About) -> Screened:
     for seed in seeds.unique().tolist():
         alone = torch.zeros_like(present)
         alone[seed] = True
-        found = _refined(said, present, alone, about, known)
+        found = _refined(said, present, alone, prior, known)
         if found.value > best.value:
             best = found
     log.info("screening: %d of %d modules contradict the others", len(best.flagged), len(everyone))
@@ -69,7 +70,7 @@ def screen(said: Sequence[Statements], members: int, about: About) -> Screened:
 
 
 def _refined(
-    said: Sequence[Statements], present: Tensor, trusted: Tensor, about: About, known: dict[bytes, Screened]
+    said: Sequence[Statements], present: Tensor, trusted: Tensor, prior: PriorMoments, known: dict[bytes, Screened]
 ) -> Screened:
     """Those that fit the trusted ones join them, and the worst of those that do not leave, until nothing changes.
 
@@ -81,34 +82,29 @@ def _refined(
             return known[_bits(trusted)]
         seen.add(_bits(trusted))
         agreed = consensus(said, trusted)
-        now = _judged(said, agreed, present, about)
-        gain = now.gain
-        bad = present & (gain > SCREENING.price) & (now.screened.fit.share >= SCREENING.checked)
+        now = _compared(said, agreed, present, prior)
+        bad = present & (now.gain > SCREENING.price) & (now.fit.share >= SCREENING.checked)
         leaving = bad & trusted
         if int(leaving.sum()) > 1:  # one bad module makes others look bad: the worse half goes first
-            leaving &= gain >= gain[leaving].sort().values[int(leaving.sum()) // 2]
+            leaving &= now.gain >= now.gain[leaving].sort().values[int(leaving.sum()) // 2]
         following = (trusted | (present & ~bad)) & ~leaving
         if bool((following == trusted).all()) or _bits(following) in seen or not bool(following.any()):
             break
         trusted = following
-    lonely = present & ~trusted & (now.screened.fit.share < SCREENING.checked)  # once their friends had left
+    lonely = present & ~trusted & (now.fit.share < SCREENING.checked)  # once their friends had left
     if bool(lonely.any()):
-        now = _judged(said, consensus(said, trusted | lonely), present, about)
-    known.update(dict.fromkeys(seen, now.screened))
-    return now.screened
+        now = _compared(said, consensus(said, trusted | lonely), present, prior)
+    known.update(dict.fromkeys(seen, now))
+    return now
 
 
 def _bits(which: Tensor) -> bytes:
     return which.cpu().numpy().tobytes()
 
 
-class _Judged(NamedTuple):
-    screened: Screened
-    gain: Tensor  # nats by which the best other explanation of each module is better than honesty
-
-
-def _judged(said: Sequence[Statements], agreed: Consensus, present: Tensor, about: About) -> _Judged:
-    found = fit(said, agreed, *about)
+def _compared(said: Sequence[Statements], agreed: Consensus, present: Tensor, prior: PriorMoments) -> Screened:
+    """Everybody with what the trusted agree on."""
+    found = fit(said, agreed, *prior)
     ratio = found.chi2 / found.counts.clamp_min(1)
     inside = ratio[agreed.trusted & ~found.chi2.isnan()]
     usual = min(SCREENING.most_usual, max(1.0, float(inside.median()))) if len(inside) > 2 else 1.0
@@ -117,7 +113,7 @@ def _judged(said: Sequence[Statements], agreed: Consensus, present: Tensor, abou
     other = torch.stack([found.alone, found.affine, too_sure]).amax(0)
     left_out = present & ~agreed.trusted
     value = agreed.evidence + float((other[left_out] - SCREENING.price).sum())
-    return _Judged(Screened(agreed, found, usual, value), other - honest)
+    return Screened(agreed, found, usual, value, other - honest)
 
 
 def _scaled(found: Fit, by: Tensor) -> Tensor:

@@ -11,16 +11,11 @@ from torch import Tensor
 
 from ..core.effects import NO_EFFECTS, Effects
 from ..kernels import Kernel, entries, learned
-from .constants import NOISE
+from .constants import EFFECTS, LEARNING, NOISE, OUTPUTS
 from .noise import NoiseModel, PooledNoise
 from .owners import Owners
 
-PRIOR_SD = 2.0  # how far, in log units, learned kernel parameters stay near their pooled values
-INDEX_SD = {"loading": 0.5, "own": 0.7}  # of an index kernel: a few modules make any two outputs look alike
-REACH = 12.0  # bounds, in log units about them
-# The effects are small beside f before anything is known, within a factor of a few: log N(share; log centre, sd²).
-OFFSET_SHARE, SMOOTH_SHARE = 0.1, 0.05  # of the variance of f
-SHARE_SD = 1.5
+INDEX_SD = {"loading": OUTPUTS.loading_sd, "own": OUTPUTS.own_sd}  # of an index kernel's parameters
 
 
 @dataclass(frozen=True)
@@ -54,8 +49,8 @@ class SearchSpace:
         logs = [
             math.log(float(value) / scale) if float(value) > 0 else math.log(share)
             for value, scale, share in (
-                (effects.offset, self.size, OFFSET_SHARE),
-                (effects.smooth, 1.0, SMOOTH_SHARE),
+                (effects.offset, self.size, EFFECTS.offset_share),
+                (effects.smooth, 1.0, EFFECTS.smooth_share),
             )
         ]
         noises = [self.level, NOISE.dof]
@@ -85,11 +80,11 @@ class SearchSpace:
 
     @property
     def lower(self) -> Tensor:
-        return self._centre_and_sd[0] - REACH
+        return self._centre_and_sd[0] - LEARNING.reach
 
     @property
     def upper(self) -> Tensor:
-        return self._centre_and_sd[0] + REACH
+        return self._centre_and_sd[0] + LEARNING.reach
 
     @property
     def _template(self) -> Kernel:
@@ -111,12 +106,12 @@ class SearchSpace:
     @cached_property
     def _centre_and_sd(self) -> tuple[Tensor, Tensor]:
         theta = self.about.theta[self._free]
-        shares = theta.new_tensor([math.log(OFFSET_SHARE), math.log(SMOOTH_SHARE)][: self._effects])
+        shares = theta.new_tensor([math.log(EFFECTS.offset_share), math.log(EFFECTS.smooth_share)][: self._effects])
         noises = theta.new_tensor([math.log(self.level), math.log(NOISE.dof)][: self.noise.parameters])
         noise_sds = theta.new_tensor([NOISE.level_sd, NOISE.dof_sd][: self.noise.parameters])
         names = [p.name for p, free in zip(entries(self.about.structure), self._free.tolist(), strict=True) if free]
-        kernel_sds = theta.new_tensor([INDEX_SD.get(name, PRIOR_SD) for name in names])
-        sds = torch.cat([kernel_sds, torch.full_like(shares, SHARE_SD), noise_sds])
+        kernel_sds = theta.new_tensor([INDEX_SD.get(name, LEARNING.prior_sd) for name in names])
+        sds = torch.cat([kernel_sds, torch.full_like(shares, EFFECTS.share_sd), noise_sds])
         return torch.cat([theta, shares, noises]), sds
 
 

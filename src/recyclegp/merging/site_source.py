@@ -150,7 +150,7 @@ def added(a: Sums, b: Sums) -> Sums:
     return type(a)(*(x + y for x, y in zip(a, b, strict=True)))
 
 
-class Candidates(NamedTuple):
+class SitePoints(NamedTuple):
     """Points of modules, each of which may become one of Z_*."""
 
     Z: Tensor  # (n, D)
@@ -158,11 +158,11 @@ class Candidates(NamedTuple):
     members: Tensor  # (n,)  whose they are
 
 
-def candidates(packs: Iterable[PackedSites]) -> Iterator[Candidates]:
+def site_points(packs: Iterable[PackedSites]) -> Iterator[SitePoints]:
     """Every site's points, pack by pack."""
     for p in packs:
         members = torch.tensor(p.members).repeat_interleave(p.Z.shape[1])
-        yield Candidates(p.Z.flatten(0, 1), p.Rt.square().sum(1).flatten(), members)
+        yield SitePoints(p.Z.flatten(0, 1), p.Rt.square().sum(1).flatten(), members)
 
 
 def corners(source: SiteSource) -> Tensor:

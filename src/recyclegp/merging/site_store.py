@@ -18,12 +18,12 @@ from ..core.packing import PackedSites, pack, split
 from ..core.sites import Site
 from ..devices import current_device, memory_factor
 from ..errors import RecycleGPError
-from .site_queue import SiteQueue
 from .site_source import SiteSource, View, every_nth
 
 IN_MEMORY = 2**28  # bytes of packed sites kept in memory
 REMEMBERED = 2**26  # bytes of these that are also kept as they are seen, scaled and without some
 PACK = 2**17  # numbers packed together, and four times as many still waiting
+SITES = 1024  # packed together: small ones weigh more as objects than as numbers
 
 T = TypeVar("T")
 
@@ -45,12 +45,45 @@ class _Put(NamedTuple):
     weight: float
 
 
+class _SiteQueue:
+    """Sites that wait until there are enough of their size, as long as memory allows."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, list[_Put]] = {}
+        self._numbers = 0  # in the sites that wait
+
+    def put(self, item: _Put, size: int, dimension: int, most: int) -> list[_Put] | None:
+        """One more; those of one size that are to be packed now, if there are any.
+
+        `most` is how many numbers are packed together, and a fourth of those that may wait.
+        """
+        items = self._open.setdefault(size, [])
+        items.append(item)
+        numbers = size * (size + dimension)
+        self._numbers += numbers
+        if len(items) * numbers >= most or len(items) >= SITES:
+            return self._take(size, dimension)
+        if self._numbers >= 4 * most:  # many sizes, none of them frequent: the largest makes room
+            return self._take(max(self._open, key=lambda n: len(self._open[n]) * n * n), dimension)
+        return None
+
+    def rest(self, dimension: int) -> Iterator[list[_Put]]:
+        """All that are still waiting, by their sizes."""
+        for size in list(self._open):
+            yield self._take(size, dimension)
+
+    def _take(self, size: int, dimension: int) -> list[_Put]:
+        items = self._open.pop(size)
+        self._numbers -= len(items) * size * (size + dimension)
+        return items
+
+
 class SiteStore(SiteSource):
     """Weighted sites by size, in this process."""
 
     def __init__(self, device: torch.device | None = None) -> None:
         self.device = current_device() if device is None else device
-        self._waiting: SiteQueue[_Put] = SiteQueue()
+        self._waiting = _SiteQueue()
         self._dimension = 0
         self._packed: list[PackedSites | _Stored] = []
         self._held = 0  # bytes in memory

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import affordable
-from .exact_form import ExactForm
-from .points_form import PointsForm
 
 
 @dataclass(frozen=True)
@@ -20,13 +18,13 @@ class Size:
 
     @property
     def exact_bytes(self) -> float | None:
-        """Memory that the exact form takes, or would take."""
-        return None if self.pseudo_observations is None else affordable.factor_bytes(self.pseudo_observations)
+        """Memory that the exact form takes, or would take: one triangle, and the matrix that it is made from."""
+        return None if self.pseudo_observations is None else 2 * 8.0 * self.pseudo_observations**2
 
     @property
     def exact_multiplications(self) -> float | None:
         """Work of the exact form at a known kernel; learning one takes some tens of times three times as much."""
-        return None if self.pseudo_observations is None else affordable.factor_multiplications(self.pseudo_observations)
+        return None if self.pseudo_observations is None else self.pseudo_observations**3 / 3
 
     def __str__(self) -> str:
         if self.form == "exact":
@@ -40,9 +38,3 @@ class Size:
             f"{self.exact_bytes / 1e6:,.0f} MB, about {seconds:,.0f} s on two cores, and some fifty times that "
             "to learn its kernel on all of them"
         )
-
-
-def size_of(form: PointsForm | ExactForm, pseudo_observations: int | None) -> Size:
-    if isinstance(form, ExactForm):
-        return Size("exact", len(form.Z), len(form.stacked.rho), 0.0)
-    return Size("points", len(form.Z), pseudo_observations, form.slack)

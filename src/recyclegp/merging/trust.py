@@ -17,30 +17,28 @@ import torch
 from torch import Tensor
 
 from .. import threads
-from ..arrays import Columns
-from ..core.effects import NO_EFFECTS, Effects
 from ..core.posterior import Basis, basis
 from ..kernels import Kernel
-from ..kernels.units import lengths
-from ..likelihoods import JointLikelihood
+from ..likelihoods import SeveralFunctions
+from . import verdicts
 from .consensus import Statements, consensus, predicted, statements
 from .constants import NOISE, SCREENING
 from .exact_learning import Learned, decide_from_some
 from .explanations import Explanation, explained
-from .input_units import Change, Place, best_units
+from .input_units import InputChange, Place, best_units
 from .learning import starts
 from .member import Member
 from .noise import PooledNoise, Readings, at_noise
 from .owners import Owners, owner_numbers
 from .points import select
 from .pooling import median_mean, most_common_kernel
-from .screening import About, Screened, screen
+from .screening import PriorMoments, Screened, screen
 from .site_source import SiteSource
 from .verdicts import TRUSTED, InputFactor, Standing, Units, Verdict
 
 FEATURES = 2**25  # numbers that may be held while they are: with many modules, at fewer points
 TOGETHER = 3000  # rows of pseudo-observations that are worked on at once, or thereabouts
-CONTRADICTION = Verdict(Standing.UNCHECKED, "they contradict each other, and nobody can say who is right")
+CONTRADICTION = Verdict(Standing.UNCHECKED, verdicts.CONTRADICTION)
 NO_CONSENSUS = Verdict(Standing.UNCHECKED, "no majority agrees about the function")
 
 
@@ -50,19 +48,6 @@ class Trust(Enum):
     LEARN = "learn"  # they do not count
     REPORT = "report"  # they count, and are named
     NONE = "none"  # nobody looks
-
-
-class Belief(NamedTuple):
-    """Under which modules are compared."""
-
-    kernel: Kernel
-    mean: float
-    effects: Effects = NO_EFFECTS
-    noise: PooledNoise | None = None
-
-    @staticmethod
-    def of(found: Learned) -> Belief:
-        return Belief(found.kernel, found.mean, found.effects, found.noise)
 
 
 class _Compared(NamedTuple):
@@ -95,7 +80,7 @@ class ScreeningResult(NamedTuple):
 
 
 def screen_members(
-    members: Sequence[Member], store: SiteSource, *, owners: Owners, pool_noise: bool, columns: Columns = None
+    members: Sequence[Member], store: SiteSource, *, owners: Owners, pool_noise: bool
 ) -> ScreeningResult:
     """About members whose sites are as they were published.
 
@@ -104,34 +89,33 @@ def screen_members(
         store: the sites.
         owners: how owners may differ.
         pool_noise: whether Gaussian modules come to one noise.
-        columns: names of the inputs, where they have names.
     """
     readings = Readings.of(members) if pool_noise else None
     noise = None
     if readings is not None and bool(readings.known.any()):
         noise = PooledNoise(float(readings.estimate[readings.known].median()), NOISE.dof)
     start = most_common_kernel(members)
-    first = _compared(Belief(start, median_mean(members), noise=noise), members, store, readings)
+    first = _compared(Learned(start, median_mean(members), noise=noise), members, store, readings)
     if not first.screened.flagged:
-        return ScreeningResult(_verdicts(first, members, columns))
+        return ScreeningResult(_verdicts(first, members))
     if store.sites < SCREENING.fewest:
         return ScreeningResult([CONTRADICTION] * len(members))
     candidates, differ = [], owners
     if first.most_agree:
         of_trusted = _learned(store.without(first.screened.flagged), members, start, owners, readings)
-        again = _compared(Belief.of(of_trusted), members, store, readings)
+        again = _compared(of_trusted, members, store, readings)
         if not again.screened.flagged and again.value > first.value:
             # it was the median kernel that suited nobody
-            return ScreeningResult(_verdicts(again, members, columns), of_trusted)
+            return ScreeningResult(_verdicts(again, members), of_trusted)
         candidates += [first, again]
         if first.trusted >= SCREENING.min_trusted_to_rule_out_effects and not of_trusted.effects.present:
             differ = Owners.NONE  # owners do not differ; those few who stand out are no reason to believe it
     of_all = _learned(store, members, start, differ, readings)
-    candidates.append(_compared(Belief.of(of_all), members, store, readings))
+    candidates.append(_compared(of_all, members, store, readings))
     best = max(candidates, key=lambda c: c.value)
     # a kernel that believes everybody where no majority agrees has only bent; owners that differ are another matter
     settled = best.most_agree and (first.most_agree or of_all.effects.present)
-    return ScreeningResult(_verdicts(best, members, columns) if settled else [NO_CONSENSUS] * len(members))
+    return ScreeningResult(_verdicts(best, members) if settled else [NO_CONSENSUS] * len(members))
 
 
 class ScreenedMembers(NamedTuple):
@@ -147,36 +131,35 @@ def apply_screening(
     trust: Trust,
     owners: Owners,
     pool_noise: bool,
-    columns: Columns = None,
 ) -> ScreenedMembers:
     """Whom to trust, and what follows from it."""
     if trust is Trust.NONE:
         return ScreenedMembers(tuple(members), store)
-    about = screen_members(members, store, owners=owners, pool_noise=pool_noise, columns=columns)
+    about = screen_members(members, store, owners=owners, pool_noise=pool_noise)
     found = with_verdicts(members, about.verdicts, trust)
-    disarmed = [i for i, m in enumerate(found) if m.weight != members[i].weight]
-    return ScreenedMembers(found, store.without(disarmed) if disarmed else store, about.learned)
+    excluded = [i for i, m in enumerate(found) if m.weight != members[i].weight]
+    return ScreenedMembers(found, store.without(excluded) if excluded else store, about.learned)
 
 
 def with_verdicts(members: Sequence[Member], found: Sequence[Verdict], trust: Trust) -> tuple[Member, ...]:
     """Members that know what was said about them; those that are not to be trusted have no weight."""
     screened = []
     for m, v in zip(members, found, strict=True):
-        disarmed = v.flagged and trust is Trust.LEARN
-        verdict = v._replace(weight=m.weight) if disarmed else v
-        screened.append(m._replace(weight=0.0 if disarmed else m.weight, verdict=verdict))
+        excluded = v.flagged and trust is Trust.LEARN
+        verdict = v._replace(weight=m.weight) if excluded else v
+        screened.append(m._replace(weight=0.0 if excluded else m.weight, verdict=verdict))
     return tuple(screened)
 
 
 def reset_screening(members: Sequence[Member]) -> tuple[Member, ...]:
-    """Members as if nobody had looked at them: those that were disarmed have their weight again."""
-    return tuple(
-        m if m.verdict is None else m._replace(weight=_first(m.verdict.weight, m.weight), verdict=None) for m in members
-    )
+    """Members as if nobody had looked at them: those that were excluded have their weight again."""
 
+    def before(m: Member) -> Member:
+        if m.verdict is None:
+            return m
+        return m._replace(weight=m.weight if m.verdict.weight is None else m.verdict.weight, verdict=None)
 
-def _first(given: float | None, otherwise: float) -> float:
-    return otherwise if given is None else given
+    return tuple(map(before, members))
 
 
 def _learned(
@@ -186,15 +169,15 @@ def _learned(
     return decide_from_some(store, owner_numbers(members), readings, start, starts(start, members), owners)
 
 
-def _compared(belief: Belief, members: Sequence[Member], store: SiteSource, readings: Readings | None) -> _Compared:
+def _compared(belief: Learned, members: Sequence[Member], store: SiteSource, readings: Readings | None) -> _Compared:
     now = at_noise(store, readings, belief.noise)
     count = int(min(SCREENING.points, max(SCREENING.least_points, FEATURES // max(store.rows, 1))))
     with torch.no_grad(), threads.limit_threads(float(min(store.rows, TOGETHER)) * count**2):
         Z = select(belief.kernel, _tempered(now, len(members)), None, SCREENING.unsaid, count)
         base = basis(belief.kernel, Z, effects=belief.effects)
         said = statements(base, now, belief.mean)
-        about = About(belief.mean, float(belief.kernel.diagonal(Z).mean()))
-        return _Compared(base, now, said, screen(said, len(members), about), belief.mean)
+        prior = PriorMoments(belief.mean, float(belief.kernel.diagonal(Z).mean()))
+        return _Compared(base, now, said, screen(said, len(members), prior), belief.mean)
 
 
 def _tempered(store: SiteSource, members: int) -> SiteSource:
@@ -209,23 +192,23 @@ def _tempered(store: SiteSource, members: int) -> SiteSource:
     return store.scaled(roots, torch.zeros_like(roots))
 
 
-def _verdicts(c: _Compared, members: Sequence[Member], columns: Columns) -> list[Verdict]:
+def _verdicts(c: _Compared, members: Sequence[Member]) -> list[Verdict]:
     """In words. Other units of inputs are looked for in some modules only: it takes a while."""
     flagged, unchecked = set(c.screened.flagged), set(c.screened.unchecked)
-    most, asked = max(1, SCREENING.most_asked // c.base.Z.shape[-1]), 0
+    most, searched = max(1, SCREENING.most_unit_searches // c.base.Z.shape[-1]), 0
     found = []
     for i, m in enumerate(members):
         if m.weight <= 0:
             found.append(Verdict(Standing.UNCHECKED, "does not count"))
         elif i in flagged:
-            why = _explained(c, i, columns, inputs=asked < most and not _one_of_several(m))
-            asked += 1
+            why = _explained(c, i, m, inputs=searched < most and not _one_of_several(m))
+            searched += 1
             found.append(Verdict(Standing.FLAGGED, why.reason, _remedy(why, m)))
         elif i in unchecked:
             changed: tuple[InputFactor, ...] = ()
-            if c.trusted >= SCREENING.fewest and asked < most and not _one_of_several(m) and _strange_lengths(c, m):
-                changed = _elsewhere(c, i, m, columns)
-                asked += 1
+            if c.trusted >= SCREENING.fewest and searched < most and not _one_of_several(m) and _strange_lengths(c, m):
+                changed = _elsewhere(c, i, m)
+                searched += 1
             found.append(_unchecked(c, i, changed))
         else:
             found.append(TRUSTED)
@@ -233,11 +216,11 @@ def _verdicts(c: _Compared, members: Sequence[Member], columns: Columns) -> list
 
 
 def _one_of_several(m: Member) -> bool:
-    """Is it one function of a joint likelihood? Inputs in other units would show in all of them, which nobody asks."""
-    return any(isinstance(p, JointLikelihood) for p in m.likelihoods)
+    """One function of several? Inputs in other units would show in all of them, which nobody compares."""
+    return any(isinstance(p, SeveralFunctions) for p in m.likelihoods)
 
 
-def _explained(c: _Compared, member: int, columns: Columns, *, inputs: bool) -> Explanation:
+def _explained(c: _Compared, member: int, m: Member, *, inputs: bool) -> Explanation:
     p = predicted(c.said, c.screened.agreed, member, c.mean)
     best = explained(p, float(c.screened.fit.alone[member]), c.screened.usual)
     if not inputs:
@@ -245,7 +228,7 @@ def _explained(c: _Compared, member: int, columns: Columns, *, inputs: bool) -> 
     found = best_units(_place(c, member))
     if not found.changes or found.value <= best.value:
         return best
-    changed = found.inputs(columns)
+    changed = found.inputs(m.about.columns)
     return Explanation(_other_inputs(changed), found.value, inputs=changed)
 
 
@@ -270,7 +253,7 @@ def _other_inputs(changed: Sequence[InputFactor]) -> str:
     return f"inputs in other units: it would agree as {_in_words(changed)}"
 
 
-def _elsewhere(c: _Compared, member: int, m: Member, columns: Columns) -> tuple[InputFactor, ...]:
+def _elsewhere(c: _Compared, member: int, m: Member) -> tuple[InputFactor, ...]:
     """Other units in which a module would be where the others are, and agree with them.
 
     Only usual factors, and such that bring the lengths of its own kernel nearer to theirs: where a function hardly
@@ -278,7 +261,7 @@ def _elsewhere(c: _Compared, member: int, m: Member, columns: Columns) -> tuple[
     """
     own = _log_lengths(c, m)
 
-    def worth(change: Change) -> bool:
+    def worth(change: InputChange) -> bool:
         ratio = float(own[change.column])
         return change.usual and abs(ratio + math.log(change.scale)) < 0.5 * abs(ratio)
 
@@ -286,7 +269,7 @@ def _elsewhere(c: _Compared, member: int, m: Member, columns: Columns) -> tuple[
     found, as_it_is = best_units(place, worth), best_units(place, lambda change: False)
     if found.value - as_it_is.value < SCREENING.price:
         return ()
-    return found.inputs(columns)
+    return found.inputs(m.about.columns)
 
 
 def _strange_lengths(c: _Compared, m: Member) -> bool:
@@ -297,7 +280,7 @@ def _strange_lengths(c: _Compared, m: Member) -> bool:
 def _log_lengths(c: _Compared, m: Member) -> Tensor:
     """log of the lengths of a module's own kernel over those of the shared one, by column; 0 where there are none."""
     D = c.base.Z.shape[-1]
-    ratio = lengths(m.kernel, D).log() - lengths(c.base.kernel, D).log().cpu()
+    ratio = m.kernel.lengths(D).log() - c.base.kernel.lengths(D).log().cpu()
     return ratio.nan_to_num(0.0, posinf=0.0, neginf=0.0)
 
 

@@ -21,14 +21,14 @@ from ..local import dual, observations
 from ..local.observations import Observed
 
 
-class Summarised(NamedTuple):
+class RowsSummary(NamedTuple):
     site: Site
     slack: float  # nats that the points cannot express
     settled: bool
 
 
 @torch.no_grad()
-def summarise(base: Basis, prior_mean: float, new: Observed) -> Summarised:
+def summarise(base: Basis, prior_mean: float, new: Observed) -> RowsSummary:
     """eq. (local): the maximiser over q of the rows' bound under the prior at the points of the basis."""
     mean = torch.tensor(prior_mean, dtype=torch.float64)
     settled = True
@@ -38,4 +38,4 @@ def summarise(base: Basis, prior_mean: float, new: Observed) -> Summarised:
         data = dual.whiten(base, new.X, new.y, new.likelihood, mean)
         state = dual.fixed_point(data)
         rows, settled = dual.rows(data, state), bool(state.converged)
-    return Summarised(sites.from_rows(base.Z, base.L, rows, mean), float(rows.slack), settled)
+    return RowsSummary(sites.from_rows(base.Z, base.L, rows, mean), float(rows.slack), settled)

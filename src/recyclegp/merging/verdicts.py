@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from ..errors import printable
+from ..errors import Argument, Message, Remedy, printable
 
 
 class InputFactor(NamedTuple):
@@ -30,42 +30,28 @@ class Units(NamedTuple):
     shift: float = 0.0
     inputs: tuple[InputFactor, ...] = ()
 
-    @property
-    def call(self) -> str:
-        """In Python, on a module."""
-        if not self.inputs:
-            return f"transform(output_scale={self.scale:.4g}, output_shift={self.shift:.4g})"
-        given = [
-            f"{argument}={{{', '.join(f'{column!r}: {value:.10g}' for column, value in values.items())}}}"
-            for argument, values in self._by_column.items()
-        ]
-        return f"transform({', '.join(given)})"
-
-    def command(self, file: str) -> str:
-        """On the command line, for the file of a module; nothing where the inputs have no names."""
-        if any(isinstance(f.column, int) for f in self.inputs):
-            return ""
-        options = [
-            f"--{argument.replace('_', '-')} {shlex.quote(f'{column}={value:.10g}')}"
-            for argument, values in self._by_column.items()
-            for column, value in values.items()
-        ]
-        if not self.inputs:
-            options = [f"--output-scale {self.scale:.6g}", f"--output-shift {self.shift:.6g}"]
-        new = f"{file.removesuffix('.safetensors')}-new.safetensors"
-        return f"recyclegp transform {shlex.quote(file)} {' '.join(options)} -o {shlex.quote(new)}"
-
-    @property
-    def _by_column(self) -> dict[str, dict[str | int, float]]:
-        """Arguments of transform that are not as they would be anyway."""
+    def remedy(self, output: str | None = None) -> Remedy:
+        """The change as a call on a module: of this output, where it has several."""
+        of_y = {"output_scale": _short(self.scale), "output_shift": _short(self.shift)}
+        given: dict[str, float | dict[str, float] | dict[str | int, float]] = {
+            name: value if output is None else {output: value}
+            for (name, value), usual in zip(of_y.items(), (1.0, 0.0), strict=True)
+            if value != usual
+        }
         scales = {f.column: f.scale for f in self.inputs if f.scale != 1}
         shifts = {f.column: f.shift for f in self.inputs if f.shift != 0}
-        return {name: values for name, values in (("input_scale", scales), ("input_shift", shifts)) if values}
+        given |= {name: values for name, values in (("input_scale", scales), ("input_shift", shifts)) if values}
+        return Remedy("transform", tuple(Argument(name, value) for name, value in given.items()))
 
     @property
     def back(self) -> Units:
         """The change that undoes it, of f alone."""
         return Units(1 / self.scale, -self.shift / self.scale + 0.0)  # no −0, which would be printed
+
+
+def _short(value: float) -> float:
+    """An estimate, in as many digits as anybody would type."""
+    return float(f"{value:.6g}")
 
 
 class Standing(Enum):
@@ -78,34 +64,53 @@ class Verdict(NamedTuple):
     standing: Standing
     reason: str = ""  # for a person
     remedy: Units | None = None  # what would make it agree with the others, where units explain it
-    weight: float | None = None  # that it would have, had it been trusted; where it was disarmed
+    weight: float | None = None  # that it would have, had it been trusted; where it was excluded
 
     @property
     def flagged(self) -> bool:
         return self.standing is Standing.FLAGGED
 
     @property
-    def elsewhere(self) -> bool:
-        """Is it not known whether it is right, and would it agree in other units?"""
-        return self.standing is Standing.UNCHECKED and self.remedy is not None
+    def undecided(self) -> bool:
+        """Modules contradict each other, and nobody can say who is right."""
+        return self.standing is Standing.UNCHECKED and self.reason == CONTRADICTION
 
     @property
-    def explained(self) -> str:
-        """The reason, and what would help."""
-        return f"{self.reason}; {self.proposal}" if self.proposal else self.reason
+    def agrees_in_other_units(self) -> bool:
+        """It cannot be checked where it stands, and would agree in other units."""
+        return self.standing is Standing.UNCHECKED and self.remedy is not None
+
+    def proposed(self, output: str | None = None) -> Remedy | None:
+        """How to turn the module into one that agrees; `output` is what the function is called among several."""
+        remedy = None if self.remedy is None else self.remedy.remedy(output)
+        return remedy if remedy is not None and remedy.arguments else None
 
     @property
     def proposal(self) -> str:
-        """How to turn a module with the remedy into one that agrees."""
-        return "" if self.remedy is None else self.remedy.call
+        """The same in Python, for a module of one function."""
+        return str(self.proposed() or "")
 
-    def command(self, file: str) -> str:
-        """The same on the command line, for the file of the module."""
-        return "" if self.remedy is None else self.remedy.command(file)
+    def explained(self, output: str | None = None) -> Message:
+        """The reason, and what would help."""
+        remedy = self.proposed(output)
+        return Message(self.reason) if remedy is None else Message(self.reason, "; ", remedy)
 
     @property
     def words(self) -> str:
         return self.standing.value + (f": {self.reason}" if self.reason else "")
 
 
+def proposed(verdicts: Mapping[str, Verdict]) -> Remedy | None:
+    """For a whole module, of the verdicts on its functions by name; where two know other inputs, the first counts."""
+    if len(verdicts) == 1:
+        return next(iter(verdicts.values())).proposed()
+    given: dict[str, dict[str | int, float]] = {}
+    for function, verdict in verdicts.items():
+        remedy = verdict.proposed(function)
+        for argument in () if remedy is None else remedy.arguments:
+            given[argument.name] = {**argument.value, **given.get(argument.name, {})}
+    return Remedy("transform", tuple(Argument(name, values) for name, values in given.items())) if given else None
+
+
+CONTRADICTION = "they contradict each other, and nobody can say who is right"
 TRUSTED = Verdict(Standing.TRUSTED)
