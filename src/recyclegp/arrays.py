@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import torch
@@ -13,8 +13,12 @@ from torch import Tensor
 
 from .categories import NO_CATEGORIES, Categories, Kind, Levels, coded, described, kind_of
 from .devices import device_of
-from .errors import RecycleGPError
+from .errors import Argument, RecycleGPError
 
+Array: TypeAlias = Any  # what users pass in and get back: array, tensor, DataFrame, or lists that NumPy reads
+CountOrPoints: TypeAlias = Any  # a number of points, or the points themselves as an Array
+PerColumn: TypeAlias = Any  # one number for each input column, or {column: number}
+PerOutput: TypeAlias = Any  # one value for all outputs, one for each, or {output: value}
 Columns = tuple[str, ...] | None
 LARGEST = 1e100  # beyond it squares overflow
 MOST_POINTS = 4096  # that may be asked for by number: their kernel matrix and its factor are 256 MiB
@@ -129,7 +133,7 @@ def _two_axes(tensor: Tensor, argument: str) -> Tensor:
 def named_columns(names: Any, dimension: int) -> Columns:
     """Names for the columns of an array, in their order."""
     if isinstance(names, str) or not all(isinstance(n, str) for n in names):
-        raise RecycleGPError(f"columns={names!r}; pass one name for each of the {dimension} input columns")
+        raise RecycleGPError(Argument("columns", names), f"; pass one name for each of the {dimension} input columns")
     found = tuple(names)
     if len(found) != dimension or len(set(found)) < dimension:
         raise RecycleGPError(
@@ -207,18 +211,21 @@ def targets(y: Any, rows: int, argument: str = "y", *, device: Any = None) -> Te
 def seed(value: Any) -> int:
     """A whole number of at least zero."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise RecycleGPError(f"seed={value!r}; pass a whole number of at least 0")
+        raise RecycleGPError(Argument("seed", value), "; pass a whole number of at least 0")
     return int(value)
 
 
-def number(value: Any, argument: str, *, positive: bool = False) -> float:
-    """One finite number."""
+def number(value: Any, argument: str, *, positive: bool = False, of: Any = None) -> float:
+    """One finite number; `of` is its key, where the argument has several."""
     try:
         found = float(value)
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if isinstance(value, (str, bool)) or not abs(found) <= LARGEST or (positive and not found >= 1 / LARGEST):
-        raise RecycleGPError(f"{argument}={value!r}; pass a {'positive' if positive else 'finite'} number")
+        raise RecycleGPError(
+            Argument(argument, value if of is None else {of: value}),
+            f"; pass a {'positive' if positive else 'finite'} number",
+        )
     return found
 
 
@@ -252,7 +259,7 @@ def share(value: Any, argument: str) -> float:
     """A number between 0 and 1, neither of them."""
     found = number(value, argument)
     if not 0 < found < 1:
-        raise RecycleGPError(f"{argument}={value!r}; pass a number between 0 and 1, as 0.95")
+        raise RecycleGPError(Argument(argument, value), "; pass a number between 0 and 1, as 0.95")
     return found
 
 
@@ -379,12 +386,14 @@ def count_or_points(
     """A positive number of points, or the points themselves (distinct rows)."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if value < 1:
-            raise RecycleGPError(f"{argument}={value}; pass a positive number of points")
+            raise RecycleGPError(Argument(argument, value), "; pass a positive number of points")
         if value > MOST_POINTS:
-            raise RecycleGPError(f"{argument}={value}; pass at most {MOST_POINTS:,} points")
+            raise RecycleGPError(Argument(argument, value), f"; pass at most {MOST_POINTS:,} points")
         return int(value)
     if isinstance(value, (str, bool, float)):
-        raise RecycleGPError(f"{argument}={value!r}; pass a number of points, or points of shape (M, {dimension})")
+        raise RecycleGPError(
+            Argument(argument, value), f"; pass a number of points, or points of shape (M, {dimension})"
+        )
     points, _, found = matched(value, dimension, columns, categories, argument, device=device)
     if found != categories:
         raise RecycleGPError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .errors import RecycleGPError
+from .errors import Argument, Message, RecycleGPError, Remedy
 
 LONGEST = 200  # characters of a word
 
@@ -26,9 +26,11 @@ class Target:
             if not isinstance(word, str):
                 raise TypeError(f"{argument} must be text, not {type(word).__name__}")
             if not word or len(word) > LONGEST or not word.isprintable():
-                raise RecycleGPError(f"{argument}={word[:50]!r}; use 1 to {LONGEST} printable characters")
+                raise RecycleGPError(Argument(argument, word[:50]), f"; use 1 to {LONGEST} printable characters")
         if self.labels is not None and self.labels[0] == self.labels[1]:
-            raise RecycleGPError(f"labels={self.labels!r}; give two different ones, of class 0 and of class 1")
+            raise RecycleGPError(
+                Argument("labels", self.labels), "; give two different ones, of class 0 and of class 1"
+            )
 
     @property
     def known(self) -> bool:
@@ -63,25 +65,27 @@ def described(y: Any, name: str | None, unit: str | None, labels: Any) -> Target
     if labels is not None:
         words = () if isinstance(labels, str) else tuple(labels)
         if len(words) != 2:
-            raise RecycleGPError(f"labels={labels!r}; give two, of class 0 and of class 1")
+            raise RecycleGPError(Argument("labels", labels), "; give two, of class 0 and of class 1")
         labels = words
     return Target(name, unit, labels)
 
 
-def contradiction(a: Target, b: Target) -> str | None:
+UNITS = ("output_scale", "output_shift", "unit")  # arguments of transform that change those of y
+
+
+def contradiction(a: Target, b: Target) -> Message | None:
     """Why two targets cannot be one quantity, if so: in words, with the remedy."""
     if a.labels is not None and b.labels is not None:
         (a0, a1), (b0, b1) = a.labels, b.labels
         swapped = (a1 is not None and a1 == b0) or (b1 is not None and b1 == a0)
         if swapped or (a1 is not None and b1 is not None and a1 != b1):
-            return (
+            return Message(
                 f"class 1 is {a1 or 'not ' + str(a0)!r} for one and {b1 or 'not ' + str(b0)!r} for the other; fit one "
                 "of them again with the same class as 1"
             )
     if a.unit is not None and b.unit is not None and a.unit != b.unit:
-        return (
-            f"y is in {a.unit!r} for one and in {b.unit!r} for the other; change one with "
-            "module.transform(output_scale=…, output_shift=…, unit=…), or on the command line with recyclegp transform "
-            "FILE --output-scale … --output-shift … --unit …"
+        return Message(
+            f"y is in {a.unit!r} for one and in {b.unit!r} for the other; change one with ",
+            Remedy("transform", tuple(Argument(name) for name in UNITS)),
         )
     return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
-from .errors import RecycleGPError
+from .errors import Argument, Either, RecycleGPError
 
 When = float | datetime
+TimeLike: TypeAlias = Any  # a number in any unit, a date, or the text of one
 DAY = 86_400.0  # seconds
 LARGEST = 1e100
 
@@ -24,12 +25,12 @@ def when(value: Any, what: str = "time") -> When:
         try:
             return when(datetime.fromisoformat(value), what)
         except (ValueError, OverflowError):
-            raise RecycleGPError(f"{what}={value[:50]!r}: write a number, or a date as in 2026-03-01") from None
+            raise RecycleGPError(Argument(what, value[:50]), ": write a number, or a date as in 2026-03-01") from None
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise TypeError(f"{what} must be a number or a date, not {type(value).__name__}")
     number = float(value)
     if not math.isfinite(number) or abs(number) > LARGEST:
-        raise RecycleGPError(f"{what}={number}: pass a finite number, or a date as in 2026-03-01")
+        raise RecycleGPError(Argument(what, number), ": pass a finite number, or a date as in 2026-03-01")
     return number
 
 
@@ -47,14 +48,16 @@ def ages(times: Mapping[str, When | None], now: When | None) -> dict[str, float]
     if absent:
         shown = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
         raise RecycleGPError(
-            f"half_life= needs ages, and {shown} do not say when they were observed; fit them with time=, or use "
-            "module.at_time(...)"
+            Argument("half_life"),
+            f" needs ages, and {shown} do not say when they were observed; fit them with ",
+            Argument("time"),
+            Either(", or use module.at_time(...)", ""),
         )
     known = [time for time in times.values() if time is not None]
     dates = {isinstance(t, datetime) for t in (*known, *([] if now is None else [now]))}
     if len(dates) > 1:
         raise RecycleGPError(
-            "half_life= needs ages, and some times are numbers and others dates; give all of them alike"
+            Argument("half_life"), " needs ages, and some times are numbers and others dates; give all of them alike"
         )
     zero = known[0]
     since = {name: _between(zero, time) for name, time in times.items() if time is not None}
@@ -62,7 +65,9 @@ def ages(times: Mapping[str, When | None], now: When | None) -> dict[str, float]
     found = {name: latest - at for name, at in since.items()}
     early = [name for name, age in found.items() if age < 0]
     if early:
-        raise RecycleGPError(f"now={written(now or 0.0)}: {early[0]} was observed later; pass a later time, or none")
+        raise RecycleGPError(
+            Argument("now", written(now or 0.0)), f": {early[0]} was observed later; pass a later time, or none"
+        )
     return found
 
 

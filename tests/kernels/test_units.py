@@ -74,12 +74,12 @@ def test_lengths_are_the_shortest_along_each_column():
     wave.lengthscale, wave.period_length = 0.001, 0.002
     kernel = from_gpytorch((ScaleKernel(wide) + narrow * wave + LinearKernel(active_dims=[3])).double(), 4)
     expected = [3.0, math.inf, 0.4, math.inf]
-    np.testing.assert_allclose(units.lengths(kernel, 4), expected, rtol=1e-6)
+    np.testing.assert_allclose(kernel.lengths(4), expected, rtol=1e-6)
     steps = torch.tensor([0.0, 0.5, -1.0], dtype=torch.float64)[:, None]
     many = kernel.with_theta(kernel.theta + steps)
-    np.testing.assert_allclose(units.lengths(many, 4), np.exp(steps.numpy()) * expected, rtol=1e-6)
+    np.testing.assert_allclose(many.lengths(4), np.exp(steps.numpy()) * expected, rtol=1e-6)
     same = from_gpytorch((RBFKernel() + ScaleKernel(wide)).double(), 3)
-    np.testing.assert_allclose(units.lengths(same, 3), [math.log(2)] * 3, rtol=1e-6)
+    np.testing.assert_allclose(same.lengths(3), [math.log(2)] * 3, rtol=1e-6)
 
 
 @pytest.mark.parametrize("expression", ["rbf", "rq * linear", "periodic + linear"])

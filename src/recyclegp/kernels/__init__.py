@@ -4,10 +4,19 @@
 (`file_form.py`).
 """
 
-from .kernel import Kernel, continuous_columns, entries, knows_its_level, learned, numeric_columns, parameters, stacked
+from .kernel import (
+    Kernel,
+    continuous_columns,
+    entries,
+    knows_its_level,
+    learned,
+    numeric_columns,
+    parameters,
+    pool,
+    weighted_median,
+)
 from .nodes import Node, Parameter, Unit
 from .parsing import NAMES, parse
-from .pooling import pool, weighted_median
 
 __all__ = [
     "NAMES",
@@ -23,6 +32,5 @@ __all__ = [
     "parameters",
     "parse",
     "pool",
-    "stacked",
     "weighted_median",
 ]

@@ -11,18 +11,18 @@ import torch
 from ..errors import RecycleGPError
 from .kernel import Kernel, entries
 from .nodes import (
+    OF_NUMBERS,
     Category,
     Columns,
     Constant,
     Index,
     Linear,
     Node,
-    Periodic,
     Product,
-    RationalQuadratic,
     Scale,
     Stationary,
     Sum,
+    leaf_called,
 )
 from .stationary import Form
 
@@ -55,27 +55,24 @@ def _tree(node: Node, places: Iterator[float], D: int) -> Json:
     if isinstance(node, (Sum, Product)):
         kind = "sum" if isinstance(node, Sum) else "product"
         return {"kind": kind, "parts": [_tree(part, places, D) for part in node.parts]}
+    leaf: Json = {"kind": node.name}
     if isinstance(node, Constant):
-        return {"kind": "constant", "ard": None, "dims": None}
-    if isinstance(node, Category):
-        return {"kind": "category", "dims": list(node.columns)}
+        return leaf | {"ard": None, "dims": None}
     if isinstance(node, Index):
-        return {"kind": "index", "dims": [node.column], "levels": node.levels, "rank": node.rank}
-    if isinstance(node, Linear):
-        centre = dict.fromkeys(range(D), 0.0)
-        centre.update({c: next(places) for c in (range(D) if node.columns is None else node.columns)})
-        leaf = {"kind": "linear", **_shape(node.variances, node.columns)}
-        return {"kind": "centred", "centre": list(centre.values()), "base": leaf} if any(centre.values()) else leaf
-    if isinstance(node, Stationary):
-        shape = _shape(node.lengthscales, node.columns)
-        return {"kind": "rbf", **shape} if node.form is Form.RBF else {"kind": "matern", "nu": NU[node.form], **shape}
-    if isinstance(node, (RationalQuadratic, Periodic)):
-        return {"kind": node.name, **_shape(node.lengthscales, node.columns)}
-    raise TypeError(f"no file form for {type(node).__name__}")
-
-
-def _shape(width: int, columns: Columns) -> Json:
-    return {"ard": width if width > 1 else None, "dims": None if columns is None else list(columns)}
+        return leaf | {"dims": [node.column], "levels": node.levels, "rank": node.rank}
+    if isinstance(node, Category):
+        return leaf | {"dims": list(node.columns)}
+    if not isinstance(node, OF_NUMBERS):
+        raise TypeError(f"no file form for {type(node).__name__}")
+    if isinstance(node, Stationary) and node.form is not Form.RBF:
+        leaf = {"kind": "matern", "nu": NU[node.form]}
+    columns = None if node.columns is None else list(node.columns)
+    leaf |= {"ard": node.width if node.width > 1 else None, "dims": columns}
+    if not isinstance(node, Linear):
+        return leaf
+    centre = dict.fromkeys(range(D), 0.0)
+    centre.update({c: next(places) for c in (range(D) if columns is None else columns)})
+    return {"kind": "centred", "centre": list(centre.values()), "base": leaf} if any(centre.values()) else leaf
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -141,7 +138,7 @@ class _TreeReader:
         if kind == "index":
             return self._index(spec)
         if kind in ("rbf", "matern", "rq", "periodic", "linear"):
-            return self._leaf(kind, spec, centre)
+            return leaf_of_numbers(kind, spec.get("dims"), spec.get("ard"), spec.get("nu"), centre, self.places)
         raise RecycleGPError(f"kernel kind {str(kind)[:50]!r} is not known to this version of recyclegp")
 
     def _index(self, spec: Json) -> Node:
@@ -149,21 +146,8 @@ class _TreeReader:
         if columns is None or len(columns) != 1:
             raise RecycleGPError("kernel 'index' looks at one column; give it as dims")
         if type(levels) is not int or type(rank) is not int or not (1 <= levels <= MOST_LEVELS and 0 <= rank <= levels):
-            raise RecycleGPError(f"kernel 'index' has levels={str(levels)[:20]} and rank={str(rank)[:20]}")
+            raise RecycleGPError(f"kernel 'index' has levels {str(levels)[:20]} and rank {str(rank)[:20]}")
         return Index(columns[0], levels, rank)
-
-    def _leaf(self, kind: str, spec: Json, centre: list[float]) -> Node:
-        columns = checked_columns(kind, spec.get("dims"), self.D)
-        inputs = self.D if columns is None else len(columns)
-        width = checked_width(kind, spec.get("ard"), inputs)
-        if kind == "linear":
-            self.places += centre if columns is None else [centre[c] for c in columns]
-            return Linear(width, inputs, columns)
-        if kind == "rq":
-            return RationalQuadratic(width, columns)
-        if kind == "periodic":
-            return Periodic(width, columns)
-        return Stationary(Form.RBF if kind == "rbf" else matern(spec.get("nu")), width, columns)
 
     def _centre(self, given: Any, outer: list[float]) -> list[float]:
         """Centres within one another add up: x − c − c'."""
@@ -182,16 +166,18 @@ def checked_columns(kind: str, given: Any, dimension: int) -> Columns:
     return tuple(given)
 
 
-def checked_width(kind: str, ard: Any, inputs: int) -> int:
-    """How many lengthscales: one, or one for each column."""
-    if ard is None:
-        return 1
-    if type(ard) is not int or ard != inputs:
+def leaf_of_numbers(kind: str, dims: Any, ard: Any, nu: Any, centre: list[float], places: list[float]) -> Node:
+    """A leaf as somebody else describes it; where it is linear, its part of the centre (D,) goes to the places."""
+    columns = checked_columns(kind, dims, len(centre))
+    inputs = len(centre) if columns is None else len(columns)
+    if ard is not None and (type(ard) is not int or ard != inputs):  # one length, or one for each column
         raise RecycleGPError(f"kernel {kind!r} has ard_num_dims={ard!r} for {inputs} input columns; make them equal")
-    return ard
+    if kind == "linear":
+        places += centre if columns is None else [centre[c] for c in columns]
+    return leaf_called(_matern(nu).value if kind == "matern" else kind, 1 if ard is None else ard, inputs, columns)
 
 
-def matern(nu: Any) -> Form:
+def _matern(nu: Any) -> Form:
     for form, value in NU.items():
         if type(nu) in (int, float) and nu == value:
             return form

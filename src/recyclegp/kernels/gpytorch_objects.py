@@ -23,18 +23,16 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from ..errors import RecycleGPError
-from .file_form import MOST_NODES, NU, assemble, checked_columns, checked_width, matern, nodes
+from .file_form import MOST_NODES, NU, assemble, checked_columns, leaf_of_numbers, nodes
 from .kernel import Kernel
 from .nodes import (
+    OF_NUMBERS,
     Category,
     Columns,
     Constant,
     Index,
-    Linear,
     Node,
-    Periodic,
     Product,
-    RationalQuadratic,
     Scale,
     Stationary,
     Sum,
@@ -43,6 +41,7 @@ from .nodes import (
 from .stationary import Form
 
 LEAVES = {RBFKernel: "rbf", MaternKernel: "matern", RQKernel: "rq", PeriodicKernel: "periodic", LinearKernel: "linear"}
+OTHER_NAMES = {"correlation": "distance"}  # all other parameters are called as GPyTorch calls them
 
 
 class CentredKernel(gpytorch.kernels.Kernel):
@@ -118,23 +117,12 @@ def _read(kernel: Any, D: int, centre: list[float], logs: list[float], places: l
     if type(kernel) in (AdditiveKernel, ProductKernel) and columns is None:
         parts = tuple(_read(part, D, centre, logs, places) for part in kernel.kernels)
         return Sum(parts) if type(kernel) is AdditiveKernel else Product(parts)
-    if type(kernel) is ConstantKernel:
-        logs += _logs(kernel.constant)
-        return Constant()
-    if type(kernel) is CategoryKernel:
-        logs += _logs(kernel.distance)
-        found = checked_columns("category", columns, D)
-        assert found is not None  # it cannot be made without
-        return Category(found)
     if type(kernel) is IndexKernel:
         return _read_index(kernel, checked_columns("index", columns, D), logs)
-    kind = LEAVES.get(type(kernel))
-    if kind is None:
-        raise RecycleGPError(
-            f"kernel {type(kernel).__name__} cannot be represented in a module; use ScaleKernel, sums and "
-            "products of RBFKernel, MaternKernel, RQKernel, PeriodicKernel, LinearKernel and ConstantKernel"
-        )
-    return _read_leaf(kernel, kind, checked_columns(kind, columns, D), D, centre, logs, places)
+    leaf = _read_leaf(kernel, D, columns, centre, places)
+    for p in leaf.parameters():
+        logs += _logs(getattr(kernel, OTHER_NAMES.get(p.name, p.name))) if p.learned else []
+    return leaf
 
 
 def _read_index(kernel: Any, columns: Columns, logs: list[float]) -> Node:
@@ -146,23 +134,21 @@ def _read_index(kernel: Any, columns: Columns, logs: list[float]) -> Node:
     return Index(columns[0], levels, rank)
 
 
-def _read_leaf(
-    kernel: Any, kind: str, columns: Columns, D: int, centre: list[float], logs: list[float], places: list[float]
-) -> Node:
-    inputs = D if columns is None else len(columns)
-    width = checked_width(kind, kernel.ard_num_dims if (kernel.ard_num_dims or 1) > 1 else None, inputs)
-    if kind == "linear":
-        logs += _logs(kernel.variance)
-        places += centre if columns is None else [centre[c] for c in columns]
-        return Linear(width, inputs, columns)
-    logs += _logs(kernel.lengthscale)
-    if kind == "rq":
-        logs += _logs(kernel.alpha)
-        return RationalQuadratic(width, columns)
-    if kind == "periodic":
-        logs += _logs(kernel.period_length)
-        return Periodic(width, columns)
-    return Stationary(Form.RBF if kind == "rbf" else matern(float(kernel.nu)), width, columns)
+def _read_leaf(kernel: Any, D: int, columns: list[int] | None, centre: list[float], places: list[float]) -> Node:
+    if type(kernel) is ConstantKernel:
+        return Constant()
+    if type(kernel) is CategoryKernel:
+        found = checked_columns("category", columns, D)
+        assert found is not None  # it cannot be made without
+        return Category(found)
+    kind = LEAVES.get(type(kernel))
+    if kind is None:
+        raise RecycleGPError(
+            f"kernel {type(kernel).__name__} cannot be represented in a module; use ScaleKernel, sums and "
+            "products of RBFKernel, MaternKernel, RQKernel, PeriodicKernel, LinearKernel and ConstantKernel"
+        )
+    ard = kernel.ard_num_dims if (kernel.ard_num_dims or 1) > 1 else None
+    return leaf_of_numbers(kind, columns, ard, float(getattr(kernel, "nu", math.nan)), centre, places)
 
 
 def _logs(values: Tensor) -> list[float]:
@@ -180,48 +166,38 @@ def to_gpytorch(kernel: Kernel, dimension: int) -> gpytorch.kernels.Kernel:
 
 def _build(node: Node, theta: Tensor, D: int) -> Any:
     parts = [_build(part, own, D) for part, own in shares(node, theta)]
-    if isinstance(node, Scale):
-        return _set(ScaleKernel(parts[0]), outputscale=theta[0])
-    if isinstance(node, Sum):
-        return AdditiveKernel(*parts).double()
-    if isinstance(node, Product):
-        return ProductKernel(*parts).double()
-    if isinstance(node, Constant):
-        return _set(ConstantKernel(), constant=theta)
-    if isinstance(node, Category):
-        return _set(CategoryKernel(node.columns), distance=theta)
+    if isinstance(node, (Sum, Product)):
+        return (AdditiveKernel if isinstance(node, Sum) else ProductKernel)(*parts).double()
     if isinstance(node, Index):
         index = IndexKernel(num_tasks=node.levels, rank=node.rank, active_dims=(node.column,)).double()
         loadings, own = theta.split([node.levels * node.rank, node.levels])
         index.covar_factor.data = loadings.reshape(node.levels, node.rank)
         index.initialize(var=own.exp())
         return index
-    if isinstance(node, Linear):
-        shape = _shape(node.variances, node.columns)
-        linear = _set(LinearKernel(**shape), variance=theta[: node.variances].reshape(1, -1))
-        centre = torch.zeros(D, dtype=torch.float64)
-        centre[list(range(D) if node.columns is None else node.columns)] = theta[node.variances :]
-        return CentredKernel(linear, centre) if bool(centre.any()) else linear
+    if isinstance(node, Scale):
+        scale = ScaleKernel(parts[0]).double()
+        scale.initialize(outputscale=theta[0].exp())
+        return scale
+    made = _fresh(node).double()
+    places = torch.zeros(D, dtype=torch.float64)
+    for p, own in zip(node.parameters(), theta.split([p.size for p in node.parameters()]), strict=True):
+        name = OTHER_NAMES.get(p.name, p.name)
+        if p.learned:
+            made.initialize(**{name: own.exp().reshape(getattr(made, name).shape)})
+        else:
+            places[list(range(D) if p.columns is None else p.columns)] = own
+    return CentredKernel(made, places) if bool(places.any()) else made
+
+
+def _fresh(node: Node) -> Any:
+    """The GPyTorch kernel of a leaf, before it is told any numbers."""
+    if isinstance(node, Constant):
+        return ConstantKernel()
+    if isinstance(node, Category):
+        return CategoryKernel(node.columns)
+    if not isinstance(node, OF_NUMBERS):
+        raise TypeError(f"no GPyTorch kernel for {type(node).__name__}")
+    shape: dict[str, Any] = {"active_dims": node.columns, **({"ard_num_dims": node.width} if node.width > 1 else {})}
     if isinstance(node, Stationary):
-        shape = _shape(node.lengthscales, node.columns)
-        made = RBFKernel(**shape) if node.form is Form.RBF else MaternKernel(nu=NU[node.form], **shape)
-        return _set(made, lengthscale=theta.reshape(1, -1))
-    if isinstance(node, RationalQuadratic):
-        made = RQKernel(**_shape(node.lengthscales, node.columns))
-        return _set(made, lengthscale=theta[:-1].reshape(1, -1), alpha=theta[-1:])
-    if isinstance(node, Periodic):
-        lengthscale, period = (t.reshape(1, -1) for t in theta.chunk(2))
-        made = PeriodicKernel(**_shape(node.lengthscales, node.columns))
-        return _set(made, lengthscale=lengthscale, period_length=period)
-    raise TypeError(f"no GPyTorch kernel for {type(node).__name__}")
-
-
-def _shape(width: int, columns: Columns) -> dict[str, Any]:
-    shape: dict[str, Any] = {"active_dims": columns}
-    return shape | {"ard_num_dims": width} if width > 1 else shape
-
-
-def _set(made: Any, **logs: Tensor) -> Any:
-    made = made.double()
-    made.initialize(**{name: value.exp() for name, value in logs.items()})
-    return made
+        return RBFKernel(**shape) if node.form is Form.RBF else MaternKernel(nu=NU[node.form], **shape)
+    return {kind: kernel for kernel, kind in LEAVES.items()}[node.name](**shape)

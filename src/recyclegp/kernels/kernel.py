@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,16 +54,18 @@ class Kernel:
         """What the entries of θ are, in their order."""
         return parameters(self.structure)
 
-    def lengthscales(self, dimension: int) -> Tensor:
-        """(D,): the shortest along each input, of one kernel; zero where no part of it has any."""
-        found = torch.full((dimension,), math.inf, dtype=torch.float64)
-        at = 0
-        for p in self.parameters:
+    def lengths(self, dimension: int) -> Tensor:
+        """The shortest lengthscale along each column (…, D); infinite where the kernel has none."""
+        found = self.theta.new_full((*self.theta.shape[:-1], dimension), math.inf)
+        for p, values in zip(self.parameters, self.theta.split([p.size for p in self.parameters], -1), strict=True):
             if p.name == "lengthscale" and p.unit is Unit.LENGTH:
-                columns = list(range(dimension)) if p.columns is None else list(p.columns)
-                own = self.theta.detach().cpu()[at : at + p.size].exp().expand(len(columns))
-                found[columns] = torch.minimum(found[columns], own)
-            at += p.size
+                columns = list(range(dimension) if p.columns is None else p.columns)
+                found[..., columns] = torch.minimum(found[..., columns], values.exp())
+        return found
+
+    def lengthscales(self, dimension: int) -> Tensor:
+        """(D,): the same of one kernel, outside every derivative; zero where no part of it has any."""
+        found = self.lengths(dimension).detach().cpu()
         return torch.where(found.isinf(), 0.0, found)
 
     def with_theta(self, theta: Tensor) -> Kernel:
@@ -151,6 +154,20 @@ def numeric_columns(structure: Node, dimension: int) -> set[int]:
     return set(range(dimension) if structure.columns is None else structure.columns)
 
 
-def stacked(kernels: Sequence[Kernel]) -> Kernel:
-    """Kernels of one structure side by side."""
-    return Kernel(kernels[0].structure, torch.stack([k.theta for k in kernels]))
+def pool(kernels: Sequence[Kernel], weights: Sequence[float]) -> Kernel:
+    """One of many of one structure: the weighted median of every entry of θ. Degenerate modules would wreck a mean.
+
+    Tiny data sets learn lengthscales from 1e-8 to 1e5, so each kernel counts with the rows behind it.
+    """
+    table = torch.stack([k.theta for k in kernels]).cpu().numpy()
+    middle = [weighted_median(column, weights) for column in table.T]
+    return kernels[0].with_theta(torch.tensor(middle, dtype=torch.float64))
+
+
+def weighted_median(values: Sequence[float] | np.ndarray, weights: Sequence[float]) -> float:
+    """The middle of the total weight; half-way between two values where it falls on their border."""
+    order = np.argsort(values, kind="stable")
+    v, w = np.asarray(values, dtype=float)[order], np.asarray(weights, dtype=float)[order]
+    share = np.cumsum(w) / w.sum()
+    low, high = int(np.searchsorted(share, 0.5 - 1e-12)), int(np.searchsorted(share, 0.5 + 1e-12))
+    return float(0.5 * (v[low] + v[min(high, len(v) - 1)]))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,6 +55,8 @@ class Parameter(NamedTuple):
 class Node(ABC):
     """Abstract; the classes below are final."""
 
+    _name: ClassVar[str] = ""
+
     @abstractmethod
     def parameters(self, carries: bool = True) -> Iterator[Parameter]:
         """Its entries of θ; `carries`: do the units of y² still have to go somewhere?"""
@@ -63,19 +65,19 @@ class Node(ABC):
     def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
         """k(X1, X2), (…, n, m), for X1 (…, n, D) and X2 (…, m, D)."""
 
-    @abstractmethod
     def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
-        """k(x, x) for each row of X: (…, n)."""
+        """k(x, x) for each row of X: (…, n); that of a correlation is one."""
+        return _ones(theta, X)
 
     @property
-    @abstractmethod
     def has_amplitude(self) -> bool:
-        """Can the whole of k be multiplied by a constant through a parameter it already has?"""
+        """Can the whole of k be multiplied by a constant through a parameter it already has? A correlation cannot."""
+        return False
 
     @property
     def name(self) -> str:
         """What users call it; composed nodes have none."""
-        return ""
+        return self._name
 
     @property
     def parts(self) -> tuple[Node, ...]:
@@ -101,7 +103,7 @@ class Stationary(Node):
     """A correlation of the distance in lengthscales: one for all columns, or one for each."""
 
     form: Form
-    lengthscales: int
+    width: int  # of the lengthscales
     columns: Columns = None
 
     @property
@@ -109,7 +111,7 @@ class Stationary(Node):
         return self.form.value
 
     def parameters(self, carries: bool = True) -> Iterator[Parameter]:
-        yield Parameter("lengthscale", Unit.LENGTH, self.lengthscales, self.columns, False)
+        yield Parameter("lengthscale", Unit.LENGTH, self.width, self.columns, False)
 
     def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
         return correlation(self.form, theta, _seen(X1, self.columns), _seen(X2, self.columns))
@@ -118,27 +120,17 @@ class Stationary(Node):
         """A variance times it, in one pass."""
         return covariance(self.form, log_variance, theta, _seen(X1, self.columns), _seen(X2, self.columns))
 
-    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
-        return _ones(theta, X)
-
-    @property
-    def has_amplitude(self) -> bool:
-        return False
-
 
 @dataclass(frozen=True)
 class RationalQuadratic(Node):
     """(1 + d²/2α)^(−α): a mixture of RBF kernels of many lengthscales."""
 
-    lengthscales: int
+    width: int  # of the lengthscales
     columns: Columns = None
-
-    @property
-    def name(self) -> str:
-        return "rq"
+    _name = "rq"
 
     def parameters(self, carries: bool = True) -> Iterator[Parameter]:
-        yield Parameter("lengthscale", Unit.LENGTH, self.lengthscales, self.columns, False)
+        yield Parameter("lengthscale", Unit.LENGTH, self.width, self.columns, False)
         yield Parameter("alpha", Unit.NONE, 1, None, False)
 
     def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
@@ -146,28 +138,18 @@ class RationalQuadratic(Node):
         s = squared_distance(_seen(X1, self.columns) / scale, _seen(X2, self.columns) / scale)
         return torch.exp(-alpha * torch.log1p(s / (2 * alpha)))
 
-    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
-        return _ones(theta, X)
-
-    @property
-    def has_amplitude(self) -> bool:
-        return False
-
 
 @dataclass(frozen=True)
 class Periodic(Node):
     """exp(−2 Σ_d sin²(π(x − x')_d / p_d) / ℓ_d), GPyTorch's form: ℓ is a pure number, and not squared."""
 
-    lengthscales: int  # and as many periods
+    width: int  # of the lengthscales, and of the periods
     columns: Columns = None
-
-    @property
-    def name(self) -> str:
-        return "periodic"
+    _name = "periodic"
 
     def parameters(self, carries: bool = True) -> Iterator[Parameter]:
-        yield Parameter("lengthscale", Unit.NONE, self.lengthscales, self.columns, False)
-        yield Parameter("period_length", Unit.LENGTH, self.lengthscales, self.columns, False)
+        yield Parameter("lengthscale", Unit.NONE, self.width, self.columns, False)
+        yield Parameter("period_length", Unit.LENGTH, self.width, self.columns, False)
 
     def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
         A, B = _seen(X1, self.columns), _seen(X2, self.columns)
@@ -181,28 +163,18 @@ class Periodic(Node):
         )
         return torch.exp(-2 * reduce(torch.add, waves))
 
-    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
-        return _ones(theta, X)
-
-    @property
-    def has_amplitude(self) -> bool:
-        return False
-
 
 @dataclass(frozen=True)
 class Linear(Node):
     """Σ_d v_d (x − c)_d (x' − c)_d, about a centre c: a kernel about the data, not about zero."""
 
-    variances: int
+    width: int  # of the variances
     inputs: int  # columns it looks at: the size of the centre
     columns: Columns = None
-
-    @property
-    def name(self) -> str:
-        return "linear"
+    _name = "linear"
 
     def parameters(self, carries: bool = True) -> Iterator[Parameter]:
-        yield Parameter("variance", Unit.SLOPE, self.variances, self.columns, carries)
+        yield Parameter("variance", Unit.SLOPE, self.width, self.columns, carries)
         yield Parameter("centre", Unit.PLACE, self.inputs, self.columns, False)
 
     def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
@@ -214,7 +186,7 @@ class Linear(Node):
         return (A.square() * variance).sum(-1)
 
     def _centred(self, theta: Tensor, X1: Tensor, X2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        variance, centre = theta[..., None, : self.variances].exp(), theta[..., None, self.variances :]
+        variance, centre = theta[..., None, : self.width].exp(), theta[..., None, self.width :]
         return variance, _seen(X1, self.columns) - centre, _seen(X2, self.columns) - centre
 
     @property
@@ -226,9 +198,7 @@ class Linear(Node):
 class Constant(Node):
     """The same covariance everywhere: a constant function of unknown height."""
 
-    @property
-    def name(self) -> str:
-        return "constant"
+    _name = "constant"
 
     def parameters(self, carries: bool = True) -> Iterator[Parameter]:
         yield Parameter("constant", Unit.AMPLITUDE, 1, None, carries)
@@ -252,10 +222,7 @@ class Category(Node):
     """
 
     columns: tuple[int, ...]
-
-    @property
-    def name(self) -> str:
-        return "category"
+    _name = "category"
 
     @property
     def discrete(self) -> tuple[int, ...]:
@@ -272,13 +239,6 @@ class Category(Node):
         )
         return torch.exp(-reduce(torch.add, apart))
 
-    def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
-        return _ones(theta, X)
-
-    @property
-    def has_amplitude(self) -> bool:
-        return False
-
 
 @dataclass(frozen=True)
 class Index(Node):
@@ -290,10 +250,7 @@ class Index(Node):
     column: int
     levels: int
     rank: int
-
-    @property
-    def name(self) -> str:
-        return "index"
+    _name = "index"
 
     @property
     def discrete(self) -> tuple[int, ...]:
@@ -321,9 +278,17 @@ class Index(Node):
         known = torch.arange(self.levels, dtype=X.dtype, device=X.device)
         return (X.detach()[..., self.column, None] == known).to(X.dtype)
 
-    @property
-    def has_amplitude(self) -> bool:
-        return False
+
+OF_NUMBERS = (Stationary, RationalQuadratic, Periodic, Linear)  # leaves of columns that hold numbers
+
+
+def leaf_called(name: str, width: int, inputs: int, columns: Columns) -> Node:
+    """The leaf of that name, of numbers in so many columns: with one length (or variance) for all, or one for each."""
+    if name == "linear":
+        return Linear(width, inputs, columns)
+    if name == "rq":
+        return RationalQuadratic(width, columns)
+    return Periodic(width, columns) if name == "periodic" else Stationary(Form(name), width, columns)
 
 
 # --- composition ------------------------------------------------------------------------------

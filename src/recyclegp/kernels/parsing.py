@@ -8,28 +8,13 @@ from typing import NamedTuple
 
 import torch
 
-from ..errors import RecycleGPError
+from ..errors import Argument, RecycleGPError
 from .kernel import Kernel
-from .nodes import (
-    Category,
-    Columns,
-    Constant,
-    Linear,
-    Node,
-    Periodic,
-    Product,
-    RationalQuadratic,
-    Scale,
-    Stationary,
-    Sum,
-)
-from .stationary import Form
+from .nodes import Category, Columns, Constant, Node, Product, Scale, Sum, leaf_called
 
 NAMES = ("rbf", "matern12", "matern32", "matern52", "rq", "periodic", "linear", "constant", "category")
 LONGEST = 1000  # characters
 _CHOICES = f"use {', '.join(NAMES)}, composed with + and *"
-
-
 CATEGORY = "category"
 DEFAULT = "rbf"
 
@@ -51,7 +36,7 @@ def parse_structure(expression: str, dimension: int, discrete: tuple[int, ...] =
             raise SyntaxError("too long")
         body: ast.AST = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise RecycleGPError(f"kernel={expression[:LONGEST]!r} cannot be read; {_CHOICES}") from None
+        raise RecycleGPError(Argument("kernel", expression[:LONGEST]), f" cannot be read; {_CHOICES}") from None
     inputs = _Inputs.of(dimension, discrete)
     if discrete and not any(isinstance(node, ast.Name) and node.id == CATEGORY for node in ast.walk(body)):
         alone = not inputs.width and expression.strip() == DEFAULT  # what nobody has asked for
@@ -89,7 +74,7 @@ def _compose(body: ast.AST, expression: str, inputs: _Inputs, amplitude: bool) -
     if isinstance(body, ast.BinOp) and isinstance(body.op, ast.Mult):
         product = Product(tuple(_compose(part, expression, inputs, False) for part in (body.left, body.right)))
         return Scale(product) if amplitude else product
-    raise RecycleGPError(f"kernel={expression!r} cannot be read; {_CHOICES}")
+    raise RecycleGPError(Argument("kernel", expression), f" cannot be read; {_CHOICES}")
 
 
 def _leaf(name: str, expression: str, inputs: _Inputs) -> Node:
@@ -98,19 +83,14 @@ def _leaf(name: str, expression: str, inputs: _Inputs) -> Node:
     if name == CATEGORY:
         if not inputs.discrete:
             raise RecycleGPError(
-                f"kernel={expression!r}: no input column holds categories; pass a DataFrame with columns of text or "
-                "categoricals, or leave 'category' out"
+                Argument("kernel", expression),
+                ": no input column holds categories; pass a DataFrame with columns of text or "
+                "categoricals, or leave 'category' out",
             )
         return Category(inputs.discrete)
-    D, columns = inputs.width, inputs.columns
-    if not D:
+    if not inputs.width:
         raise RecycleGPError(
-            f"kernel={expression!r}: {name!r} needs a column of numbers, and all inputs are categories; use 'category'"
+            Argument("kernel", expression),
+            f": {name!r} needs a column of numbers, and all inputs are categories; use 'category'",
         )
-    if name == "rq":
-        return RationalQuadratic(D, columns)
-    if name == "periodic":
-        return Periodic(D, columns)
-    if name == "linear":
-        return Linear(variances=D, inputs=D, columns=columns)
-    return Stationary(Form(name), D, columns)
+    return leaf_called(name, inputs.width, inputs.width, inputs.columns)

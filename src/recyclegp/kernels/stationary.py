@@ -36,7 +36,7 @@ def covariance(form: Form, log_variance: Tensor, log_lengthscale: Tensor, X1: Te
     """vφ, for variances v (…, 1)."""
     if X1.requires_grad or X2.requires_grad:  # points that move: rare, and any derivative may be wanted
         scale = log_lengthscale.exp()[..., None, :]
-        return log_variance.exp()[..., None] * FORMULAS[form](squared_distance(X1 / scale, X2 / scale))
+        return log_variance.exp()[..., None] * _formula(form, squared_distance(X1 / scale, X2 / scale))
     return _of_parameters(form, log_variance, log_lengthscale, X1, X2)
 
 
@@ -51,36 +51,15 @@ def squared_distance(A: Tensor, B: Tensor) -> Tensor:
     return (joint - 2 * (A @ B.mT)).clamp_min(0)
 
 
-def _root(s: Tensor) -> Tensor:
-    """√s, with derivative zero where two points coincide."""
-    return s.clamp_min(1e-300).sqrt()
-
-
-def _rbf(s: Tensor) -> Tensor:
-    return torch.exp(-0.5 * s)
-
-
-def _matern12(s: Tensor) -> Tensor:
-    return torch.exp(-_root(s))
-
-
-def _matern32(s: Tensor) -> Tensor:
-    r = math.sqrt(3) * _root(s)
-    return (1 + r) * torch.exp(-r)
-
-
-def _matern52(s: Tensor) -> Tensor:
-    r = math.sqrt(5) * _root(s)
-    return (1 + r + r.square() / 3) * torch.exp(-r)
-
-
-# φ as functions of the squared distance, for autograd
-FORMULAS: dict[Form, Callable[[Tensor], Tensor]] = {
-    Form.RBF: _rbf,
-    Form.MATERN12: _matern12,
-    Form.MATERN32: _matern32,
-    Form.MATERN52: _matern52,
-}
+def _formula(form: Form, s: Tensor) -> Tensor:
+    """φ as a function of the squared distance, for autograd."""
+    if form is Form.RBF:
+        return torch.exp(-0.5 * s)
+    r = s.clamp_min(1e-300).sqrt()  # with derivative zero where two points coincide
+    if form is Form.MATERN12:
+        return torch.exp(-r)
+    r = math.sqrt(3 if form is Form.MATERN32 else 5) * r
+    return (1 + r if form is Form.MATERN32 else 1 + r + r.square() / 3) * torch.exp(-r)
 
 
 # --- the same with fixed points, where only parameters are differentiated: fewer passes over the matrix ---

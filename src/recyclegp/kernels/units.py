@@ -11,21 +11,7 @@ import torch
 from torch import Tensor
 
 from .kernel import Kernel, entries, parameters
-from .nodes import (
-    Category,
-    Columns,
-    Index,
-    Linear,
-    Node,
-    Periodic,
-    Product,
-    RationalQuadratic,
-    Scale,
-    Stationary,
-    Sum,
-    Unit,
-    shares,
-)
+from .nodes import OF_NUMBERS, Category, Columns, Index, Node, Product, Scale, Sum, Unit, shares
 
 
 class InputUnits(NamedTuple):
@@ -78,20 +64,6 @@ def _of(values: Tensor, columns: Columns) -> Tensor:
     return values if columns is None else values[..., list(columns)]
 
 
-def lengths(kernel: Kernel, dimension: int) -> Tensor:
-    """The shortest lengthscale along each column (…, D); infinite where the kernel has none."""
-    theta = kernel.theta
-    found = theta.new_full((*theta.shape[:-1], dimension), torch.inf)
-    start = 0
-    for p in kernel.parameters:
-        values = theta[..., start : start + p.size].exp()
-        start += p.size
-        if p.name == "lengthscale" and p.unit is Unit.LENGTH:
-            columns = list(range(dimension) if p.columns is None else p.columns)
-            found[..., columns] = torch.minimum(found[..., columns], values)
-    return found
-
-
 def scaled(kernel: Kernel, factor: float) -> Kernel:
     """factor · k."""
     if not kernel.structure.has_amplitude:
@@ -132,14 +104,10 @@ def stretched(kernel: Kernel, scale: Tensor, shift: Tensor) -> Kernel:
 
 def _widened(leaf: Node, log_a: Tensor) -> Node:
     """One length for all columns becomes one for each, where columns are stretched differently."""
-    if not isinstance(leaf, (Stationary, RationalQuadratic, Periodic, Linear)):
+    if not isinstance(leaf, OF_NUMBERS):
         return leaf
     own = _of(log_a, leaf.columns)
-    if len(own) == 1 or bool((own == own[0]).all()):
-        return leaf
-    if isinstance(leaf, Linear):
-        return replace(leaf, variances=len(own))
-    return replace(leaf, lengthscales=len(own))
+    return leaf if len(own) == 1 or bool((own == own[0]).all()) else replace(leaf, width=len(own))
 
 
 def permuted(kernel: Kernel, order: Sequence[int]) -> Kernel:
@@ -149,7 +117,7 @@ def permuted(kernel: Kernel, order: Sequence[int]) -> Kernel:
     def change(leaf: Node, theta: Tensor) -> Kernel:
         if isinstance(leaf, Index):
             return Kernel(replace(leaf, column=order.index(leaf.column)), theta)
-        if not isinstance(leaf, (Stationary, RationalQuadratic, Periodic, Linear, Category)):
+        if not isinstance(leaf, (*OF_NUMBERS, Category)):
             return Kernel(leaf, theta)
         if leaf.columns is not None:
             return Kernel(replace(leaf, columns=tuple(order.index(c) for c in leaf.columns)), theta)
@@ -164,7 +132,7 @@ def beside(kernel: Kernel, dimension: int) -> Kernel:
     """The same kernel of the first `dimension` columns, where there are more."""
 
     def change(leaf: Node, theta: Tensor) -> Kernel:
-        if isinstance(leaf, (Stationary, RationalQuadratic, Periodic, Linear)) and leaf.columns is None:
+        if isinstance(leaf, OF_NUMBERS) and leaf.columns is None:
             return Kernel(replace(leaf, columns=tuple(range(dimension))), theta)
         return Kernel(leaf, theta)
 

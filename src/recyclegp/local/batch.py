@@ -84,7 +84,7 @@ def batch_of(requests: Sequence[FitRequest], data: Samples, space: SearchSpace, 
     return Batch(requests, data, space, placing, found, group)
 
 
-class Learned(NamedTuple):
+class LearnedBatch(NamedTuple):
     """Hyperparameters, the inducing points they were learned at, and how each search ended."""
 
     hyper: Hyperparameters

@@ -7,9 +7,7 @@ Models of one kind and similar size are solved as one batched problem. One model
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,27 +16,22 @@ from torch import Tensor
 from ..core import linalg, optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..devices import memory_factor
-from ..likelihoods import gaussian_noise
+from ..likelihoods import Moments, gaussian_noise
 from . import objectives, samples, search_space
-from .batch import FEATURES, Batch, Learned, batch_of, inducing
+from .batch import FEATURES, Batch, LearnedBatch, batch_of, inducing
+from .constants import SEARCH
 from .placement import Points
 from .publishing import PublishedBatch, publish_all
-from .request import EXACT_ROWS, FitRequest, Method
+from .request import FitRequest, Method
 from .samples import Sample, Samples
 from .together import ALONE, Group, GroupSpace
 
 log = logging.getLogger(__name__)
 
-ROWS_LEARNED = {Method.EXACT: 3000, Method.COLLAPSED: 6000, Method.DUAL: 2000}  # rows for the hyperparameters
-LARGE = {Method.EXACT: 1500, Method.COLLAPSED: EXACT_ROWS, Method.DUAL: sys.maxsize}  # rows that make a fit long
-ROWS_BEGUN = 1000  # of a large data set, on whose exact evidence a search for them begins
-CLOSELY = {Method.EXACT: 1e-2, Method.COLLAPSED: 1e-2, Method.DUAL: 1e-3}  # gradient, in nats, at which a search ends
-ROUGHLY = 0.1  # gradient, in nats, to which the kernel is learned that only decides where points go
-
 
 def step_cost(request: FitRequest) -> float:
     """Multiplications in one step of learning one model, roughly."""
-    n = min(len(request.y), ROWS_LEARNED[request.method])
+    n = min(len(request.y), SEARCH.rows[request.method])
     points = len(request.inducing) if isinstance(request.inducing, Tensor) else request.inducing
     return float(n) ** 3 if request.method is Method.EXACT else float(n * points * (points + 20))
 
@@ -54,36 +47,31 @@ def log_evidence(requests: Sequence[FitRequest], group: Group = ALONE) -> Tensor
     return _learned(requests, group)[1].values
 
 
-class LeftOut(NamedTuple):
-    """What all other rows of a model say about f at each of its rows: (B, n), and 1 where there is a row."""
-
-    mean: Tensor
-    variance: Tensor
-    real: Tensor
-
-
 @torch.no_grad()
-def leave_one_out(requests: Sequence[FitRequest], group: Group = ALONE) -> LeftOut:
-    """Of exact models at their best hyperparameters: μ_i = y_i − α_i/[A⁻¹]_ii, with variance 1/[A⁻¹]_ii for y."""
+def leave_one_out(requests: Sequence[FitRequest], group: Group = ALONE) -> Moments:
+    """(B, n)  what all other rows say about f at each row, of exact models at their best hyperparameters.
+
+    μ_i = y_i − α_i/[A⁻¹]_ii, with variance 1/[A⁻¹]_ii for y
+    """
     batch, learned = _learned(requests, group)
-    X, y, w = batch.data
+    X, y, w, _ = batch.data
     real = (w > 0).to(y.dtype)
     noise = gaussian_noise(learned.hyper.likelihood)[:, None] / torch.where(w > 0, w, 1.0).square()
     K = real[:, :, None] * learned.hyper.kernel.matrix(X, X) * real[:, None, :]
     L = linalg.cholesky(K + torch.diag_embed(real * noise + (1 - real))).L
     alpha = torch.cholesky_solve((real * (y - learned.hyper.mean[:, None]))[..., None], L)[..., 0]
     spread = 1 / torch.cholesky_inverse(L).diagonal(dim1=-2, dim2=-1)
-    return LeftOut(y - alpha * spread, (spread - noise).clamp_min(0), real)
+    return Moments(y - alpha * spread, (spread - noise).clamp_min(0))
 
 
-def _learned(requests: Sequence[FitRequest], group: Group) -> tuple[Batch, Learned]:
+def _learned(requests: Sequence[FitRequest], group: Group) -> tuple[Batch, LearnedBatch]:
     template = requests[0]
     data = samples.side_by_side([r.sample for r in requests], template.device)
     space = search_space.search_space(
         template.kernel.structure,
         template.likelihood,
         group.scales(samples.scales(data, template.likelihood)),
-        data.shares.sum(-1).clamp_max(ROWS_LEARNED[template.method]),
+        data.shares.sum(-1).clamp_max(SEARCH.rows[template.method]),
         theta=None if template.named else template.kernel.theta,
         noise=None if template.noise is None else data.y.new_tensor([r.noise for r in requests]),
         mean=0.0 if not (template.learn or template.named) else None,
@@ -98,14 +86,14 @@ def _learned(requests: Sequence[FitRequest], group: Group) -> tuple[Batch, Learn
     if template.learn:
         learned = _learn(batch, starts, points)
     else:
-        learned = Learned(first, points, [NOTHING_TO_LEARN] * len(requests), torch.zeros_like(data.y[:, 0]))
+        learned = LearnedBatch(first, points, [NOTHING_TO_LEARN] * len(requests), torch.zeros_like(data.y[:, 0]))
     return batch, learned
 
 
 # --- hyperparameters --------------------------------------------------------------------------
 
 
-def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
+def _learn(batch: Batch, starts: list[Tensor], points: Points) -> LearnedBatch:
     space, template, C = GroupSpace(batch.space, batch.group), batch.template, batch.group.functions
     starts = [space.pack(start) for start in starts]
     subset = _learned_from(batch)
@@ -113,13 +101,13 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
     evaluations = torch.zeros(len(index) // C, dtype=torch.long, device=index.device)
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
     single = template.method is Method.EXACT or isinstance(template.inducing, Tensor)
-    metric, closely = space.metric(subset.rows), CLOSELY[template.method]
-    if subset.y.shape[1] > LARGE[template.method]:
+    metric, closely = space.metric(subset.rows), SEARCH.closely[template.method]
+    if subset.y.shape[1] > SEARCH.large[template.method]:
         # Cheaper; and what few points cannot express, their bound explains away with kernels that ignore inputs.
         found = _begin(space, subset, starts)
         evaluations += found.evaluations
         # so many more rows are as much sharper; a tenth of a nat is then nothing
-        starts, metric, closely = [found.x], found.metric * ROWS_BEGUN / subset.y.shape[1], ROUGHLY
+        starts, metric, closely = [found.x], found.metric * SEARCH.first_rows / subset.y.shape[1], SEARCH.roughly
         if not single:
             points, single = inducing(batch, batch.space.unpack(space.unpack_functions(found.x), index).kernel), True
     for last in (True,) if single else (False, True):
@@ -133,7 +121,7 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
             space.box(batch.space.lower),
             space.box(batch.space.upper),
             width=width,
-            gradient=closely if last else ROUGHLY,
+            gradient=closely if last else SEARCH.roughly,
             metric=metric,
         )
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
@@ -143,12 +131,12 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> Learned:
             points, starts, metric = inducing(batch, hyper.kernel), [best.x], best.metric
     good = zip(best.converged.tolist(), torch.isfinite(best.value).tolist(), evaluations.tolist(), strict=True)
     ends = [end for end in (_end(*problem) for problem in good) for _ in range(C)]
-    return Learned(hyper, points, ends, best.value)
+    return LearnedBatch(hyper, points, ends, best.value)
 
 
 def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimiser.Optimum:
     """Roughly the best hyperparameters for some of the rows, by their exact evidence."""
-    few = Samples(*(t[:, :ROWS_BEGUN] for t in subset))
+    few = subset.map(lambda t: t[:, : SEARCH.first_rows])
     objective = space.objective(objectives.exact_objective(space.space, few))
     width = max(1, int(memory_factor(few.y.device) * FEATURES / few.y.shape[1] ** 2) // space.group.functions)
     return optimiser.maximise(
@@ -157,7 +145,7 @@ def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimise
         space.box(space.space.lower),
         space.box(space.space.upper),
         width=width,
-        gradient=ROUGHLY,
+        gradient=SEARCH.roughly,
         metric=space.metric(few.rows),
     )
 
@@ -170,7 +158,7 @@ def _end(converged: bool, finite: bool, evaluations: int) -> Convergence:
 def _learned_from(batch: Batch) -> Samples:
     """The rows from which hyperparameters are learned: all of them where they are few, else some in random order."""
     method = batch.template.method
-    if batch.data.y.shape[1] <= min(ROWS_LEARNED[method], LARGE[method]):
+    if batch.data.y.shape[1] <= min(SEARCH.rows[method], SEARCH.large[method]):
         return batch.data
     return samples.side_by_side([_subset(r) for r in batch.requests], batch.template.device)
 
@@ -178,7 +166,7 @@ def _learned_from(batch: Batch) -> Samples:
 def _subset(request: FitRequest) -> Sample:
     """Some of the rows; nothing else draws from their random numbers."""
     rng = np.random.default_rng([*request.entropy, 2])
-    some = rng.permutation(len(request.y))[: ROWS_LEARNED[request.method]]
+    some = rng.permutation(len(request.y))[: SEARCH.rows[request.method]]
     return request.sample.take(torch.as_tensor(some, device=request.X.device))
 
 

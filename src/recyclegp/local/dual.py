@@ -19,12 +19,10 @@ from ..core import bounds, linalg
 from ..core.least_squares import CentredRows
 from ..core.posterior import Basis, features
 from ..errors import RecycleGPError
-from ..likelihoods import JointLikelihood, Likelihood
+from ..likelihoods import Likelihood, SeveralFunctions
+from .constants import FIXED_POINT
 
 POINTS = 8192  # of data, whose features are worked on at once
-MEMORY = 6  # steps the extrapolation looks back
-REACH = 3.0  # times as far from f as its observation, a pseudo-observation may lie
-LEAST_PRECISION = 1e-10  # of a pseudo-observation, in units of the likelihood's own resolution
 
 
 class PseudoObservations(NamedTuple):
@@ -47,22 +45,18 @@ class WhitenedData(NamedTuple):
     likelihood: Likelihood  # its parameters (…, 1)
     mean: Tensor  # (…)
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> WhitenedData:
+        """Every tensor in it, changed in the same way."""
+        V, spare, y, w, likelihood, mean = self
+        return WhitenedData(change(V), change(spare), change(y), change(w), likelihood.map(change), change(mean))
+
     def select(self, chosen: Tensor | int | None) -> WhitenedData:
         """Some of the problems; None makes one of a single problem."""
-        V, spare, y, w, likelihood, mean = self
-        own = likelihood.map(lambda p: p[chosen])
-        return WhitenedData(V[chosen], spare[chosen], y[chosen], w[chosen], own, mean[chosen])
-
-    def detach(self) -> WhitenedData:
-        V, spare, y, w, likelihood, mean = self
-        own = likelihood.map(torch.Tensor.detach)
-        return WhitenedData(V.detach(), spare.detach(), y, w, own, mean.detach())
+        return self.map(lambda t: t[chosen])
 
     def together(self, functions: int) -> WhitenedData:
         """Every so many neighbouring problems as the functions of one."""
-        V, spare, y, w, likelihood, mean = self
-        V, spare, y, w, mean = (t.unflatten(0, (-1, functions)) for t in (V, spare, y, w, mean))
-        return WhitenedData(V, spare, y, w, likelihood, mean)
+        return self.map(lambda t: t.unflatten(0, (-1, functions)))
 
 
 def whiten(
@@ -112,7 +106,7 @@ def evaluate(data: WhitenedData, observed: PseudoObservations, base: CentredRows
     """
     v, C = posterior(data, observed, base)
     m, s2 = marginals(data, v, C)
-    if isinstance(data.likelihood, JointLikelihood):
+    if isinstance(data.likelihood, SeveralFunctions):
         return _bound(data.w[..., 0, :] * data.likelihood.differentiable(data.y, m, s2), base, v, C)
     return _bound(data.w * data.likelihood.expected_log_prob(data.y, m, s2), base, v, C)
 
@@ -121,16 +115,16 @@ def _bound(expected: Tensor, base: CentredRows | None, v: Tensor, C: Tensor) -> 
     return bounds.local(expected, v, C) if base is None else bounds.combined(expected, base, v, C)
 
 
-class _Look(NamedTuple):
+class _Iterate(NamedTuple):
     """A state and where the natural-gradient step of length one would take its pseudo-observations."""
 
     state: State
     goal: PseudoObservations
 
-    def select(self, chosen: Tensor) -> _Look:
-        return _Look(self.state.select(chosen), self.goal.map(lambda t: t[chosen]))
+    def select(self, chosen: Tensor) -> _Iterate:
+        return _Iterate(self.state.select(chosen), self.goal.map(lambda t: t[chosen]))
 
-    def put(self, index: Tensor, other: _Look) -> _Look:
+    def put(self, index: Tensor, other: _Iterate) -> _Iterate:
         """Other values for some of the problems."""
         (observed, *rest), goal = self
         (new_observed, *new_rest), new_goal = other
@@ -139,10 +133,10 @@ class _Look(NamedTuple):
             return old.index_copy(0, index, new)
 
         state = State(PseudoObservations(*map(mixed, observed, new_observed)), *map(mixed, rest, new_rest))
-        return _Look(state, PseudoObservations(*map(mixed, goal, new_goal)))
+        return _Iterate(state, PseudoObservations(*map(mixed, goal, new_goal)))
 
 
-def _look(data: WhitenedData, observed: PseudoObservations, base: CentredRows | None) -> _Look:
+def _evaluated(data: WhitenedData, observed: PseudoObservations, base: CentredRows | None) -> _Iterate:
     """A problem whose step went so far that nothing is finite any more has the bound −∞."""
     sound = torch.stack([torch.isfinite(t).flatten(1).all(-1) for t in observed]).all(0)
     kept = sound.reshape(-1, *(1,) * (observed.alpha.ndim - 1))
@@ -152,7 +146,7 @@ def _look(data: WhitenedData, observed: PseudoObservations, base: CentredRows | 
     expected, goal = _goal(data, m, s2)
     bound = _bound(expected, base, v, C)
     bound = torch.where(sound & torch.isfinite(bound), bound, torch.full_like(bound, -torch.inf))
-    return _Look(State(observed, v, C, expected, bound, torch.zeros_like(sound)), goal)
+    return _Iterate(State(observed, v, C, expected, bound, torch.zeros_like(sound)), goal)
 
 
 def _goal(data: WhitenedData, m: Tensor, s2: Tensor) -> tuple[Tensor, PseudoObservations]:
@@ -160,7 +154,7 @@ def _goal(data: WhitenedData, m: Tensor, s2: Tensor) -> tuple[Tensor, PseudoObse
 
     β ≥ 0 for log-concave likelihoods; elsewhere (student-t) it is clipped just above 0.
     """
-    if isinstance(data.likelihood, JointLikelihood):
+    if isinstance(data.likelihood, SeveralFunctions):
         value, by_mean, by_variance = data.likelihood.expected_jointly(data.y, m, s2)
         expected = data.w[..., 0, :] * value
     else:
@@ -175,8 +169,8 @@ def fixed_point(
     start: PseudoObservations | None = None,
     base: CentredRows | None = None,
     *,
-    steps: int = 200,
-    tolerance: float = 1e-9,
+    steps: int = FIXED_POINT.steps,
+    tolerance: float = FIXED_POINT.tolerance,
 ) -> State:
     """`fixed_points` of one problem."""
     first = None if start is None else start.map(lambda t: t[None])
@@ -192,8 +186,8 @@ def fixed_points(
     start: PseudoObservations | None = None,
     base: CentredRows | None = None,
     *,
-    steps: int = 200,
-    tolerance: float = 1e-9,
+    steps: int = FIXED_POINT.steps,
+    tolerance: float = FIXED_POINT.tolerance,
 ) -> State:
     """Repeat (α, β) ← their goal until the bound stops rising.
 
@@ -208,11 +202,11 @@ def fixed_points(
             break
         history = history.followed_by(here)
         small = tolerance * (1 + here.state.bound.abs())
-        there = _look(data, history.extrapolated(_least(data)), base)
+        there = _evaluated(data, history.extrapolated(_least(data)), base)
         worse = (~(there.state.bound >= here.state.bound - small)).nonzero()[:, 0]
         stuck = torch.zeros_like(here.state.converged)
         if len(worse):
-            history.forget(worse)
+            history.restart(worse)
             better, helped = _damped(data.select(worse), here.select(worse), base)
             there = there.put(worse, better)
             stuck[worse] = ~helped
@@ -231,41 +225,41 @@ def fixed_points(
 
 def _least(data: WhitenedData) -> Tensor:
     resolution = data.likelihood.resolution(data.y, torch.zeros_like(data.y))
-    return data.w * LEAST_PRECISION / resolution.detach().square()
+    return data.w * FIXED_POINT.least_precision / resolution.detach().square()
 
 
-def _begin(data: WhitenedData, start: PseudoObservations | None, base: CentredRows | None) -> _Look:
+def _begin(data: WhitenedData, start: PseudoObservations | None, base: CentredRows | None) -> _Iterate:
     if start is not None:
-        here = _look(data, start, base)
+        here = _evaluated(data, start, base)
         lost = (~torch.isfinite(here.state.bound)).nonzero()[:, 0]
         return here if not len(lost) else here.put(lost, _begin(data.select(lost), None, base))
     # from the likelihood about the prior mean, not under the prior, whose E[exp f] may overflow
     m = data.mean[..., None].expand_as(data.y)
     _, first = _goal(data, m, torch.ones_like(m))
-    return _look(data, first, base)
+    return _evaluated(data, first, base)
 
 
-def _settled(here: _Look) -> Tensor:
+def _settled(here: _Iterate) -> Tensor:
     """Are the pseudo-observations where the next step would put them, to three digits?"""
     goal = _flat(here.goal)
     gap = goal - _flat(here.state.observed)
     return gap.abs().amax(-1) <= 1e-3 * (1 + goal.abs().amax(-1))
 
 
-def _damped(data: WhitenedData, here: _Look, base: CentredRows | None) -> tuple[_Look, Tensor]:
+def _damped(data: WhitenedData, here: _Iterate, base: CentredRows | None) -> tuple[_Iterate, Tensor]:
     """α ← (1−ρ)α + ρα', the same for β, with the first ρ = 1, ½, ¼ … that raises the bound.
 
     Also says where one did; where none does, this is as good as it gets.
     """
     result, helped = here, torch.zeros_like(here.state.converged)
-    for halvings in range(12):
+    for halvings in range(FIXED_POINT.halvings):
         todo = (~helped).nonzero()[:, 0]
         if not len(todo):
             break
         old = here.select(todo)
         pairs = zip(old.state.observed, old.goal, strict=True)
         moved = PseudoObservations(*(torch.lerp(a, b, 0.5**halvings) for a, b in pairs))
-        there = _look(data.select(todo), moved, base)
+        there = _evaluated(data.select(todo), moved, base)
         rises = (there.state.bound > old.state.bound).nonzero()[:, 0]
         result = result.put(todo[rises], there.select(rises))
         helped[todo[rises]] = True
@@ -279,15 +273,15 @@ class _History(NamedTuple):
     residuals: list[Tensor]
     known: list[Tensor]
 
-    def followed_by(self, here: _Look) -> _History:
+    def followed_by(self, here: _Iterate) -> _History:
         goal = _flat(here.goal)
         new = (goal, goal - _flat(here.state.observed), torch.ones_like(here.state.converged))
-        return _History(*([*old[1 - MEMORY :], latest] for old, latest in zip(self, new, strict=True)))
+        return _History(*([*old[1 - FIXED_POINT.memory :], latest] for old, latest in zip(self, new, strict=True)))
 
     def select(self, chosen: Tensor) -> _History:
         return _History(*([t[chosen] for t in part] for part in self))
 
-    def forget(self, index: Tensor) -> None:
+    def restart(self, index: Tensor) -> None:
         for known in self.known:
             known[index] = False
 
@@ -297,7 +291,7 @@ class _History(NamedTuple):
         known = torch.stack(self.known, 1)
         new = goals[:, -1]
         if len(self.goals) > 1:
-            usable = (known[:, 1:] & known[:, :-1])[..., None]  # what was forgotten gets the weight zero
+            usable = (known[:, 1:] & known[:, :-1])[..., None]  # what lies before a restart gets the weight zero
             change = torch.where(usable, residuals.diff(dim=1), torch.zeros_like(residuals[:, 1:]))
             A = change @ change.mT
             count = usable.sum((1, 2)).clamp_min(1)
@@ -329,7 +323,7 @@ def bounded(data: WhitenedData, state: State) -> PseudoObservations:
     m, _ = marginals(data, state.v, state.C)
     slope = observed.alpha - observed.beta * m
     distance = (data.y - m).abs()
-    least = slope.abs() / (REACH * torch.where(distance > 0, distance, torch.inf))
+    least = slope.abs() / (FIXED_POINT.reach * torch.where(distance > 0, distance, torch.inf))
     beta = torch.maximum(observed.beta, least)
     return PseudoObservations(slope + beta * m, beta)
 
@@ -347,7 +341,7 @@ def rows(data: WhitenedData, state: State) -> CentredRows:
     # The residual dropped by compression is constant in v, and e is determined after it.
     quadratic = CentredRows(T, c, zero, zero)
     expected = state.expected.sum(-1)
-    if isinstance(data.likelihood, JointLikelihood):  # in equal shares, which add up
+    if isinstance(data.likelihood, SeveralFunctions):  # in equal shares, which add up
         expected = expected[..., None] / data.mean.shape[-1]
     e = expected - bounds.expected_rows(quadratic, state.v, state.C)
     return quadratic._replace(e=e)

@@ -1,29 +1,31 @@
 """kernel="auto": the structure by which the evidence explains the rows best, judged on some of them.
 
 How smooth the function is, and whether there is a line beneath it. Many data sets choose together, so that the
-modules made of them have one kernel.
+modules made of them have one kernel. Likewise how functions see y, where the data decide (`best_alternatives`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
+from ..likelihoods import Moments
 from . import batch_fit
+from .constants import COMPARISON
+from .functions import FunctionRequests
+from .options import AUTO
 from .request import FitRequest, Method
-from .together import ALONE, Group
+
+__all__ = ["AUTO", "SMOOTHNESS", "best", "best_alternatives", "choose"]
 
 log = logging.getLogger(__name__)
 
-AUTO = "auto"
 SMOOTHNESS = ("rbf", "matern52", "matern32")
 LINE = "{} + linear"
-ROWS_COMPARED = 300  # of each data set
-SETS_COMPARED = 32  # data sets
-WORTH = 2.0  # nats by which a more complicated kernel must be better
 
 
 def best(score: Callable[[str], float]) -> str:
@@ -31,35 +33,76 @@ def best(score: Callable[[str], float]) -> str:
     plain = {name: score(name) for name in SMOOTHNESS}
     lined = {LINE.format(name): score(LINE.format(name)) for name in SMOOTHNESS}
     first, other = (max(scores, key=lambda name: scores[name]) for scores in (plain, lined))
-    chosen = other if lined[other] > plain[first] + WORTH else first
+    chosen = other if lined[other] > plain[first] + COMPARISON.line_gain else first
     log.info("kernel %s; log evidence %s", chosen, plain | lined)
     return chosen
 
 
-def choose(with_kernel: Callable[[str], Sequence[FitRequest]], group: Group = ALONE) -> str:
+def choose(with_kernel: Callable[[str], Sequence[FunctionRequests]]) -> str:
     """The kernel for requests, which are made for any of the candidates by `with_kernel`."""
-    return best(lambda name: _evidence(with_kernel(name), group))
+    return best(lambda name: _evidence(with_kernel(name)))
 
 
-def _evidence(requests: Sequence[FitRequest], group: Group) -> float:
+def _evidence(requests: Sequence[FunctionRequests]) -> float:
     """Of some rows of some data sets, each at its own best hyperparameters, with their prior."""
-    if group.functions > 1:
-        return float(batch_fit.log_evidence([some_rows(r) for r in requests], group).nan_to_num(neginf=-1e9).sum())
-    step = -(-len(requests) // SETS_COMPARED)
-    kinds: dict[object, list[FitRequest]] = {}
-    for request in (some_rows(r) for r in requests[::step]):
-        kinds.setdefault(request.kind, []).append(request)
-    values = torch.cat([batch_fit.log_evidence(alike) for alike in kinds.values()])
+    step = -(-len(requests) // COMPARISON.sets)
+    kinds: dict[Any, list[FitRequest]] = {}
+    for own in requests[::step]:
+        few = [some_rows(r) for r in own.requests]
+        kinds.setdefault((few[0].kind, own.group), []).extend(few)
+    values = torch.cat([batch_fit.log_evidence(alike, group) for (_, group), alike in kinds.items()])
     return float(values.nan_to_num(neginf=-1e9).sum())
 
 
 def some_rows(request: FitRequest) -> FitRequest:
     """A request for some of the rows; Gaussian ones exactly, which needs no points."""
     rng = np.random.default_rng([*request.entropy, 3])
-    some = torch.as_tensor(rng.permutation(len(request.y))[:ROWS_COMPARED], device=request.X.device)
+    some = torch.as_tensor(rng.permutation(len(request.y))[: COMPARISON.rows], device=request.X.device)
     exact = request.likelihood.conjugate
     return request.with_sample(request.sample.take(some))._replace(
         method=Method.EXACT if exact else request.method,
         inducing=0 if exact else request.inducing,
         publish=1,
     )
+
+
+# --- how functions see y: by how well each row (of some) is predicted by all others --------------
+
+
+def best_alternatives(requests: list[FunctionRequests]) -> list[FunctionRequests]:
+    """Each as usual, or in another way where that is clearly better."""
+    undecided = [i for i, own in enumerate(requests) if own.alternatives]
+    if not undecided:
+        return requests
+    ways = len(requests[undecided[0]].alternatives)
+    trials = [
+        [requests[i] for i in undecided],
+        *([requests[i].alternatives[way] for i in undecided] for way in range(ways)),
+    ]
+    scores = [leave_one_out_log_prob(trial) for trial in trials]
+    found = list(requests)
+    for n, i in enumerate(undecided):
+        best = max(range(1, 1 + ways), key=lambda way: scores[way][n])
+        clearly = scores[best][n] > scores[0][n] + COMPARISON.way_gain
+        found[i] = trials[best][n] if clearly else trials[0][n]
+    return [own._replace(alternatives=()) for own in found]
+
+
+def leave_one_out_log_prob(requests: Sequence[FunctionRequests]) -> list[float]:
+    """The log-probability of each data set's classes, every row (of some) by all others."""
+    found: dict[int, float] = {}
+    alike: dict[Any, list[int]] = {}
+    few = [[some_rows(r) for r in own.requests] for own in requests]
+    for i, own in enumerate(requests):
+        alike.setdefault((few[i][0].kind, own.group), []).append(i)
+    for (_, group), members in alike.items():
+        C = group.functions
+        left = batch_fit.leave_one_out([r for i in members for r in few[i]], group)
+        mean, variance = (t.cpu().unflatten(0, (-1, C)).mT for t in (left.mean, left.variance))  # (B, n, C)
+        for n, i in enumerate(members):
+            y = torch.stack([r.y.cpu() for r in few[i]]).argmax(0)  # the class is where the observation is highest
+            at = Moments(mean[n, : len(y)], variance[n, : len(y)])
+            p = requests[i].likelihood.log_density_at(y, at)
+            counts = few[i][0].counts
+            found[i] = float((p if counts is None else counts.cpu() * p).sum().nan_to_num(-1e300))
+    return [found[i] for i in range(len(requests))]

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..core import bounds
 from ..core.optimiser import Objective
 from ..core.posterior import features
-from ..likelihoods import JointLikelihood, gaussian_noise
+from ..likelihoods import SeveralFunctions, gaussian_noise
 from . import dual
 from .dual import PseudoObservations
 from .placement import Points
@@ -23,9 +23,9 @@ def exact_objective(space: SearchSpace, data: Samples) -> Objective:
     """log p(y)."""
 
     def objective(phi: Tensor, index: Tensor) -> Tensor:
-        h, (X, y, w) = space.unpack(phi, index), data.select(index)
-        K = h.kernel.matrix(X, X)
-        return bounds.log_marginal(K, y, h.mean, gaussian_noise(h.likelihood), w)
+        h, own = space.unpack(phi, index), data.select(index)
+        noise, K = gaussian_noise(h.likelihood), h.kernel.matrix(own.X, own.X)
+        return bounds.log_marginal(K, own.y, h.mean, noise, own.w) + own.log_multiplicity(noise)
 
     return objective
 
@@ -34,26 +34,27 @@ def collapsed_objective(space: SearchSpace, points: Points, data: Samples) -> Ob
     """Titsias' bound."""
 
     def objective(phi: Tensor, index: Tensor) -> Tensor:
-        h, (X, y, w) = space.unpack(phi, index), data.select(index)
-        V = features(points.select(index).basis(h.kernel), X)
-        return bounds.collapsed(V, h.kernel.diagonal(X), y, h.mean, gaussian_noise(h.likelihood), w)
+        h, own = space.unpack(phi, index), data.select(index)
+        noise, V = gaussian_noise(h.likelihood), features(points.select(index).basis(h.kernel), own.X)
+        bound = bounds.collapsed(V, h.kernel.diagonal(own.X), own.y, h.mean, noise, own.w)
+        return bound + own.log_multiplicity(noise)
 
     return objective
 
 
 def dual_objective(space: SearchSpace, points: Points, data: Samples, functions: int) -> Objective:
     """The bound at its own fixed point for each φ; a model's fixed point starts from the last one it found."""
-    joint = isinstance(space.likelihood, JointLikelihood)
+    joint = isinstance(space.likelihood, SeveralFunctions)
     warm = PseudoObservations(torch.full_like(data.y, torch.nan), torch.full_like(data.y, torch.nan))
 
     def objective(phi: Tensor, index: Tensor) -> Tensor:
-        h, (X, y, w) = space.unpack(phi, index), data.select(index)
+        h, (X, y, w, _) = space.unpack(phi, index), data.select(index)
         base = points.select(index).basis(h.kernel)
         seen = dual.whiten(base, X, y, h.likelihood, h.mean, w.square())
         begin = PseudoObservations(*(t[index] for t in warm))
         if joint:
             seen, begin = seen.together(functions), begin.map(lambda t: t.unflatten(0, (-1, functions)))
-        found = dual.fixed_points(seen.detach(), begin).observed
+        found = dual.fixed_points(seen.map(torch.Tensor.detach), begin).observed
         for kept, new in zip(warm, found, strict=True):
             kept[index] = new.reshape(len(index), -1)
         return dual.evaluate(seen, found)

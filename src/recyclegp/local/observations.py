@@ -66,5 +66,5 @@ def stream(
         folded = least_squares.compress(rows if folded is None else least_squares.stack([folded, rows]))
         done += y_.shape[-1]
         log.debug("%d of %d rows", done, y.shape[-1])
-    assert folded is not None  # the door refuses zero rows
+    assert folded is not None  # data without rows are refused earlier
     return folded

@@ -17,13 +17,13 @@ from ..kernels import Kernel
 from ..likelihoods import gaussian_noise
 from . import batch as batches
 from . import fitted, placement
-from .batch import Batch, Learned, same_rows
+from .batch import Batch, LearnedBatch, same_rows
+from .constants import PUBLISHED
 from .fitted import Fitted
-from .information import Information
 from .placement import Points
-from .request import FEW_ROWS_EACH, KEPT, Method, Share
+from .request import Method, Share
 from .search_space import Hyperparameters
-from .summary import Residuals, Summary, collapsed_residuals, exact_residuals, noise_evidence, summarise
+from .summary import Information, Residuals, Summary, collapsed_residuals, exact_residuals, noise_evidence, summarise
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class PublishedBatch(NamedTuple):
 
 
 @torch.no_grad()
-def publish_all(batch: Batch, learned: Learned) -> PublishedBatch:
+def publish_all(batch: Batch, learned: LearnedBatch) -> PublishedBatch:
     """Every model's posterior at the points it publishes."""
     log.debug("summarising %d rows", batch.data.y.shape[1])
     index = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
@@ -69,12 +69,12 @@ def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, worke
         # What is left out is at most Σ1/2σ_i² times the mean variance left, if this is alike everywhere: with a fifth
         # of what may be, there are enough.
         precision = batch.data.w.square().sum(-1) / gaussian_noise(hyper.likelihood)
-        spare = 0.2 * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 / precision
+        spare = PUBLISHED.spare * (1 - goals[0].kept) * whole.total.nan_to_num(0.0) * 2 / precision
         most = [g.most for g in goals if isinstance(g, Share)]
         points = batch.placed(most, hyper.kernel, spare, workers)
     else:
         points = batches.points(batch, [g for g in goals if isinstance(g, int)], hyper.kernel)
-        if FEW_ROWS_EACH * points.Z.shape[1] < int(batch.data.rows.min()):
+        if PUBLISHED.rows_each * points.Z.shape[1] < int(batch.data.rows.min()):
             return points  # owners of one region shall not all have the few points that are best there
     some = index.split(batch.width(points.Z.shape[1]))
     parts = workers.map(lambda few: _enough(batch, hyper, points.select(few), few), some)
@@ -89,7 +89,7 @@ def _places(batch: Batch, hyper: Hyperparameters, whole: Residuals | None, worke
 def _enough(batch: Batch, hyper: Hyperparameters, points: Points, index: Tensor) -> Points:
     """Of some models' points as many as keep the share that is wanted; where all do not, they are moved."""
     data, own, goal = batch.data.select(index), hyper.select(index), batch.template.publish
-    wanted = goal.kept if isinstance(goal, Share) else KEPT
+    wanted = goal.kept if isinstance(goal, Share) else PUBLISHED.kept
     known = summarise(Method.EXACT, data, points, own).information
     if isinstance(goal, Share):
         points = points.first(known.needed(wanted).tolist())
@@ -104,7 +104,7 @@ def _enough(batch: Batch, hyper: Hyperparameters, points: Points, index: Tensor)
 
 @torch.no_grad()
 def _publish_some(
-    batch: Batch, learned: Learned, points: Points, index: Tensor, whole: Residuals | None, fewer: Points | None
+    batch: Batch, learned: LearnedBatch, points: Points, index: Tensor, whole: Residuals | None, fewer: Points | None
 ) -> PublishedBatch:
     """Some models of the batch; `whole`: residuals of all; `fewer`: the points for publishing sparse ones."""
     data, hyper, method = batch.data.select(index), learned.hyper.select(index), batch.template.method
@@ -164,14 +164,11 @@ def _finite(summary: Summary, made: Fitted) -> Tensor:
     """The models in which there is an ordinary number everywhere."""
     tensors = [summary.base.L, *summary.rows]
     fine = torch.stack([torch.isfinite(t).reshape(len(t), -1).all(1) for t in tensors]).all(0).cpu()
-    strange = ~(made.sites.flat.abs() <= arrays.LARGEST)
-    if bool(strange.any()):
-        fine[torch.searchsorted(made.sites.ends, strange.nonzero()[:, 0], right=True)] = False
-    return (fine & (made.theta.abs() <= arrays.LARGEST).all(-1)).nonzero()[:, 0]
+    return (fine & made.sites.within(arrays.LARGEST) & (made.theta.abs() <= arrays.LARGEST).all(-1)).nonzero()[:, 0]
 
 
-def _fewer_points(batch: Batch, learned: Learned) -> Points | None:
-    """Where sparse models are to be published, if that was asked for and is less than they have."""
+def _fewer_points(batch: Batch, learned: LearnedBatch) -> Points | None:
+    """Where sparse models are to be published, if that is less than they have."""
     goals = [r.publish for r in batch.requests if isinstance(r.publish, (int, Tensor))]
     counts = [g for g in goals if isinstance(g, int)]
     if not goals or (counts and min(counts) >= learned.points.Z.shape[1]):
@@ -198,7 +195,7 @@ def _at_fewer_points(
     hyper: Hyperparameters,
     fewer: Points | None,
 ) -> Fitted:
-    """Sparse models at as many of their own points as are needed, or at those that were asked for."""
+    """Sparse models at as many of their own points as are needed, or at those that are wanted."""
     needed, totals = _needed(batch, known)[sound].tolist(), known.total.cpu()[sound].tolist()
     if fewer is None and min(needed) >= int(made.sites.points.max()) and not isinstance(batch.template.publish, Share):
         return made
@@ -224,7 +221,7 @@ def _at_fewer_points(
         kept[i] = min(1.0, max(1e-12, new.information / max(totals[i], 1e-300)))
         evidence = fitted.noise_evidence(noise[i].tolist())
         if evidence is not None:
-            rows = len(batch.requests[index[i]].y)
+            rows = batch.requests[index[i]].effective_rows
             noise[i] = noise.new_tensor(evidence.published(float(made.parameters[i, 0]), rows, new.chi2, new.left_open))
     whole = site_columns.of_sites(new_sites, made.sites.dimension)
     return made._replace(sites=whole, jitter=jitter, kept=kept, noise=noise)

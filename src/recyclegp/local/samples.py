@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,10 +18,11 @@ class Sample(NamedTuple):
     X: Tensor  # (n, D)
     y: Tensor  # (n,)
     w: Tensor | None  # (n,)  as in Samples; None where it is 1 everywhere
+    counts: Tensor | None = None  # (n,)  likewise
 
     def take(self, chosen: Tensor) -> Sample:
         """Some of the rows, in this order."""
-        return Sample(self.X[chosen], self.y[chosen], None if self.w is None else self.w[chosen])
+        return Sample(*(None if t is None else t[chosen] for t in self))  # type: ignore[arg-type]
 
 
 class KnownNoise(NamedTuple):
@@ -30,11 +32,13 @@ class KnownNoise(NamedTuple):
     w: Tensor  # (n,)  √(σ²/σᵢ²)
 
 
-def known_noise(variances: Tensor) -> KnownNoise:
-    """Of equal ones the mean is that number to the last digit, and w is one."""
+def known_noise(variances: Tensor, counts: Tensor | None = None) -> KnownNoise:
+    """Of equal ones the mean is that number to the last digit, and w is one, or √c of a row that counts c times."""
     largest = variances.max()
-    mean = largest * (variances / largest).mean()
-    return KnownNoise(float(mean), (mean / variances).sqrt())
+    each = variances / largest
+    mean = largest * (each.mean() if counts is None else (counts * each).sum() / counts.sum())
+    w = (mean / variances).sqrt()
+    return KnownNoise(float(mean), w if counts is None else w * counts.sqrt())
 
 
 class Samples(NamedTuple):
@@ -42,41 +46,82 @@ class Samples(NamedTuple):
 
     X: Tensor  # (B, n, D)
     y: Tensor  # (B, n)
-    # (B, n)  √(σ²/σᵢ²) with σ² their likelihood's noise: 1 unless rows have noises of their own; 0: padding. Of
-    # likelihoods that are not Gaussian a row counts as p(y|f)^w².
+    # (B, n)  √(c σ²/σᵢ²) with σ² their likelihood's noise and c the row's count: 1 unless rows have noises or counts of
+    # their own; 0: padding. Of likelihoods that are not Gaussian a row counts as p(y|f)^w².
     w: Tensor
+    counts: Tensor | None = None  # (B, n)  c: how often a row is there; None: once. 0: padding
 
     @property
     def rows(self) -> Tensor:
         """(B,)  how many each model has."""
-        return (self.w > 0).sum(-1).to(self.w.dtype)
+        return (self.w > 0).sum(-1).to(self.w.dtype) if self.counts is None else self.counts.sum(-1)
+
+    @property
+    def often(self) -> Tensor:
+        """(B, n)  c, as numbers."""
+        return (self.w > 0).to(self.w.dtype) if self.counts is None else self.counts
 
     @property
     def shares(self) -> Tensor:
-        """(B, n)  what rows count where scales are found: 1, less if they are noisier than most, 0 for padding."""
-        typical = torch.where(self.w > 0, self.w, torch.nan).nanmedian(-1, keepdim=True).values
-        return (2 / (1 + (typical / self.w).square())).clamp_max(1.0)
+        """(B, n)  what rows count where scales are found: c, less if they are noisier than most, 0 for padding."""
+        w = self._precision
+        typical = torch.where(w > 0, w, torch.nan).nanmedian(-1, keepdim=True).values
+        shares = (2 / (1 + (typical / w).square())).clamp_max(1.0)
+        return shares if self.counts is None else self.counts * shares
+
+    @property
+    def _precision(self) -> Tensor:
+        """√(σ²/σᵢ²)."""
+        if self.counts is None:
+            return self.w
+        return self.w / torch.where(self.counts > 0, self.counts, 1.0).sqrt()
+
+    def log_multiplicity(self, noise: Tensor) -> Tensor | float:
+        """(B,)  what p(y|f)^c of Gaussian rows has beside N(y; f, σᵢ²/c), for the evidence of B noises σ²:
+
+        log N(y; f, σᵢ²)^c = log N(y; f, σᵢ²/c) − ½(c − 1) log 2πσᵢ² − ½ log c
+        """
+        if self.counts is None:
+            return 0.0
+        log_c = torch.where(self.counts > 0, self.counts, 1.0).log()
+        log_v = torch.where(self.w > 0, self._precision, 1.0).log()  # σᵢ² = σ²/v²
+        more = torch.where(self.counts > 0, self.counts - 1, 0.0)
+        constant = (more * (log_v - 0.5 * math.log(2 * math.pi)) - 0.5 * log_c).sum(-1)
+        return constant - 0.5 * more.sum(-1) * noise.log()
 
     def select(self, chosen: Tensor) -> Samples:
-        return Samples(self.X[chosen], self.y[chosen], self.w[chosen])
+        return self.map(lambda t: t[chosen])
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Samples:
+        """Every tensor, changed in the same way."""
+        X, y, w, counts = self
+        return Samples(change(X), change(y), change(w), None if counts is None else change(counts))
 
 
 def side_by_side(parts: Sequence[Sample], device: torch.device) -> Samples:
     """On the device, in one move. Padding repeats the first row: a valid input and target that nothing will notice."""
-    counts = [part.y.numel() for part in parts]
-    longest = max(counts)
+    sizes = [part.y.numel() for part in parts]
+    longest = max(sizes)
 
-    def padded(t: Tensor, count: int) -> Tensor:
-        return t if count == longest else torch.cat([t, t[:1].expand(longest - count, *t.shape[1:])])
+    def stacked(tensors: Sequence[Tensor]) -> Tensor:
+        return torch.stack(
+            [
+                t if n == longest else torch.cat([t, t[:1].expand(longest - n, *t.shape[1:])])
+                for t, n in zip(tensors, sizes, strict=True)
+            ]
+        )
 
-    rows = torch.tensor(counts, device=device)
-    w = (torch.arange(longest, device=device) < rows[:, None]).to(torch.float64)
-    X = torch.stack([padded(part.X, count) for part, count in zip(parts, counts, strict=True)])
-    y = torch.stack([padded(part.y, count) for part, count in zip(parts, counts, strict=True)])
-    if any(part.w is not None for part in parts):
-        known = [torch.ones_like(part.y) if part.w is None else part.w for part in parts]
-        w = w * torch.stack([padded(t, count) for t, count in zip(known, counts, strict=True)]).to(device)
-    return Samples(X.to(device), y.to(device), w)
+    def where_given(tensors: Sequence[Tensor | None]) -> Tensor | None:
+        if all(t is None for t in tensors):
+            return None
+        ones = [torch.ones_like(part.y) if t is None else t for part, t in zip(parts, tensors, strict=True)]
+        return real * stacked(ones).to(device)
+
+    rows = torch.tensor(sizes, device=device)
+    real = (torch.arange(longest, device=device) < rows[:, None]).to(torch.float64)
+    X, y = stacked([part.X for part in parts]), stacked([part.y for part in parts])
+    w, counts = where_given([part.w for part in parts]), where_given([part.counts for part in parts])
+    return Samples(X.to(device), y.to(device), real if w is None else w, counts)
 
 
 class Scales(NamedTuple):

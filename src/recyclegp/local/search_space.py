@@ -20,30 +20,8 @@ from torch import Tensor
 from ..kernels import Kernel, Node, Unit, continuous_columns, entries, parameters
 from ..kernels.units import reference
 from ..likelihoods import Likelihood
+from .constants import PRIORS, SEARCH
 from .samples import Scales
-
-
-class Prior(NamedTuple):
-    """Of a parameter's logarithm, in standard deviations of the data."""
-
-    centre: float
-    sd: float
-
-
-# A few rows cannot tell a rough function from noise. What they take for a function, no other owner can average away;
-# what they take for noise, a merge can. So before anything is known there is much noise, and a function whose
-# lengthscales are alike and hold a dozen rows. Many rows can say otherwise.
-KERNEL_PRIOR = Prior(0.0, 1.5)
-LEVEL_PRIOR = Prior(0.0, 1.0)  # of the lengthscales of one kernel together
-DEVIATION_PRIOR = Prior(0.0, 0.7)  # of each of them from the others
-TOO_SHORT_SD = 0.3  # of their level below the lengthscale that holds a dozen rows
-LIKELIHOOD_PRIORS = {"noise": Prior(math.log(0.3), 1.0), "df": Prior(math.log(4.0), 0.7)}
-MEAN_PRIOR = Prior(0.0, 1.0)
-CURVATURE = 5.0  # nats per unit² of φ, typically
-REACH = 12.0  # bounds, in log units about the prior mean
-FIRST_LENGTHSCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # tried before the optimiser begins
-FIRST_PERIODS = tuple(2.0 ** (-j / 2) for j in range(-3, 9))
-ROWS_PER_LENGTHSCALE = 12  # a search may not begin at lengthscales that hold fewer
 
 
 class Hyperparameters(NamedTuple):
@@ -91,10 +69,10 @@ class SearchSpace:
         for group in self.lengthscales:
             level = away[:, group].mean(-1)
             deviation = deviation.index_copy(
-                1, self._index(group), (away[:, group] - level[:, None]) / DEVIATION_PRIOR.sd
+                1, self._index(group), (away[:, group] - level[:, None]) / PRIORS.deviation.sd
             )
             short = (self.shortest[index] - level).clamp_min(0.0)
-            value = value - 0.5 * (level / LEVEL_PRIOR.sd).square() - 0.5 * (short / TOO_SHORT_SD).square()
+            value = value - 0.5 * (level / PRIORS.level.sd).square() - 0.5 * (short / PRIORS.too_short_sd).square()
         return value - 0.5 * deviation[:, self.free].square().sum(-1)
 
     def _index(self, group: tuple[int, ...]) -> Tensor:
@@ -110,18 +88,18 @@ class SearchSpace:
 
         The evidence of n rows is n/2 sharp in log σ² where all is noise; in the rest it is a few nats per unit².
         """
-        curvature = (CURVATURE + self.sd**-2).expand(len(rows), -1).clone()
+        curvature = (SEARCH.curvature + self.sd**-2).expand(len(rows), -1).clone()
         if self.likelihood.has_units:  # then its first parameter is a noise
             curvature[:, self.structure.size] += rows / 4
         return torch.diag_embed(1 / curvature[:, self.free])
 
     @property
     def lower(self) -> Tensor:
-        return (self.centre - REACH)[self.free]
+        return (self.centre - SEARCH.reach)[self.free]
 
     @property
     def upper(self) -> Tensor:
-        return (self.centre + REACH)[self.free]
+        return (self.centre + SEARCH.reach)[self.free]
 
 
 def _together(structure: Node) -> tuple[tuple[int, ...], ...]:
@@ -137,7 +115,7 @@ def _together(structure: Node) -> tuple[tuple[int, ...], ...]:
 def _shortest(rows: Tensor, columns: int) -> Tensor:
     """The lengthscale that holds a dozen rows, in units of those before anything is known; never longer than these."""
     # A column of standard deviation 1 is √12 wide if uniform; `rows` share a volume of √12 per column.
-    return (math.sqrt(12 / columns) * (ROWS_PER_LENGTHSCALE / rows) ** (1 / columns)).clamp_max(1.0)
+    return (math.sqrt(12 / columns) * (PRIORS.rows_per_lengthscale / rows) ** (1 / columns)).clamp_max(1.0)
 
 
 def search_space(
@@ -157,8 +135,8 @@ def search_space(
     B, D = data.x.shape
     table = entries(structure)
     size = len(table)
-    extra = [LIKELIHOOD_PRIORS[name] for name in likelihood.parameter_names]
-    prior = data.x.new_tensor([KERNEL_PRIOR] * size + extra + [MEAN_PRIOR])
+    extra = [PRIORS.likelihood[name] for name in likelihood.parameter_names]
+    prior = data.x.new_tensor([PRIORS.kernel] * size + extra + [PRIORS.mean])
     centre, sd = prior[:, 0].clone(), prior[:, 1]
     groups = _together(structure)
     for i in (i for group in groups for i in group):
@@ -189,16 +167,16 @@ def starts(space: SearchSpace) -> list[Tensor]:
     Begun at a lengthscale that holds less than a dozen rows, small data sets are fitted down to their noise. A model
     for which a lengthscale is too short tries its own shortest again instead.
     """
-    ladder = space.fixed.new_tensor(FIRST_LENGTHSCALES)
+    ladder = space.fixed.new_tensor(SEARCH.lengthscales)
     allowed = ladder >= space.shortest.exp()[:, None] * (1 - 1e-12)  # (B, S)
     first = allowed.to(torch.uint8).argmax(-1)
     table = entries(space.structure)
     stretched = [i for group in space.lengthscales for i in group]
     turning = [i for i, p in enumerate(table) if p.name == "period_length"]
     trials = []
-    for step in range(int(first.min()), len(FIRST_LENGTHSCALES)):
+    for step in range(int(first.min()), len(SEARCH.lengthscales)):
         factor = ladder[torch.maximum(first, torch.full_like(first, step))]
-        for period in FIRST_PERIODS if turning else (1.0,):
+        for period in SEARCH.periods if turning else (1.0,):
             phi = space.fixed.clone()
             phi[:, stretched] += factor.log()[:, None]
             phi[:, turning] += math.log(period)

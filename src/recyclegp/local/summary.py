@@ -1,4 +1,4 @@
-"""Everything the rows of many models say, side by side: about f at the points, and about their own noise."""
+"""Everything that rows of many models say, side by side: about f, of which points keep a share, and their noise."""
 
 from __future__ import annotations
 
@@ -11,13 +11,46 @@ from torch import Tensor
 from ..core import bounds, least_squares, linalg
 from ..core.least_squares import CentredRows
 from ..core.posterior import Basis, features
-from ..likelihoods import JointLikelihood, gaussian_noise
+from ..likelihoods import SeveralFunctions, gaussian_noise
 from . import dual, observations
-from .information import Information, information
 from .placement import Points
 from .request import Method
 from .samples import Samples
 from .search_space import Hyperparameters
+
+
+class Information(NamedTuple):
+    """Of B models side by side."""
+
+    first: Tensor  # (B, M)  kept by the first 1 … M points
+    total: Tensor  # (B,)  in the rows; where it is not known, no less than it
+
+    @property
+    def kept(self) -> Tensor:
+        """(B, M)  the share that the first 1 … M points keep."""
+        share = self.first / self.total.clamp_min(1e-300)[..., None]
+        return torch.where(self.total[..., None] > 1e-12, share, torch.ones_like(share)).clamp(1e-12, 1.0)
+
+    def needed(self, share: float) -> Tensor:
+        """(B,)  how many of the points keep so much; all of them where none do."""
+        enough = self.kept >= share * (1 - 1e-9)
+        M = enough.shape[-1]
+        return torch.where(enough.any(-1), enough.to(torch.uint8).argmax(-1) + 1, M)
+
+
+def information(rows: CentredRows, left: Tensor) -> Information:
+    """From rows about the values at the points, in their order, and what they leave out (B,).
+
+    Rows say ½logdet(I + K_XX/σ²) about f. Of this the points Z keep ½logdet(I + P), where P = HᵀH is the precision that
+    the rows give to the whitened values at Z; the first m of them keep what is left when the others are integrated out:
+
+    ½logdet(I + P) − ½logdet(I + P)_rest, for each rest: the determinants of all lower right blocks come from one
+    Cholesky factor of the matrix turned round.
+    """
+    identity = torch.eye(rows.H.shape[-1], dtype=rows.H.dtype, device=rows.H.device)
+    L = linalg.cholesky((identity + rows.H.mT @ rows.H).flip(-2, -1)).L
+    first = L.diagonal(dim1=-2, dim2=-1).log().flip(-1).cumsum(-1)
+    return Information(first.clamp_min(0.0), first[..., -1].clamp_min(0.0) + left.clamp_min(0.0))
 
 
 class Summary(NamedTuple):
@@ -39,27 +72,29 @@ class Summary(NamedTuple):
 @torch.no_grad()
 def summarise(method: Method, data: Samples, points: Points, hyper: Hyperparameters, functions: int = 1) -> Summary:
     """Of the models of one batch; of a joint likelihood so many neighbouring ones are the functions of one model."""
-    X, y, w = data
+    X, y, w, _ = data
     base = points.basis(hyper.kernel)
     settled = torch.ones_like(hyper.mean, dtype=torch.bool)
     if method is Method.DUAL:
         return _dual(base, dual.whiten(base, X, y, hyper.likelihood, hyper.mean, w.square()), functions)
-    noise, n = gaussian_noise(hyper.likelihood), data.rows
-    constant = bounds.log_sharpness(w).sum(-1) - 0.5 * n * (2 * math.pi * noise).log()
+    noise, n = gaussian_noise(hyper.likelihood), (w > 0).sum(-1).to(w.dtype)
+    often = data.log_multiplicity(noise)
+    constant = bounds.log_sharpness(w).sum(-1) - 0.5 * n * (2 * math.pi * noise).log() + often
     if method is Method.COLLAPSED:
         rows = observations.stream(base, X, y, noise, hyper.mean, w)
         # the same with only Σβ_i q_ii = 2·slack known: no larger than for equal terms
         left = 0.5 * n * torch.log1p(2 * rows.slack / n)
-        return Summary(base, rows, left, constant, torch.zeros_like(n), settled)
+        return Summary(base, rows._replace(e=rows.e + often), left, constant, torch.zeros_like(n), settled)
     said = least_squares.centre(observations.gaussian_rows(base, X, y, noise, marginal=True, w=w), hyper.mean)
-    prior = ((w > 0) * base.kernel.diagonal(X)).sum(-1)
-    explained = _explained(base, X, w > 0)
+    said = said._replace(e=said.e + often)
+    prior = (data.often * base.kernel.diagonal(X)).sum(-1)
+    explained = _explained(base, X, data.often)
     # e = −½Σ log 2πσ_i² − logdet B
-    return Summary(base, said, constant - said.e, said.e, (prior - explained).clamp_min(0) / n, settled)
+    return Summary(base, said, constant - said.e, said.e, (prior - explained).clamp_min(0) / data.rows, settled)
 
 
 def _dual(base: Basis, seen: dual.WhitenedData, functions: int) -> Summary:
-    joint = isinstance(seen.likelihood, JointLikelihood)
+    joint = isinstance(seen.likelihood, SeveralFunctions)
     seen = seen.together(functions) if joint else seen
     state = dual.fixed_points(seen)
     # Hadamard's bound: logdet(I + √βQ√β) ≤ Σ log(1 + β_i q_ii)
@@ -72,9 +107,9 @@ def _dual(base: Basis, seen: dual.WhitenedData, functions: int) -> Summary:
     return Summary(base, rows, left, zero, zero, settled)
 
 
-def _explained(base: Basis, X: Tensor, real: Tensor) -> Tensor:
-    """Variance of f at the rows, those that are real, that its values at the points explain, summed."""
-    return (features(base, X).square().sum(-2) * real).sum(-1)
+def _explained(base: Basis, X: Tensor, often: Tensor) -> Tensor:
+    """Variance of f at the rows, each as often as it is there, that its values at the points explain, summed."""
+    return (features(base, X).square().sum(-2) * often).sum(-1)
 
 
 class Residuals(NamedTuple):
@@ -93,8 +128,11 @@ class Residuals(NamedTuple):
 
 @torch.no_grad()
 def exact_residuals(data: Samples, hyper: Hyperparameters) -> Residuals:
-    """From K_XX itself, of the rows that are no padding."""
-    X, y, w = data
+    """From K_XX itself, of the rows that are no padding.
+
+    Of c equal rows W leaves all differences between them, of which there are c − 1 and which are zero in y.
+    """
+    X, y, w, _ = data
     noise = gaussian_noise(hyper.likelihood)
     K = w[..., :, None] * hyper.kernel.matrix(X, X) * w[..., None, :]
     real = (w > 0).to(w.dtype)
@@ -105,7 +143,7 @@ def exact_residuals(data: Samples, hyper: Hyperparameters) -> Residuals:
     A_inverse = torch.cholesky_inverse(L)
     dof = noise.square() * (real[..., :, None] * A_inverse * real[..., None, :]).square().sum((-2, -1))
     total = linalg.logdet(L) - 0.5 * real.sum(-1) * noise.log()
-    return Residuals(unexplained.square().sum(-1), dof, total)
+    return Residuals(unexplained.square().sum(-1), dof + (data.rows - real.sum(-1)), total)
 
 
 @torch.no_grad()

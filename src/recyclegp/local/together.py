@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import NamedTuple
 
 import torch
@@ -10,18 +9,10 @@ from torch import Tensor
 
 from ..core.optimiser import Objective
 from ..kernels import entries
-from ..likelihoods import JointLikelihood
+from ..likelihoods import SeveralFunctions, Sharing
 from .placement import Points
 from .samples import Scales
 from .search_space import SearchSpace
-
-
-class Sharing(Enum):
-    """What functions have in common, beside their rows."""
-
-    NOTHING = "nothing"
-    SHAPE = "the kernel but for its amplitudes"
-    KERNEL = "the kernel"
 
 
 class Group(NamedTuple):
@@ -32,15 +23,11 @@ class Group(NamedTuple):
 
     def models_of(self, problems: Tensor) -> Tensor:
         """Where the functions of these problems are."""
-        if self.functions == 1:
-            return problems
         own = torch.arange(self.functions, device=problems.device)
         return (problems[:, None] * self.functions + own).flatten()
 
     def scales(self, data: Scales) -> Scales:
         """The same for the inputs of all functions of a problem, so that what is shared means the same for all."""
-        if self.functions == 1:
-            return data
 
         def alike(t: Tensor) -> Tensor:
             return t.unflatten(0, (-1, self.functions)).mean(1).repeat_interleave(self.functions, 0)
@@ -49,8 +36,6 @@ class Group(NamedTuple):
 
     def points(self, points: Points) -> Points:
         """The same points for all functions of a problem: those of the one that has most."""
-        if self.functions == 1:
-            return points
         count = points.real.sum(-1).reshape(-1, self.functions)
         most = self.functions * torch.arange(len(count), device=count.device) + count.argmax(-1)
         return points.select(most.repeat_interleave(self.functions))
@@ -73,8 +58,6 @@ class GroupSpace:
 
     def pack(self, phi: Tensor) -> Tensor:
         """(B·C, p) → (B, P), with the mean of what is shared."""
-        if self.group.functions == 1:
-            return phi
         each = phi.unflatten(0, (-1, self.group.functions))
         return torch.cat([each[..., self.shared].mean(1), each[..., ~self.shared].flatten(1)], -1)
 
@@ -94,10 +77,7 @@ class GroupSpace:
 
     def metric(self, rows: Tensor) -> Tensor:
         """(B, P, P)  a first guess of the inverse curvature: that of what is shared adds up."""
-        own = self.space.metric(rows)
-        if self.group.functions == 1:
-            return own
-        diagonal = self.pack(own.diagonal(dim1=-2, dim2=-1))
+        diagonal = self.pack(self.space.metric(rows).diagonal(dim1=-2, dim2=-1))
         diagonal[:, : int(self.shared.sum())] /= self.group.functions
         return torch.diag_embed(diagonal)
 
@@ -117,7 +97,7 @@ class GroupSpace:
     def _log_prior(self, free: Tensor, index: Tensor) -> Tensor:
         """What is shared counts once: it is taken away again from all functions but one."""
         each = self.space.log_prior(free, index).reshape(-1, self.group.functions) + self._of_amplitudes(free)
-        if self.group.functions == 1 or not bool(self.shared.any()):
+        if not bool(self.shared.any()):
             return each.sum(-1)
         alone = torch.where(self.shared, free, self.space.centre[self.space.free])
         again = self.space.log_prior(alone, index).reshape(each.shape)
@@ -128,7 +108,7 @@ class GroupSpace:
         each = free.unflatten(0, (-1, self.group.functions))
         value = torch.zeros_like(each[..., 0])
         likelihood = self.space.likelihood
-        if not isinstance(likelihood, JointLikelihood) or not likelihood.amplitudes:
+        if not isinstance(likelihood, SeveralFunctions) or not likelihood.amplitudes:
             return value
         carries = torch.tensor([p.carries for p in entries(self.space.structure)], device=free.device)
         rest = torch.zeros(len(self.space.free) - len(carries), dtype=torch.bool, device=free.device)

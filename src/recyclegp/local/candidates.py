@@ -1,0 +1,223 @@
+"""Where a module's points may go: between neighbouring rows, at none of them.
+
+In columns that hold codes of levels, which the kernel knows, a candidate has the level of a row; where all columns do,
+candidates can only be combinations that occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..devices import memory_factor
+from ..errors import RecycleGPError
+from ..kernels import Kernel, continuous_columns
+from .constants import PLACEMENT
+
+COVARIANCES = 2**21  # of candidates, held at once
+
+
+class Candidates(NamedTuple):
+    """Where points of B models may go, the fewer ones padded behind."""
+
+    points: Tensor  # (B, P, D)
+    present: Tensor  # (B, P) bool
+    noise: Tensor | None = None  # (B, P)  of the row that each lies beside, where rows have noises of their own
+
+
+def candidates(
+    X: Tensor,
+    sizes: Sequence[int],
+    wanted: int,
+    kernel: Kernel,
+    rngs: Sequence[np.random.Generator],
+    noise: Tensor | None = None,
+) -> Candidates:
+    """Candidates for `wanted` points of each of B models: they cover the region of its rows, and none of them is a row.
+
+    Of X (B, n, D) each has its first so many rows, with noises (B, n) where these differ.
+
+    Each candidate lies part of the way from a row to its near neighbours: in every column to another one of them, and
+    by another part of the way. On the line between two rows a point would give both of them away to whoever can guess
+    them, and where columns are whole numbers to everybody.
+    Where all rows coincide there is no region, and points scatter about the one place within the lengthscales of its
+    kernel, one of B side by side. A level is that of the row.
+    """
+    count, D = PLACEMENT.candidates * wanted, X.shape[2]
+    count = max(count, min(PLACEMENT.more * count, PLACEMENT.few))
+    free = continuous_columns(kernel.structure, D)
+    if not free:
+        return _combinations(X, sizes, count, rngs)
+    pools = _pools(X, sizes, rngs, free[0], noise)
+    place = _places(pools, free)
+    most = [min(n - 1, max(2, len(free) + 1)) for n in place.counts]  # neighbours it may lean towards
+    drawn = [_drawn(rng, n, k, count, D) for rng, n, k in zip(rngs, pools.sizes, most, strict=True)]
+    picks, which, steps = (as_index(np.stack(some), X.device) for some in zip(*drawn, strict=True))
+    neighbours = _neighbours(pools.rows[..., free], place.numbers, picks, which, max(most))
+    each = torch.arange(len(X), device=X.device)[:, None]
+    there = pools.rows[each[..., None], neighbours, torch.arange(D, device=X.device)]
+    start = pools.rows[each, picks]
+    found = start + steps * (there - start)
+    fixed = list(kernel.structure.discrete)
+    for i in (i for i, k in enumerate(most) if k == 0):
+        scatter = as_index(rngs[i].standard_normal((count, D)), X.device)
+        unit, size = kernel.select(i).lengths(D), pools.rows[i, 0].abs()
+        unit = torch.where(torch.isfinite(unit), unit, torch.where(size > 0, size, torch.ones_like(size)))
+        found[i] = pools.rows[i, 0] + PLACEMENT.scatter * unit * scatter
+    found[..., fixed] = start[..., fixed]
+    return _new(found, X, sizes, free[0], None if pools.noise is None else pools.noise[each, picks])
+
+
+def _combinations(X: Tensor, sizes: Sequence[int], most: int, rngs: Sequence[np.random.Generator]) -> Candidates:
+    """The different rows of each model, no more than so many: of inputs that are all levels."""
+    parts = [torch.unique(x[:n], dim=0) for x, n in zip(X, sizes, strict=True)]
+    parts = [
+        p if len(p) <= most else p[as_index(np.sort(rng.permutation(len(p))[:most]), X.device)]
+        for p, rng in zip(parts, rngs, strict=True)
+    ]
+    padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+    counts = as_index([len(p) for p in parts], X.device)
+    return Candidates(padded, torch.arange(padded.shape[1], device=X.device) < counts[:, None])
+
+
+class _Places(NamedTuple):
+    """Where rows are but for their levels: rows of one place have one number; −1 for padding."""
+
+    numbers: Tensor  # (B, n)
+    counts: list[int]
+
+
+def _places(pools: _Pools, free: list[int]) -> _Places:
+    _, n, D = pools.rows.shape
+    position = torch.arange(n, device=pools.rows.device)
+    numbers = torch.where(position < as_index(pools.sizes, position.device)[:, None], position, -1)
+    if len(free) == D:
+        return _Places(numbers, pools.sizes)
+    for i, size in enumerate(pools.sizes):
+        numbers[i, :size] = torch.unique(pools.rows[i, :size][:, free], dim=0, return_inverse=True)[1]
+    return _Places(numbers, (numbers.amax(-1) + 1).tolist())
+
+
+def _drawn(
+    rng: np.random.Generator, rows: int, neighbours: int, count: int, D: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each candidate a row, the neighbour it leans towards in each column, and how far."""
+    order = rng.permutation(rows)
+    picks = order[:count] if count <= rows else np.resize(order, count)
+    return picks, rng.integers(max(neighbours, 1), size=(count, D)), rng.uniform(*PLACEMENT.way, size=(count, D))
+
+
+class _Pools(NamedTuple):
+    """Different rows of B models, some of them where there are many, padded behind."""
+
+    rows: Tensor  # (B, n, D)
+    sizes: list[int]
+    noise: Tensor | None  # (B, n)
+
+
+def _pools(
+    X: Tensor, sizes: Sequence[int], rngs: Sequence[np.random.Generator], key: int, noise: Tensor | None
+) -> _Pools:
+    seen = [min(n, PLACEMENT.rows_seen) for n in sizes]
+    order = np.zeros((len(sizes), max(seen)), dtype=np.int64)
+    for i, (n, rng) in enumerate(zip(sizes, rngs, strict=True)):
+        order[i, : seen[i]] = rng.permutation(n)[: PLACEMENT.rows_seen]
+    some = torch.arange(len(X), device=X.device)[:, None], as_index(order, X.device)
+    rows, noise = X[some], None if noise is None else noise[some]
+    repeating = _repeating(rows, seen, key)
+    if not repeating:
+        return _Pools(rows, seen, noise)
+    kept = [torch.arange(n, device=X.device) for n in seen]
+    for i in repeating:
+        kept[i] = _distinct(rows[i, : seen[i]], key)
+
+    def chosen(t: Tensor) -> Tensor:
+        parts = [part[of_them] for part, of_them in zip(t, kept, strict=True)]
+        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+
+    return _Pools(chosen(rows), [len(k) for k in kept], None if noise is None else chosen(noise))
+
+
+def _repeating(rows: Tensor, sizes: Sequence[int], key: int) -> set[int]:
+    """Models of which two rows may be the same: in the column `key` they are."""
+    behind = torch.arange(rows.shape[1], device=rows.device) >= as_index(sizes, rows.device)[:, None]
+    ordered = rows[..., key].masked_fill(behind, torch.inf).sort(-1).values
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & torch.isfinite(ordered[:, 1:])
+    return set(twice.any(-1).nonzero()[:, 0].tolist())
+
+
+def as_index(values: object, device: torch.device) -> Tensor:
+    """Numbers from NumPy, there."""
+    return torch.as_tensor(np.asarray(values), device=device)
+
+
+def _neighbours(rows: Tensor, places: Tensor, picks: Tensor, which: Tensor, most: int) -> Tensor:
+    """For each picked row (B, c) the indices of its `which`-th (B, c, k) nearest rows elsewhere, of rows (B, n, D)."""
+    B, n, _ = rows.shape
+    if most == 0:
+        return torch.zeros_like(which)
+    present = (places >= 0)[..., None]
+    scaled = rows / spread(rows, present)
+    parts = []
+    for index in torch.arange(B, device=rows.device).split(
+        max(1, int(memory_factor(rows.device) * COVARIANCES / (512 * n)))
+    ):
+        each = index[:, None]
+        columns = []
+        for some, ranks in zip(picks[index].split(512, 1), which[index].split(512, 1), strict=True):
+            distance = torch.cdist(scaled[each, some], scaled[index])
+            here = places[index].gather(1, some)[..., None] == places[index][:, None]
+            distance = distance.masked_fill(~present[index].mT | here, torch.inf)
+            nearest = distance.topk(most, largest=False).indices
+            columns.append(nearest.gather(2, ranks))
+        parts.append(torch.cat(columns, 1))
+    return torch.cat(parts)
+
+
+def spread(rows: Tensor, present: Tensor) -> Tensor:
+    """Standard deviation of each column (B, 1, D), of the rows (B, n, D) that are no padding; one where it is zero."""
+    count = present.sum(1, keepdim=True)
+    middle = (rows * present).sum(1, keepdim=True) / count
+    sd = ((rows - middle).square() * present).sum(1, keepdim=True).div((count - 1).clamp_min(1)).sqrt()
+    return torch.where(sd > 0, sd.clamp_min(1e-300), torch.ones_like(sd))
+
+
+def _new(points: Tensor, X: Tensor, sizes: Sequence[int], key: int, noise: Tensor | None) -> Candidates:
+    """Of points (B, P, D) those that are no row of X (B, n, D), without repetitions."""
+    present = torch.ones_like(points[..., 0], dtype=torch.bool)
+    # few share even one coordinate with a row or with each other
+    twice = _repeating(points, [points.shape[1]] * len(points), key)
+    ordered = X[..., key].sort(-1).values
+    nearest = torch.searchsorted(ordered, points[..., key].contiguous()).clamp_max(ordered.shape[1] - 1)
+    meets = (ordered.gather(1, nearest) == points[..., key]).any(-1).nonzero()[:, 0].tolist()
+    for i in twice | set(meets):
+        left = _distinct(points[i], key)
+        left = left[~_is_row(points[i, left], X[i, : sizes[i]], key)]
+        if not len(left):
+            raise RecycleGPError("X: its rows are as close together as floats can be; subtract an offset from X first")
+        points[i, : len(left)] = points[i, left]
+        if noise is not None:
+            noise[i, : len(left)] = noise[i, left]
+        present[i, len(left) :] = False
+    return Candidates(points, present, noise)
+
+
+def _distinct(X: Tensor, key: int) -> Tensor:
+    """Which rows are the first of their kind, in their order (torch.unique would sort them)."""
+    rows = X.detach().cpu().numpy()
+    if len(np.unique(rows[:, key])) == len(rows):  # one column is enough to tell them apart
+        return torch.arange(len(X), device=X.device)
+    _, first = np.unique(rows, axis=0, return_index=True)
+    return torch.as_tensor(np.sort(first), device=X.device)
+
+
+def _is_row(points: Tensor, X: Tensor, key: int) -> Tensor:
+    alike = X[torch.isin(X[:, key], points[:, key])]  # few of a million rows share even one coordinate
+    if not len(alike):
+        return torch.zeros(len(points), dtype=torch.bool, device=X.device)
+    _, label = torch.unique(torch.cat([alike, points]), dim=0, return_inverse=True)
+    return torch.isin(label[len(alike) :], label[: len(alike)])

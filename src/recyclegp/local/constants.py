@@ -1,0 +1,120 @@
+"""Numbers of fitting that were chosen, not derived. Where an experiment checks one, the comment names it.
+
+Limits of memory, and how much is worked on at once, stand where they are used.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .request import Method
+
+
+class Prior(NamedTuple):
+    """Of a parameter's logarithm, in standard deviations of the data."""
+
+    centre: float
+    sd: float
+
+
+class Planning(NamedTuple):
+    """What a fit does unless the caller says otherwise. Chosen by hand; times in docs/benchmarks.md."""
+
+    exact_rows: int = 3000  # "auto" is exact up to here
+    inducing: Mapping[Method, int] = {Method.EXACT: 0, Method.COLLAPSED: 512, Method.DUAL: 200}  # points
+    few_inducing: tuple[int, ...] = (16, 32, 64, 128)  # automatic points, where rows are few
+    fewest: int = 64  # points that may be wanted, however few rows there are
+    noise: float = 0.1  # of the kernel's variance, where nothing is learned
+
+
+class PublishedPoints(NamedTuple):
+    """Automatic points: docs/calibration.md measures what they lose, docs/privacy-measured.md what they give away."""
+
+    kept: float = 0.95  # of what the rows say about f, that they keep if they can
+    most: int = 512  # chosen by hand
+    rows_each: int = 2  # rows behind each point, at least
+    # of what may be left out: the bound that decides how many points are placed is far from sharp; chosen by hand
+    spare: float = 0.2
+
+
+class Placement(NamedTuple):
+    """Where points go. Chosen by hand, but for `way`, which is measured in docs/privacy-measured.md."""
+
+    rows_seen: int = 4096  # data rows between which candidates may lie
+    candidates: int = 4  # for each point
+    more: int = 5  # times as many where these are few,
+    few: int = 400  # that is less than so many candidates
+    way: tuple[float, float] = (0.2, 0.8)  # from a row towards its neighbours; at either end it would be a row
+    scatter: float = 0.1  # lengthscales about the one place where all rows are
+    residual_floor: float = 1e-6  # of the prior variance: points closer than this add rounding, not knowledge
+    targets: int = 512  # points whose variance is to be explained
+    smallest_pivot: float = 0.05  # of the largest variance left: below it K_ZZ would be badly conditioned
+    steps: int = 8  # in which points are moved where they keep too little,
+    step: float = 0.1  # each about so many standard deviations of the rows
+
+
+class Priors(NamedTuple):
+    """A few rows cannot tell a rough function from noise. What they take for a function, no other owner can average
+    away; what they take for noise, a merge can. So before anything is known there is much noise, and a function whose
+    lengthscales are alike and hold a dozen rows. Many rows can say otherwise. Checked in docs/calibration.md.
+    """
+
+    kernel: Prior = Prior(0.0, 1.5)
+    level: Prior = Prior(0.0, 1.0)  # of the lengthscales of one kernel together
+    deviation: Prior = Prior(0.0, 0.7)  # of each of them from the others
+    too_short_sd: float = 0.3  # of their level below the lengthscale that holds a dozen rows
+    rows_per_lengthscale: int = 12  # a search may not begin at lengthscales that hold fewer
+    likelihood: Mapping[str, Prior] = {"noise": Prior(math.log(0.3), 1.0), "df": Prior(math.log(4.0), 0.7)}
+    mean: Prior = Prior(0.0, 1.0)
+
+
+PERIODS = tuple(2.0 ** (-j / 2) for j in range(-3, 9))  # from 2.8 standard deviations to a sixteenth of one
+
+
+class Search(NamedTuple):
+    """For hyperparameters. Chosen by hand, but for `curvature`, with which a search takes a third of the steps."""
+
+    reach: float = 12.0  # bounds, in log units about the prior mean
+    curvature: float = 5.0  # nats per unit² of φ, typically
+    lengthscales: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0)  # tried before the optimiser begins
+    periods: tuple[float, ...] = PERIODS  # likewise
+    # rows from which they are learned
+    rows: Mapping[Method, int] = {Method.EXACT: 3000, Method.COLLAPSED: 6000, Method.DUAL: 2000}
+    # rows that make a fit long: then a search begins on the exact evidence of the first so many
+    large: Mapping[Method, int] = {Method.EXACT: 1500, Method.COLLAPSED: 3000, Method.DUAL: sys.maxsize}
+    first_rows: int = 1000
+    # gradient, in nats, at which a search ends; and that of a kernel which only decides where points go
+    closely: Mapping[Method, float] = {Method.EXACT: 1e-2, Method.COLLAPSED: 1e-2, Method.DUAL: 1e-3}
+    roughly: float = 0.1
+
+
+class Comparison(NamedTuple):
+    """Of kernels (kernel="auto"), and of ways in which functions see y. Chosen by hand."""
+
+    rows: int = 300  # of each data set
+    sets: int = 32  # data sets
+    line_gain: float = 2.0  # nats by which a line beneath must be better
+    way_gain: float = 1.0  # nats by which another way must predict the rows better
+
+
+class FixedPoint(NamedTuple):
+    """Of dual inference. Chosen by hand; `reach` after outliers had tilted merges without limit."""
+
+    steps: int = 200
+    tolerance: float = 1e-9  # of the bound
+    halvings: int = 12  # of a step that does not raise it
+    memory: int = 6  # steps the extrapolation looks back
+    reach: float = 3.0  # times as far from f as its observation, a pseudo-observation may lie
+    least_precision: float = 1e-10  # of a pseudo-observation, in units of the likelihood's own resolution
+
+
+PLANNING = Planning()
+PUBLISHED = PublishedPoints()
+PLACEMENT = Placement()
+PRIORS = Priors()
+SEARCH = Search()
+COMPARISON = Comparison()
+FIXED_POINT = FixedPoint()

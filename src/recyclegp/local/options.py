@@ -1,0 +1,162 @@
+"""The options of fitting as values, listed once: how models are inferred, what is published, what things are called.
+
+`fit`, `fit_many`, engines, estimators and the command line all build `FitOptions`. A new option is a field in one of
+the three groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from ..arrays import CountOrPoints
+from ..errors import Argument, RecycleGPError
+
+KernelLike: TypeAlias = Any  # a name, as "rbf + linear", or a GPyTorch kernel in the user's units
+Noise: TypeAlias = Any  # a variance, or an Array with one for each row; of several outputs also for each cell
+PublishLike: TypeAlias = Any  # "auto", a number of points, the share to keep, points, None, or a Publishing
+DeviceLike: TypeAlias = Any  # as torch takes it, by name or as a torch.device
+
+REFUSE, ALLOW = "refuse", "allow"  # what becomes of cells of y that are missing
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Inference:
+    """How a model is inferred from its rows."""
+
+    likelihood: str = "gaussian"
+    kernel: KernelLike = "rbf"
+    method: str = AUTO
+    inducing: CountOrPoints = None
+    learn: bool = True
+    noise: Noise = None
+    seed: int = 0
+    device: DeviceLike = None
+    missing: str = REFUSE
+    classes: Sequence[Any] | None = None  # all that a row could have had
+
+
+@dataclass(frozen=True)
+class Publishing:
+    """What is published of a model, and whether to warn about few rows."""
+
+    publish: PublishLike = AUTO
+    rows_per_point: int | None = None  # rows behind each published point, at least
+    allow_small: bool = False  # no warning about few rows
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What inputs and targets are called."""
+
+    columns: Sequence[str] | None = None  # of an array of inputs
+    target: str | Sequence[str] | None = None  # what y is called,
+    unit: str | Sequence[str | None] | None = None  # its unit,
+    labels: Sequence[str | None] | None = None  # and the names of classes 0 and 1
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """All options of one fit, or of many alike."""
+
+    inference: Inference = Inference()
+    publishing: Publishing = Publishing()
+    naming: Naming = Naming()
+
+    @staticmethod
+    def of(**keywords: Any) -> FitOptions:
+        """From keyword arguments as `fit` has them.
+
+        In place of the argument that is first among those of its group, all of the group may be given as one value:
+        publish=Publishing(64, rows_per_point=5), method=Inference(...), target=Naming(...).
+
+        Raises:
+            TypeError: No option has such a name.
+            RecycleGPError: An option is given both by itself and within a value.
+
+        Examples:
+            >>> FitOptions.of(publish=64, kernel="matern52").publishing.publish
+            64
+        """
+        unknown = [name for name in keywords if name not in OPTIONS]
+        if unknown:
+            raise TypeError(f"no option is called {unknown[0]!r}; there are {', '.join(OPTIONS)}")
+        return FitOptions(**{group: _group(group, keywords) for group in GROUPS})
+
+    @staticmethod
+    def among(names: Mapping[str, Any]) -> FitOptions:
+        """From all names of a function, as locals() has them, of which some are options.
+
+        Raises:
+            RecycleGPError: An option is given both by itself and within a value.
+
+        Examples:
+            >>> FitOptions.among({"X": 0, "learn": False}).inference.learn
+            False
+        """
+        return FitOptions.of(**{name: value for name, value in names.items() if name in OPTIONS})
+
+    def changed(self, **keywords: Any) -> FitOptions:
+        """With other values of some options.
+
+        Raises:
+            TypeError: No option has such a name.
+
+        Examples:
+            >>> FitOptions().changed(publish=8).publishing.publish
+            8
+        """
+        return FitOptions.of(**(self.keywords | keywords))
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """Every option by name."""
+        return {name: getattr(getattr(self, group), name) for name, group in OPTIONS.items()}
+
+    @property
+    def chooses_kernel(self) -> bool:
+        """Is the kernel to be chosen by the evidence?"""
+        kernel = self.inference.kernel
+        return isinstance(kernel, str) and kernel == AUTO and self.inference.learn is True
+
+    def check(self) -> None:
+        """What can be checked without data.
+
+        Raises:
+            TypeError: What must be True or False is neither.
+            RecycleGPError: `missing` is neither "refuse" nor "allow".
+
+        Examples:
+            >>> FitOptions.of(learn=False).check()
+        """
+        for argument, value in (("learn", self.inference.learn), ("allow_small", self.publishing.allow_small)):
+            if not isinstance(value, bool):
+                raise TypeError(f"{argument} must be True or False, not {value!r}")
+        if self.inference.missing not in (REFUSE, ALLOW):
+            raise RecycleGPError(Argument("missing", self.inference.missing), f"; use {REFUSE!r} or {ALLOW!r}")
+
+
+GROUPS: dict[str, type[Any]] = {"inference": Inference, "publishing": Publishing, "naming": Naming}
+OPTIONS: dict[str, str] = {f.name: group for group, kind in GROUPS.items() for f in fields(kind)}  # name → group
+DEFAULTS: dict[str, Any] = {name: getattr(GROUPS[group](), name) for name, group in OPTIONS.items()}
+WHOLE = {"inference": "method", "publishing": "publish", "naming": "target"}  # the argument that may be all of a group
+
+
+def _group(group: str, keywords: Mapping[str, Any]) -> Any:
+    """One of the three values, given as such or option by option."""
+    own = {name: value for name, value in keywords.items() if OPTIONS[name] == group}
+    whole = own.get(WHOLE[group])
+    if not isinstance(whole, GROUPS[group]):
+        return GROUPS[group](**own)
+    twice = [name for name, value in own.items() if name != WHOLE[group] and not _is_default(name, value)]
+    if twice:
+        raise RecycleGPError(
+            f"{twice[0]}: {WHOLE[group]}= is a whole {GROUPS[group].__name__} already; give {twice[0]} within it"
+        )
+    return whole
+
+
+def _is_default(name: str, value: Any) -> bool:
+    return value is DEFAULTS[name] or (isinstance(value, (str, int)) and value == DEFAULTS[name])
