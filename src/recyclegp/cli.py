@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -30,16 +29,9 @@ from .commands import (
     signatures,
     transform,
 )
-from .errors import RecycleGPError, RecycleGPWarning, printable
+from .errors import RecycleGPError, RecycleGPWarning, in_words, printable
 
 UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
-
-
-# those that are arguments of the library
-OPTIONS = (
-    "likelihood|kernel|method|inducing|publish|rows_per_point|noise|keep|weights|owner|time|now|forget|half_life|trust"
-    "|levels"
-)
 
 
 class Commands(TyperGroup):
@@ -72,14 +64,7 @@ class Commands(TyperGroup):
 def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
-    return _with_options(str(error)) or type(error).__name__
-
-
-def _with_options(text: str) -> str:
-    """Messages of the library name its arguments, which are options here."""
-    said = re.sub(r"\ballow_small=True", "--allow-small", text)
-    said = re.sub(rf"\b({OPTIONS})=", lambda found: f"--{found[1].replace('_', '-')} ", said)
-    return said.replace("  ", " ").replace("--trust None", "--trust none")
+    return in_words([error], shell=True) or type(error).__name__
 
 
 def _one_line(text: str) -> str:
@@ -92,7 +77,7 @@ def _plain_warnings(debug: bool | None) -> Iterator[None]:
     """Show the library's own warnings as one line each, and none of other libraries, which the user cannot act upon."""
 
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        typer.echo(f"recyclegp: warning: {_one_line(_with_options(str(message)))}", err=True)
+        typer.echo(f"recyclegp: warning: {_one_line(in_words([message], shell=True))}", err=True)
 
     with warnings.catch_warnings():
         if not debug:

@@ -1,11 +1,163 @@
-"""What recyclegp raises and warns with."""
+"""What recyclegp raises and warns with.
 
+A message is made of text and of parts that are values: an argument with what was found, a remedy. In Python they are
+worded as arguments and calls, on the command line as options and commands; both wordings are here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import shlex
 import sys
 import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# options of the command line that are not called like the argument
+OPTIONS = {"columns": "inputs", "decay": "forget", "digits": "round", "labels": "positive"}
+
+
+class Worded(ABC):
+    """Something that is said in one way in Python, and in another on the command line."""
+
+    @abstractmethod
+    def worded(self, *, shell: bool) -> str: ...
+
+    def __str__(self) -> str:
+        return self.worded(shell=False)
+
+
+Part = str | Worded | Exception  # of a message
+
+
+def in_words(parts: Iterable[Part], *, shell: bool) -> str:
+    """Parts of a message, one after the other; an error or a warning among them says again what it says."""
+    return "".join(p.worded(shell=shell) if hasattr(p, "worded") else str(p) for p in parts)
+
+
+class Message(Worded):
+    """Text and values, one after the other."""
+
+    def __init__(self, *parts: Part) -> None:
+        self.parts = parts
+
+    @staticmethod
+    def joined(parts: Iterable[Part], between: str = ", ") -> Message:
+        return Message(*[piece for part in parts for piece in (between, part)][1:])
+
+    def worded(self, *, shell: bool) -> str:
+        return in_words(self.parts, shell=shell)
+
+
+@dataclass(frozen=True)
+class Either(Worded):
+    """Words that differ otherwise: what can be done in one of the two places only, or goes by another name there."""
+
+    python: str
+    shell: str
+
+    def worded(self, *, shell: bool) -> str:
+        return self.shell if shell else self.python
+
+
+@dataclass(frozen=True)
+class Argument(Worded):
+    """An argument, which is an option on the command line, with what was found or what would help."""
+
+    name: str
+    value: Any = ...  # …: whatever the caller chooses
+
+    def worded(self, *, shell: bool) -> str:
+        if shell:
+            return " ".join(_options(self))
+        return f"{self.name}={'' if self.value is ... else _python(self.value)}"
+
+
+@dataclass(frozen=True)
+class Name(Worded):
+    """An argument by its name alone."""
+
+    argument: str
+
+    def worded(self, *, shell: bool) -> str:
+        return f"--{_option(self.argument)}" if shell else self.argument
+
+
+@dataclass(frozen=True)
+class Remedy(Worded):
+    """A call that would help: a method, which is a command with a file on the command line."""
+
+    call: str
+    arguments: tuple[Argument, ...] = ()
+    command: str = ""  # where it is not called like the method
+    writes: bool = True  # does the command write another file?
+
+    def worded(self, *, shell: bool) -> str:
+        return self.shell() if shell else self.python
+
+    @property
+    def python(self) -> str:
+        return f"{self.call}({', '.join(f'{a.name}={_python(a.value)}' for a in self.arguments)})"
+
+    def shell(self, file: str = "FILE") -> str:
+        """With the file of the model it is about."""
+        named = f"./{file}" if file.startswith("-") else file
+        words = [self.command or self.call, shlex.quote(named)]
+        words += [option for a in self.arguments for option in _options(a, chosen="…")]
+        if self.writes:
+            words += ["-o", shlex.quote(f"{named.removesuffix('.safetensors')}-new.safetensors")]
+        return f"recyclegp {' '.join(words)}"
+
+    def on(self, model: Any) -> Any:
+        """What it gives, done."""
+        return getattr(model, self.call)(**{a.name: a.value for a in self.arguments})
+
+
+def _option(argument: str) -> str:
+    return OPTIONS.get(argument, argument).replace("_", "-")
+
+
+def _options(argument: Argument, chosen: str = "") -> list[str]:
+    """As many as there are values: `--keep sites`, `--relearn`, `--no-learn`, `--input-scale a=2 --input-scale b=3`."""
+    name, value = _option(argument.name), argument.value
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    values = [f"{key}={_plain(v)}" for key, v in value.items()] if isinstance(value, Mapping) else [_plain(value)]
+    return [f"--{name} {chosen if value is ... else shlex.quote(text)}".rstrip() for text in values]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_plain, value))
+    return "none" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def _python(value: Any) -> str:
+    if value is ...:
+        return "…"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_python(v)}' for key, v in value.items())}}}"
+    return f"{value:.10g}" if isinstance(value, float) else repr(value)
 
 
 class RecycleGPError(ValueError):
     """Something a caller can put right; the message names the argument and the remedy."""
+
+    def __init__(self, *parts: Part) -> None:
+        super().__init__(*parts)
+
+    def worded(self, *, shell: bool) -> str:
+        """The message in the words of Python, or of the command line.
+
+        Examples:
+            >>> RecycleGPError("pass ", Argument("keep", "sites")).worded(shell=True)
+            'pass --keep sites'
+        """
+        return in_words(self.args, shell=shell)
+
+    def __str__(self) -> str:
+        return self.worded(shell=False)
 
 
 class NotPositiveDefiniteError(RecycleGPError):
@@ -17,6 +169,21 @@ class NotPositiveDefiniteError(RecycleGPError):
 
 class RecycleGPWarning(UserWarning):
     """A result was returned, but the caller should know something about it."""
+
+    def __init__(self, *parts: Part) -> None:
+        super().__init__(*parts)
+
+    def worded(self, *, shell: bool) -> str:
+        """The message in the words of Python, or of the command line.
+
+        Examples:
+            >>> RecycleGPWarning("pass ", Argument("keep", "sites")).worded(shell=True)
+            'pass --keep sites'
+        """
+        return in_words(self.args, shell=shell)
+
+    def __str__(self) -> str:
+        return self.worded(shell=False)
 
 
 class ContradictionWarning(RecycleGPWarning):
@@ -34,16 +201,26 @@ class FewRowsWarning(RecycleGPWarning):
 LONGEST_MESSAGE = 500  # characters about a file that is refused
 
 
+@dataclass(frozen=True)
+class OfStranger(Worded):
+    """What is said about a file, which may hold words of whoever made it."""
+
+    part: Part
+
+    def worded(self, *, shell: bool) -> str:
+        return printable(in_words([self.part], shell=shell), LONGEST_MESSAGE)
+
+
 def printable(text: str, most: int | None = None) -> str:
     """A text that may come from a stranger, for one line of a terminal: without control characters, and not endless."""
     shown = text if most is None or len(text) <= most else text[:most] + "…"
     return shown if shown.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
 
 
-def warn_user(text: str, category: type[RecycleGPWarning] = RecycleGPWarning) -> None:
+def warn_user(*parts: Part, category: type[RecycleGPWarning] = RecycleGPWarning) -> None:
     """Warn whoever has called the library, however many of its functions are in between."""
     level, frame = 2, sys._getframe(1)
     inside = f"{__name__.partition('.')[0]}."
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)
+    warnings.warn(category(*parts), stacklevel=level)
