@@ -14,7 +14,7 @@ import recyclegp as rgp
 NAME = "coupled-merged"
 
 
-def module(seed: int, name: str) -> rgp.JointModule:
+def module(seed: int, name: str) -> rgp.Module:
     """Two outputs that go together, in units of their own; of the second some cells were not seen."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (30, 2))

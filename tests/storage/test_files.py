@@ -77,18 +77,29 @@ def test_golden_files(name):
         np.testing.assert_allclose(found, want[f"log_density {p}"], rtol=1e-9)
 
 
+def check_written_again(model, source, folder):
+    """Today's schema holds the same numbers, bit for bit; what it holds is what it held."""
+    first, second = folder / "first.safetensors", folder / "second.safetensors"
+    model.save(first)
+    again = rgp.load(first)
+    again.save(second)
+    assert first.read_bytes() == second.read_bytes()
+    now, then = tensors_of(first), tensors_of(source)
+    old = header_of(source)["schema"] < 3 and "parts" not in header_of(source)
+    assert {name if "/" in name or name in now else f"0/{name}": t for name, t in then.items()} == now or not old
+    assert header_of(first)["schema"] == 3
+    assert again.evidence == model.evidence
+    return again
+
+
 @pytest.mark.parametrize("name", MODULES + ENSEMBLES)
 def test_golden_files_round_trip(name, tmp_path):
     source = GOLDEN / f"{name}.safetensors"
-    rgp.load(source).save(tmp_path / "again")
-    assert tensors_of(tmp_path / "again") == tensors_of(source)
-    now, then = header_of(tmp_path / "again"), header_of(source)
-    assert then["schema"] == 1
-    assert now["schema"] == 2
-    added = {"owner", "form", "owners", "effects"}  # by schema 2
-    assert set(now) - set(then) <= added
-    rest = set(then) - {"written_by", "schema"}
-    assert {k: now[k] for k in rest} == {k: then[k] for k in rest}
+    assert header_of(source)["schema"] == 1
+    model = rgp.load(source)
+    again = check_written_again(model, source, tmp_path)
+    X = np.array(EXPECTED["points"])
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize("name", ["module", "exact", "exact-names", "points", "points-names"])
@@ -96,64 +107,149 @@ def test_golden_files_of_schema_2(name, tmp_path):
     """Owners, effects and exact ensembles, with sites and without them."""
     folder = GOLDEN / "2"
     known = json.loads((folder / "expected.json").read_text())
-    model = rgp.load(folder / f"{name}.safetensors")
-    for owner, (mean, variance) in known[name]["predictions"].items():
-        found = model.predict(np.array(known["at"]), owner=None if owner == "None" else owner)
-        np.testing.assert_allclose(found, [mean, variance], rtol=1e-9)
-    assert model.evidence == pytest.approx(known[name]["evidence"], rel=1e-9)
-    model.save(tmp_path / "again")
-    assert tensors_of(tmp_path / "again") == tensors_of(folder / f"{name}.safetensors")
-    now, then = header_of(tmp_path / "again"), header_of(folder / f"{name}.safetensors")
-    assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
+    loaded = rgp.load(folder / f"{name}.safetensors")
+    for model in (loaded, check_written_again(loaded, folder / f"{name}.safetensors", tmp_path)):
+        for owner, (mean, variance) in known[name]["predictions"].items():
+            found = model.predict(np.array(known["at"]), owner=None if owner == "None" else owner)
+            np.testing.assert_allclose(found, [mean, variance], rtol=1e-9)
+        assert model.evidence == pytest.approx(known[name]["evidence"], rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["module", "exact", "points"])
 def test_golden_files_with_categories(name, tmp_path):
     path = GOLDEN / "categories" / f"{name}.safetensors"
     known = json.loads((GOLDEN / "categories" / "expected.json").read_text())[name]
-    model = rgp.load(path)
-    assert {model.columns[c]: list(names) for c, names in model.categories.levels} == {
-        key: known[key] for key in ("sex", "device")
-    }
+    loaded = rgp.load(path)
     X = pd.DataFrame({"age": [0.3, -1.0, 1.4], "sex": ["f", "m", "f"], "device": ["a", "b", "c"]})
-    np.testing.assert_allclose(model.predict(X), known["predictions"], rtol=1e-9)
-    assert model.evidence == pytest.approx(known["evidence"], rel=1e-9)
-    model.save(tmp_path / "again")
-    assert tensors_of(tmp_path / "again") == tensors_of(path)
-    now, then = header_of(tmp_path / "again"), header_of(path)
-    assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
+    for model in (loaded, check_written_again(loaded, path, tmp_path)):
+        assert {model.columns[c]: list(names) for c, names in model.categories.levels} == {
+            key: known[key] for key in ("sex", "device")
+        }
+        np.testing.assert_allclose(model.predict(X), known["predictions"], rtol=1e-9)
+        assert model.evidence == pytest.approx(known["evidence"], rel=1e-9)
 
 
 @pytest.mark.parametrize("name", [f"{k}{m}" for k in ("outputs", "classes", "varying") for m in ("", "-merged")])
 def test_golden_files_of_several_functions(name, tmp_path):
     folder = GOLDEN / "joint"
     known = json.loads((folder / "expected.json").read_text())
-    model = rgp.load(folder / f"{name}.safetensors")
-    assert isinstance(model, rgp.JointEnsemble if name.endswith("-merged") else rgp.JointModule)
+    loaded = rgp.load(folder / f"{name}.safetensors")
+    assert isinstance(loaded, rgp.Ensemble if name.endswith("-merged") else rgp.Module)
     X = np.array(known["at"])
-    np.testing.assert_allclose(model.predict(X), known[name]["f"], rtol=1e-9)
     sums = 1e-4 if name.startswith("classes") else 1e-9  # probabilities are sums that later versions may take otherwise
-    np.testing.assert_allclose(model.predict_y(X), known[name]["y"], rtol=sums)
-    model.save(tmp_path / "again")
-    assert tensors_of(tmp_path / "again") == tensors_of(folder / f"{name}.safetensors")
-    now, then = header_of(tmp_path / "again"), header_of(folder / f"{name}.safetensors")
-    assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
+    for model in (loaded, check_written_again(loaded, folder / f"{name}.safetensors", tmp_path)):
+        np.testing.assert_allclose(model.predict(X), known[name]["f"], rtol=1e-9)
+        np.testing.assert_allclose(model.predict_y(X), known[name]["y"], rtol=sums)
+    assert tensors_of(tmp_path / "first.safetensors") == tensors_of(folder / f"{name}.safetensors")
 
 
 def test_golden_file_of_correlated_outputs(tmp_path):
     path = GOLDEN / "joint" / "coupled-merged.safetensors"
     known = json.loads((GOLDEN / "joint" / "expected-coupled.json").read_text())
-    model = rgp.load(path)
+    loaded = rgp.load(path)
     X = np.array(known["at"])
+    for model in (loaded, check_written_again(loaded, path, tmp_path)):
+        np.testing.assert_allclose(model.predict(X), known["f"], rtol=1e-9)
+        np.testing.assert_allclose(model.predict_y(X), known["y"], rtol=1e-9)
+        np.testing.assert_allclose(model.output_covariance, known["covariance"], rtol=1e-9)
+        assert model.evidence == pytest.approx(known["evidence"], rel=1e-9)
+    then, now = tensors_of(path), tensors_of(tmp_path / "first.safetensors")
+    for part in ("Z", "Rt", "rho", "e"):  # of the modules, as they were published: one output behind the other
+        assert now[f"0/sites.{part}"][2] == then[f"0/sites.{part}"][2] + then[f"1/sites.{part}"][2]
+
+
+@pytest.mark.parametrize("name", ["outputs", "coupled"])
+def test_old_parts_with_columns_in_another_order(tmp_path, name):
+    """Every output was merged by itself, and its columns had the order of its first module."""
+    source = GOLDEN / "joint" / f"{name}-merged.safetensors"
+
+    def turn(header):
+        part = header["parts"][1]
+        part["columns"] = part["columns"][::-1]
+        for holder in (part, *part["members"]):
+            s, a, b = holder["kernel"]["log_parameters"]
+            holder["kernel"]["log_parameters"] = [s, b, a]
+
+    turned = rewrite(
+        source, tmp_path / "m", header=turn, tensors=lambda t: t.update({"1/sites.Z": t["1/sites.Z"].flip(1)})
+    )
+    X = np.array([[-1.0, 0.3], [0.2, 1.1]])
+    model, other = rgp.load(source), rgp.load(turned)
+    assert other.columns == ("a", "b")
+    np.testing.assert_allclose(other.predict(X), model.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(other.remove("south").predict(X), model.remove("south").predict(X), rtol=1e-9)
+
+
+def test_old_parts_with_other_levels(tmp_path):
+    """Somebody who has not seen an output brings no levels to it: codes are those of all levels together."""
+    source = GOLDEN / "categories" / "exact.safetensors"
+    single, tensors = header_of(source), load_file(source)
+
+    def only(header, c):
+        return {k: v for k, v in header.items() if k not in ("schema", "written_by")} | {
+            "categories": [
+                header["categories"][0],
+                {"column": 2, "levels": (["a", "b", "c", "d"], ["d", "c", "b", "a"])[c]},
+            ]
+        }
+
+    backwards = dict(tensors)
+    backwards["sites.Z"] = tensors["sites.Z"].clone()
+    backwards["sites.Z"][:, 2] = 3 - backwards["sites.Z"][:, 2]
+    assert single["categories"][1]["levels"] == ["a", "b", "c", "d"]
+    parts = [only(single, 0), only(single, 1)]
+    header = {"schema": 2, "kind": "joint ensemble", "parts": parts, "link": {"kind": "outputs", "names": ["p", "q"]}}
+    both = {f"{c}/{k}": v.clone() for c, part in enumerate((tensors, backwards)) for k, v in part.items()}
+    save_file(both, tmp_path / "m", metadata={"recyclegp": json.dumps(header)})
+    X = pd.DataFrame({"age": [0.3, -1.0, 1.4], "sex": ["f", "m", "f"], "device": ["a", "b", "d"]})
+    mean, variance = rgp.load(tmp_path / "m").predict(X)
+    for c in (0, 1):
+        np.testing.assert_allclose([mean[:, c], variance[:, c]], rgp.load(source).predict(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["varying", "classes"])
+@pytest.mark.parametrize("merged", ["", "-merged"])
+def test_one_function_of_several(tmp_path, name, merged):
+    """As a model by itself, in today's file and in one of schema 2."""
+    source = GOLDEN / "joint" / f"{name}{merged}.safetensors"
+    whole = rgp.load(source)
+    part, X = whole.part(whole.functions[0]), np.array([[-1.0, 0.3], [0.2, 1.1]])
+    part.save(tmp_path / "new")
+    header, tensors = header_of(source), load_file(source)
+    old = {**header["parts"][0], "schema": 2}
+    own = {k.removeprefix("0/"): v for k, v in tensors.items() if k.startswith("0/") or k == "Z"}
+    save_file(own, tmp_path / "old", metadata={"recyclegp": json.dumps(old)})
+    for path in (tmp_path / "new", tmp_path / "old"):
+        found = rgp.load(path)
+        assert found.likelihoods == part.likelihoods
+        np.testing.assert_array_equal(found.predict(X), part.predict(X))
+
+
+NEW = json.loads((GOLDEN / "3" / "expected.json").read_text())
+
+
+@pytest.mark.parametrize("name", sorted(set(NEW) - {"at", "at levels", "modules"}))
+def test_golden_files_of_schema_3(name, tmp_path):
+    path, known = GOLDEN / "3" / f"{name}.safetensors", NEW[name]
+    model = rgp.load(path)
+    X = pd.DataFrame(NEW["at levels" if "categories" in name else "at"])
     np.testing.assert_allclose(model.predict(X), known["f"], rtol=1e-9)
-    np.testing.assert_allclose(model.predict_y(X), known["y"], rtol=1e-9)
-    np.testing.assert_allclose(model.output_covariance, known["covariance"], rtol=1e-9)
+    np.testing.assert_allclose(model.predict_y(X), known["y"], rtol=1e-4 if "classes" in name else 1e-9)
     assert model.evidence == pytest.approx(known["evidence"], rel=1e-9)
-    assert not np.allclose(model.independent().predict(X)[0], known["f"][0], rtol=1e-3)
     model.save(tmp_path / "again")
-    assert tensors_of(tmp_path / "again") == tensors_of(path)
-    now, then = header_of(tmp_path / "again"), header_of(path)
-    assert {k: v for k, v in now.items() if k != "written_by"} == {k: v for k, v in then.items() if k != "written_by"}
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_golden_file_of_many_modules_of_schema_3(tmp_path):
+    path, X = GOLDEN / "3" / "modules.safetensors", pd.DataFrame(NEW["at"])
+    modules = rgp.load_many(path)
+    assert [m.time for m in modules] == [1.0, 2.5, 3.0]
+    assert [m.owner for m in modules] == ["o", "o", "p"]
+    for m in modules:
+        np.testing.assert_allclose(m.predict(X), NEW["modules"][m.name]["f"], rtol=1e-9)
+        assert m.evidence == pytest.approx(NEW["modules"][m.name]["evidence"], rel=1e-9)
+    modules.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +322,7 @@ def test_points_that_functions_share_are_in_the_file_once():
         (lambda h: h.update(effects={"offset": -1.0, "smooth": 0.0}), "offset is -1.0, not a finite number"),
         (lambda h: h.update(owners="sometimes"), "malformed"),
         (lambda h: h.update(anonymous=[[7, 7, 99]] * 3), "an owner who is not here"),
-        (lambda h: h.pop("anonymous"), "malformed"),
+        (lambda h: h.pop("anonymous"), "anonymous is not a list"),
         (lambda h: h["members"][0].update(owner="new"), "nobody has met"),
     ],
 )
@@ -244,6 +340,7 @@ def test_round_trip_is_bit_exact(which, request, tmp_path):
     assert repr(again) == repr(model)
     assert again.columns == model.columns == ("größe", "x")
     assert again.kernel_spec == model.kernel_spec
+    assert again.targets == model.targets
     assert again.likelihoods == model.likelihoods
     assert (again.mean, again.jitter, again.rows) == (model.mean, model.jitter, model.rows)
     X = np.random.default_rng(0).uniform(-3, 4, (20, 2))
@@ -281,10 +378,12 @@ def test_names_only_ensemble_keeps_its_report(ensemble, tmp_path):
 def test_header_says_what_is_inside(module, tmp_path):
     module.save(tmp_path / "m")
     header = header_of(tmp_path / "m")
-    assert {"schema", "kind", "name", "kernel", "likelihoods", "units", "columns", "rows", "jitter"} <= set(header)
-    assert (header["schema"], header["kind"], header["rows"], header["name"]) == (2, "module", 40, "Zürich 7")
+    assert {"schema", "kind", "name", "parts", "likelihoods", "units", "columns", "method"} <= set(header)
+    assert (header["schema"], header["kind"], header["name"]) == (3, "module", "Zürich 7")
     assert header["columns"] == ["größe", "x"]
-    assert header["jitter"] == module.jitter
+    (part,) = header["parts"]
+    assert (part["rows"], part["jitter"], part["mean"]) == (40, module.jitter, module.mean)
+    assert not {"owner", "time", "targets", "categories"} & set(header)  # about which nobody has said anything
 
 
 def test_64_points_in_2d_are_under_50_kb(tmp_path):
@@ -403,7 +502,7 @@ def test_pickle_is_never_executed(tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize("schema", [0, 3, 99, "1", None, 1.0, True, [1]], ids=str)
+@pytest.mark.parametrize("schema", [0, 4, 99, "1", None, 1.0, True, [1]], ids=str)
 def test_unknown_schema(tmp_path, schema):
     path = rewrite(GOLDEN / "gaussian.safetensors", tmp_path / "m", header=lambda h: h.update(schema=schema))
     check_refused(path, r"schema .*[Uu]pgrade")
@@ -415,10 +514,12 @@ def test_broken_header_text(tmp_path, text):
     check_refused(tmp_path / "m", "not a complete|schema")
 
 
-@pytest.mark.parametrize("name", ["gaussian", "ensemble"])
+@pytest.mark.parametrize("name", ["gaussian", "ensemble", "3/module", "3/learned", "3/points", "3/coupled"])
 def test_every_missing_field_and_tensor_is_refused(tmp_path, name):
     source = GOLDEN / f"{name}.safetensors"
     optional = {"written_by", "units"}
+    if header_of(source)["schema"] == 3:  # what says nothing is not written, so that it may be missing
+        optional |= {"method", "owner", "time", "targets", "columns"}
     for key in set(header_of(source)) - optional:
         path = rewrite(source, tmp_path / "m", header=lambda h, key=key: h.pop(key))
         check_refused(path, key if key not in ("kind", "schema") else "upgrade|Upgrade")
@@ -426,7 +527,7 @@ def test_every_missing_field_and_tensor_is_refused(tmp_path, name):
         check_refused(rewrite(source, tmp_path / "m", tensors=lambda t, key=key: t.pop(key)), "is missing")
 
 
-@pytest.mark.parametrize("name", ["gaussian", "ensemble"])
+@pytest.mark.parametrize("name", ["gaussian", "ensemble", "3/module", "3/points", "3/coupled-names"])
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -441,7 +542,7 @@ def test_every_missing_field_and_tensor_is_refused(tmp_path, name):
 )
 def test_every_broken_tensor_is_refused(tmp_path, name, change, message):
     source = GOLDEN / f"{name}.safetensors"
-    for key in load_file(source):
+    for key in [key for key, t in load_file(source).items() if t.numel()]:
         path = rewrite(source, tmp_path / "m", tensors=lambda t, key=key: t.update({key: change(t[key])}))
         check_refused(path, message)
 
@@ -460,60 +561,64 @@ def put(*keys_and_value):
 LEAF = {"kind": "rbf", "ard": 2, "dims": None}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        put("kind", "pickle"),
-        put("kind", ["module"]),
-        put("name", 7),
-        put("name", ""),
-        put("name", "a\x00b"),
-        put("name", "n" * 1000),
-        put("mean", None),
-        put("mean", "0"),
-        put("mean", 10**400),
-        put("jitter", -1.0),
-        put("jitter", True),
-        put("rows", -1),
-        put("rows", 0),
-        put("rows", 2.5),
-        put("columns", ["a"]),
-        put("columns", ["a", "a"]),
-        put("columns", "ab"),
-        put("columns", [1, 2]),
-        put("columns", {"a": 1, "b": 2}),
-        put("likelihoods", []),
-        put("likelihoods", [{"name": "os.system", "parameters": []}]),
-        put("likelihoods", 0, "parameters", [-1.0]),
-        put("likelihoods", 0, "parameters", ["0.1"]),
-        put("likelihoods", 0, "parameters", [0.1, 0.2, 0.3]),
-        put("likelihoods", None),
-        put("convergence", None),
-        put("convergence", "evaluations", "many"),
-        put("method", 3),
-        put("kernel", None),
-        put("kernel", "rbf"),
-        put("kernel", "log_parameters", []),
-        put("kernel", "log_parameters", ["0", "0", "0"]),
-        put("kernel", "log_parameters", [1e9, 0.0, 0.0]),
-        put("kernel", "log_parameters", [None, 0.0, 0.0]),
-        put("kernel", "tree", None),
-        put("kernel", "tree", {"kind": "eval", "base": LEAF}),
-        put("kernel", "tree", {"kind": "scale"}),
-        put("kernel", "tree", {"kind": "scale", "base": {"kind": "rbf"}}),
-        put("kernel", "tree", {"kind": "scale", "base": {**LEAF, "ard": 7}}),
-        put("kernel", "tree", {"kind": "scale", "base": {**LEAF, "dims": [0, 9]}}),
-        put("kernel", "tree", {"kind": "scale", "base": {**LEAF, "dims": 3}}),
-        put("kernel", "tree", {"kind": "matern", "nu": 7, "ard": 2, "dims": None}),
-        put("kernel", "tree", {"kind": "centred", "centre": [0.0], "base": LEAF}),
-        put("kernel", "tree", {"kind": "sum", "parts": []}),
-        put("kernel", "tree", {"kind": "sum", "parts": [LEAF] * 1000}),
-    ],
-)
-def test_broken_module_headers_are_refused(tmp_path, change):
-    check_refused(
-        rewrite(GOLDEN / "gaussian.safetensors", tmp_path / "m", header=change), "ask for the file again|upgrade"
-    )
+OF_A_FUNCTION = ("mean", "jitter", "rows", "convergence", "kernel")
+BROKEN_MODULES = [
+    ("kind", "pickle"),
+    ("kind", ["module"]),
+    ("name", 7),
+    ("name", ""),
+    ("name", "a\x00b"),
+    ("name", "n" * 1000),
+    ("mean", None),
+    ("mean", "0"),
+    ("mean", 10**400),
+    ("jitter", -1.0),
+    ("jitter", True),
+    ("rows", -1),
+    ("rows", 0),
+    ("rows", 2.5),
+    ("columns", ["a"]),
+    ("columns", ["a", "a"]),
+    ("columns", "ab"),
+    ("columns", [1, 2]),
+    ("columns", {"a": 1, "b": 2}),
+    ("likelihoods", []),
+    ("likelihoods", [{"name": "os.system", "parameters": []}]),
+    ("likelihoods", 0, "parameters", [-1.0]),
+    ("likelihoods", 0, "parameters", ["0.1"]),
+    ("likelihoods", 0, "parameters", [0.1, 0.2, 0.3]),
+    ("likelihoods", None),
+    ("convergence", None),
+    ("convergence", "evaluations", "many"),
+    ("method", 3),
+    ("kernel", None),
+    ("kernel", "rbf"),
+    ("kernel", "log_parameters", []),
+    ("kernel", "log_parameters", ["0", "0", "0"]),
+    ("kernel", "log_parameters", [1e9, 0.0, 0.0]),
+    ("kernel", "log_parameters", [None, 0.0, 0.0]),
+    ("kernel", "tree", None),
+    ("kernel", "tree", {"kind": "eval", "base": LEAF}),
+    ("kernel", "tree", {"kind": "scale"}),
+    ("kernel", "tree", {"kind": "scale", "base": {"kind": "rbf"}}),
+    ("kernel", "tree", {"kind": "scale", "base": {**LEAF, "ard": 7}}),
+    ("kernel", "tree", {"kind": "scale", "base": {**LEAF, "dims": [0, 9]}}),
+    ("kernel", "tree", {"kind": "scale", "base": {**LEAF, "dims": 3}}),
+    ("kernel", "tree", {"kind": "matern", "nu": 7, "ard": 2, "dims": None}),
+    ("kernel", "tree", {"kind": "centred", "centre": [0.0], "base": LEAF}),
+    ("kernel", "tree", {"kind": "sum", "parts": []}),
+    ("kernel", "tree", {"kind": "sum", "parts": [LEAF] * 1000}),
+]
+
+
+@pytest.mark.parametrize("keys", BROKEN_MODULES, ids=str)
+def test_broken_module_headers_are_refused(tmp_path, keys):
+    path = rewrite(GOLDEN / "gaussian.safetensors", tmp_path / "m", header=put(*keys))
+    check_refused(path, "ask for the file again|upgrade")
+    new = put("parts", 0, *keys) if keys[0] in OF_A_FUNCTION else put(*keys)
+    if keys[0] != "convergence":  # which may be missing today
+        path = rewrite(GOLDEN / "3" / "module.safetensors", tmp_path / "m", header=new)
+        check_refused(path, "ask for the file again|upgrade")
 
 
 @pytest.mark.parametrize(

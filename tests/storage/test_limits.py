@@ -16,6 +16,9 @@ from recyclegp.storage import limits, strict_json
 MODULE = (GOLDEN / "gaussian.safetensors").read_bytes()
 ENSEMBLE = (GOLDEN / "ensemble.safetensors").read_bytes()
 EXACT = (GOLDEN / "2" / "exact.safetensors").read_bytes()
+NEW_MODULE = (GOLDEN / "3" / "module.safetensors").read_bytes()
+NEW_ENSEMBLE = (GOLDEN / "3" / "learned.safetensors").read_bytes()
+COUPLED = (GOLDEN / "3" / "coupled.safetensors").read_bytes()
 
 
 @pytest.fixture
@@ -234,42 +237,108 @@ def put(*keys_and_value):
     return change
 
 
+PARTS = ("kernel", "mean", "jitter", "rows", "convergence", "kept", "noise_evidence", "effective_rows")  # of a function
+EVIDENCE = {"chi2": 1.0, "residual_variance": 0.0, "residual": 0.0, "dof": 0.0}
+OLD_EVIDENCE = {"misfit": -1.0, "blur": 0.0, "residual": 0.0, "freedom": 0.0}
+
+
+def put_new(*keys_and_value):
+    """The same place in a module of schema 3."""
+    return put("parts", 0, *keys_and_value) if keys_and_value[0] in PARTS else put(*keys_and_value)
+
+
+ODD_IN_MODULES = [
+    ("written_by", ["a"]),
+    ("written_by", "w" * 100_000),
+    ("units", 5),
+    ("method", "\ud800"),
+    ("columns", ["a", "\udfff"]),
+    ("likelihoods", 0, "parameters", {}),
+    ("likelihoods", 0, "parameters", ""),
+    ("likelihoods", 0, "parameters", [0.0]),
+    ("likelihoods", ["gaussian"]),
+    ("convergence", ["converged"]),
+    ("kept", 1.5),
+    ("kept", 0),
+    ("kept", True),
+    ("noise_evidence", [1, 2, 3, 4]),
+    ("rows", True),
+    ("rows", 3.0),
+    ("rows", 10**30),
+    ("kernel", "log_parameters", [True, 0.0, 0.0]),
+]
+
+
+@pytest.mark.parametrize("keys", ODD_IN_MODULES, ids=str)
+def test_strict_types_of_modules(target, keys):
+    check_refused(target, changed(MODULE, put(*keys)), "ask for the file again")
+    check_refused(target, changed(NEW_MODULE, put_new(*keys)), "ask for the file again")
+
+
+@pytest.mark.parametrize("keys", [("convergence", "converged", 1), ("noise_evidence", OLD_EVIDENCE)], ids=str)
+def test_strict_types_of_old_modules(target, keys):
+    check_refused(target, changed(MODULE, put(*keys)), "ask for the file again")
+
+
 @pytest.mark.parametrize(
-    "change",
+    "keys",
     [
-        put("written_by", ["a"]),
-        put("written_by", "w" * 100_000),
-        put("units", 5),
-        put("method", "\ud800"),
-        put("columns", ["a", "\udfff"]),
-        put("likelihoods", 0, "parameters", {}),
-        put("likelihoods", 0, "parameters", ""),
-        put("likelihoods", 0, "parameters", [0.0]),
-        put("likelihoods", ["gaussian"]),
-        put("convergence", ["converged"]),
-        put("convergence", "converged", 1),
-        put("kept", 1.5),
-        put("kept", 0),
-        put("kept", True),
-        put("noise_evidence", [1, 2, 3, 4]),
-        put("noise_evidence", {"misfit": -1.0, "blur": 0.0, "residual": 0.0, "freedom": 0.0}),
-        put("rows", True),
-        put("rows", 3.0),
-        put("rows", 10**30),
-        put("kernel", "log_parameters", [True, 0.0, 0.0]),
+        ("convergence", {"converged": 1, "evaluations": 3, "message": ""}),
+        ("convergence", {"converged": True, "evaluations": 3.0, "message": ""}),
+        ("convergence", {"converged": True, "evaluations": 3}),
+        ("noise_evidence", EVIDENCE | {"chi2": -1.0}),
+        ("noise_evidence", {"misfit": 1.0, "blur": 0.0, "residual": 0.0, "freedom": 0.0}),  # the words of schema 2
+        ("effective_rows", -1),
+        ("parts", []),
+        ("parts", [{}, {}]),
+        ("parts", 0, "north"),
+        ("targets", [{"name": "heat"}, {"name": "salt"}]),
+        ("targets", {"name": "heat"}),
+        ("targets", [{"labels": ["a"]}]),
+        ("targets", [{"name": 7}]),
+        ("time", "yesterday"),
+        ("time", True),
+        ("owner", "new"),
+        ("owner", 7),
+        ("owner", "\x1b"),
+        ("likelihoods", [{"name": "gaussian", "parameters": [0.1], "labels": ["a"]}]),
+        ("likelihoods", [{"name": "categorical", "labels": ["a", "b"]}]),
+        ("likelihoods", [{"name": "heteroscedastic"}]),
+        ("likelihoods", [{"name": "heteroscedastic", "function": "g"}]),
+        ("likelihoods", [{"name": "heteroscedastic", "function": ["f"]}]),
+        ("likelihoods", [{"name": "gaussian", "parameters": [0.1], "function": "f"}]),
+        ("likelihoods", [{"name": "outputs"}]),
+        ("likelihoods", [{"name": "outputs", "functions": []}]),
+        ("likelihoods", [{"name": "outputs", "functions": [{"name": "a"}]}]),
+        ("likelihoods", [{"name": "outputs", "functions": [{"name": "\x1b", "likelihood": {"name": "poisson"}}]}]),
+        ("likelihoods", [{"name": "outputs", "functions": [{"name": "a", "likelihood": {"name": "heteroscedastic"}}]}]),
+        ("likelihoods", [{"name": "outputs", "functions": [{"name": "a", "likelihood": {"name": "outputs"}}]}]),
+        ("likelihoods", [{"name": "gaussian", "parameters": [0.1]}, {"name": "categorical", "labels": ["a", "b"]}]),
     ],
+    ids=str,
 )
-def test_strict_types_of_modules(target, change):
-    check_refused(target, changed(MODULE, change), "ask for the file again")
+def test_strict_types_of_new_modules(target, keys):
+    check_refused(target, changed(NEW_MODULE, put_new(*keys)), "ask for the file again")
+
+
+@pytest.mark.parametrize("keys", [("kept", None), ("owner", None), ("convergence", None), ("columns", None)], ids=str)
+def test_null_is_nothing_said(target, keys):
+    target.write_bytes(changed(NEW_MODULE, put_new(*keys)))
+    assert rgp.load(target)
 
 
 def test_only_gaussian_data_have_noise(target):
-    evidence = {"misfit": 1.0, "blur": 0.0, "residual": 1.0, "freedom": 1.0}
+    counts = [{"name": "poisson", "parameters": []}]
 
     def counts_with_noise(outer, header):
-        header.update(likelihoods=[{"name": "poisson", "parameters": []}], noise_evidence=evidence)
+        header.update(likelihoods=counts, noise_evidence={"misfit": 1.0, "blur": 0.0, "residual": 1.0, "freedom": 1.0})
+
+    def new_counts_with_noise(outer, header):
+        header.update(likelihoods=counts)
+        header["parts"][0].update(noise_evidence=EVIDENCE)
 
     check_refused(target, changed(MODULE, counts_with_noise), "no Gaussian noise")
+    check_refused(target, changed(NEW_MODULE, new_counts_with_noise), "no Gaussian noise")
 
 
 @pytest.mark.parametrize(
@@ -315,6 +384,100 @@ def test_only_gaussian_data_have_noise(target):
 )
 def test_strict_types_of_ensembles(target, change):
     check_refused(target, changed(ENSEMBLE, change), "ask for the file again")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("groups", []),
+        put("groups", {}),
+        put("groups", 0, "functions", []),
+        put("groups", 0, "functions", [1]),
+        put("groups", 0, "functions", [0, 0]),
+        put("groups", 0, "functions", [-1]),
+        put("groups", 0, "functions", [0.0]),
+        put("groups", 0, "form", "other"),
+        put("groups", 0, "form", None),
+        put("groups", 0, "mean", "0"),
+        put("groups", 0, "jitter", -1.0),
+        put("groups", 0, "effects", [0.0, 0.0]),
+        put("groups", 0, "effects", {"offset": -1.0, "smooth": 0.0}),
+        put("groups", 0, "likelihoods", [[]]),
+        put("groups", 0, "likelihoods", []),
+        put("groups", 0, "noises", [0.1]),
+        put("groups", 0, "noises", []),
+        put("groups", 0, "noises", [{"level": 0.0}]),
+        put("groups", 0, "noises", [{"level": 1.0, "dof": 0}]),
+        put("groups", 0, "convergence", 1),
+        put("groups", 0, "coupling", {"scale": [1.0], "shift": [0.0]}),
+        put("groups", 0, "anonymous", [[7, 7, 99]]),
+        put("groups", 0, "unlearned", {"removed": 0}),
+        put("groups", 0, "unlearned", {"removed": 1, "traces": ["everything"]}),
+        put("groups", 0, "unlearned", {"removed": 1, "updates": [7]}),
+        put("groups", 0, "members", []),
+        put("groups", 0, "members", {"a": 1}),
+        put("groups", 0, "members", 0, "north"),
+        put("groups", 0, "members", 0, "name", "m12"),
+        put("groups", 0, "members", 0, "name", "\x1b"),
+        put("groups", 0, "members", 0, "function", 1),
+        put("groups", 0, "members", 0, "owner", "new"),
+        put("groups", 0, "members", 0, "weight", None),
+        put("groups", 0, "members", 0, "weight", 1e7),
+        put("groups", 0, "members", 0, "agreement", 1.5),
+        put("groups", 0, "members", 0, "offset", [0.0]),
+        put("groups", 0, "members", 0, "offset", [0.0, -1.0]),
+        put("groups", 0, "members", 0, "site", "77"),
+        put("groups", 0, "members", 0, "site", [7.0, 7]),
+        put("groups", 0, "members", 0, "site", [10**9, 10**9]),
+        put("groups", 0, "members", 0, "site", None),
+        put("groups", 0, "members", 0, "noise", 0),
+        put("groups", 0, "members", 0, "points_appended", 1.0),
+        put("groups", 0, "members", 0, "added_after_merge", 1),
+        put("groups", 0, "members", 0, "update", "yes"),
+        put("groups", 0, "members", 0, "time", "2026-03-01" + "0" * 1000),
+        put("groups", 0, "members", 0, "verdict", {"standing": "fine"}),
+        put("groups", 0, "members", 0, "verdict", {"standing": "flagged", "reason": "\x1b[2J"}),
+        put("groups", 0, "members", 0, "verdict", {"standing": "flagged", "remedy": {"scale": "1", "shift": 0}}),
+        put("groups", 0, "members", 0, "verdict", {"standing": "flagged", "weight": -1}),
+        put("how", None),
+        put("how", "choice", True),
+        put("how", "choice", 10**12),
+        put("how", "owners", "sometimes"),
+        put("how", "configs", []),
+        put("how", "configs", [{"kernel": "rbff"}]),
+        put("how", "configs", [{"kernel": 3}]),
+        put("how", "configs", [{"learn": 1}]),
+        put("how", "configs", [{"trust": "everybody"}]),
+        put("how", "outputs", {"rank": 0}),
+        put("how", "outputs", {"matrix": [[1.0, 0.0]]}),
+        put("how", "outputs", {"only_if_better": 1}),
+        put("likelihoods", []),
+        put("likelihoods", [{"name": "heteroscedastic"}]),
+    ],
+    ids=range(64),
+)
+def test_strict_types_of_new_ensembles(target, change):
+    check_refused(target, changed(NEW_ENSEMBLE, change), "ask for the file again")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (put("groups", 0, "coupling", None), "does not say in which units"),
+        (put("groups", 0, "coupling", "scale", [1.0]), "not about the outputs"),
+        (put("groups", 0, "coupling", "scale", [1.0, 0.0]), "not about the outputs"),
+        (put("groups", 0, "coupling", "shift", [1.0, "x"]), "a shift is x"),
+        (put("groups", 0, "functions", [1, 0]), "not about the outputs"),
+        (put("groups", 0, "functions", [0]), "not about the outputs"),
+        (put("groups", 0, "kernel", "tree", "parts", 1, "dims", [0]), "not about the outputs"),
+        (put("groups", 0, "kernel", "tree", "parts", 1, {"kind": "constant"}), "parameters for a structure"),
+        (put("groups", 0, "members", 0, "function", 1), "two have the same name"),
+        (put("groups", 0, "members", 0, "function", 2), "of a function that its group does not have"),
+    ],
+    ids=range(10),
+)
+def test_coupled_outputs_that_are_none(target, change, said):
+    check_refused(target, changed(COUPLED, change), said)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ from os import PathLike
 from pathlib import Path
 
 from .. import likelihoods
-from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
+from ..errors import Argument, Either, OfStranger, RecycleGPError
 from . import strict_json
 from .atomic import write_atomically
 from .fields import count, fields, listed, number, text
 
 FORMAT = 1
+WRITER = Either("Calibration.save", "`recyclegp calibrate`")
 LARGEST = 65_536  # bytes of a file
 MOST_LEVELS = 1000
 SAME = 1e-9  # levels that differ by less are one
@@ -23,7 +24,11 @@ SAME = 1e-9  # levels that differ by less are one
 
 @dataclass(frozen=True)
 class Calibration:
-    """How far observations were from predictions, on rows that were not used for fitting."""
+    """How far observations were from predictions, on rows that were not used for fitting.
+
+    Examples:
+        >>> c = Calibration("gaussian", None, rows=99, levels=(0.5, 0.9), quantiles=(0.7, 1.6))
+    """
 
     likelihood: str  # of these observations
     owner: str | None  # whose predictions they were compared with, as `predict_y` takes it
@@ -31,6 +36,7 @@ class Calibration:
     levels: tuple[float, ...]  # in ascending order
     quantiles: tuple[float, ...]  # of the scores, one for each level
     content_id: str | None = None  # SHA-256 of the model's file, where it came from one
+    output: str | None = None  # which one, of a model of several
 
     def __post_init__(self) -> None:
         likelihoods.named(self.likelihood)
@@ -43,35 +49,64 @@ class Calibration:
             raise RecycleGPError(f"quantiles {self.quantiles}; they must be finite numbers that rise from 0")
 
     def quantile(self, level: float) -> float:
-        """The score that holds a share `level` of new rows."""
+        """The score that holds a share `level` of new rows.
+
+        Raises:
+            RecycleGPError: The level was not calibrated; the message says which were.
+
+        Examples:
+            >>> c.quantile(0.9)
+            1.6
+        """
         for known, found in zip(self.levels, self.quantiles, strict=True):
             if abs(known - level) < SAME:
                 return found
         there = ", ".join(f"{known:g}" for known in self.levels)
         if rank(level, self.rows) > self.rows:
             raise RecycleGPError(
-                f"level={level:g} needs a calibration with at least {rows_needed(level)} rows, and this one has "
-                f"{self.rows}; ask for one of {there}, or calibrate with more rows"
+                Either(f"level={level:g}", f"the level {level:g}"),
+                f" needs a calibration with at least {rows_needed(level)} rows, and this one has "
+                f"{self.rows}; ask for one of {there}, or calibrate with more rows",
             )
-        raise RecycleGPError(f"level={level:g} was not calibrated, but {there}; calibrate with levels= that has it")
+        raise RecycleGPError(
+            Either(f"level={level:g}", f"the level {level:g}"),
+            f" was not calibrated, but {there}; calibrate with ",
+            Argument("levels"),
+            " that has it",
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write to a small JSON file, all or nothing."""
+        """Write to a small JSON file, all or nothing.
+
+        Raises:
+            OSError: The file cannot be written; what was there before is as it was.
+
+        Examples:
+            >>> c.save("c.json")
+        """
         content = {"recyclegp_calibration": FORMAT, **asdict(self)}
         write_atomically(Path(path), (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Calibration:
-        """Read what `save` wrote, checked."""
+        """Read what `save` wrote, checked.
+
+        Raises:
+            RecycleGPError: The file cannot be what it claims to be; the message says why.
+            OSError: There is none.
+
+        Examples:
+            >>> c.save("c.json")
+            >>> Calibration.load("c.json") == c
+            True
+        """
         path = Path(path)
         try:
             return _read(path)
         except RecycleGPError as refused:
-            raise RecycleGPError(f"{path}: {printable(str(refused), LONGEST_MESSAGE)}") from None
+            raise RecycleGPError(f"{path}: ", OfStranger(refused)) from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise RecycleGPError(
-                f"{path}: not a calibration as `recyclegp calibrate` writes it; make it again"
-            ) from None
+            raise RecycleGPError(f"{path}: not a calibration as ", WRITER, " writes it; make it again") from None
 
 
 def rank(level: float, rows: int) -> int:
@@ -86,15 +121,16 @@ def rows_needed(level: float) -> int:
 
 def _read(path: Path) -> Calibration:
     if not stat.S_ISREG(path.stat().st_mode):
-        raise RecycleGPError("not a file; name one that `recyclegp calibrate` wrote")
+        raise RecycleGPError("not a file; name one that ", WRITER, " wrote")
     with open(path, "rb") as stream:
         content = stream.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise RecycleGPError("too large for a calibration; name one that `recyclegp calibrate` wrote")
+        raise RecycleGPError("too large for a calibration; name one that ", WRITER, " wrote")
     found = fields(strict_json.parsed(content.decode()), "it")
     expected = {"recyclegp_calibration", *Calibration.__dataclass_fields__}
     if "recyclegp_calibration" in found and found["recyclegp_calibration"] != FORMAT:
         raise RecycleGPError("a calibration of another format; upgrade recyclegp")
+    found.setdefault("output", None)  # which earlier files do not have
     if set(found) != expected or type(found["recyclegp_calibration"]) is not int:
         raise ValueError("other fields")
     owner, digest = found["owner"], found["content_id"]
@@ -109,4 +145,5 @@ def _read(path: Path) -> Calibration:
             number(v, "a quantile", 0.0) for v in listed(found["quantiles"], "quantiles", most=MOST_LEVELS)
         ),
         content_id=digest,
+        output=None if found["output"] is None else text(found["output"], "output"),
     )

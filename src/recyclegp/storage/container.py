@@ -25,13 +25,14 @@ import torch
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
+from ..errors import Argument, Either, OfStranger, RecycleGPError
 from ..version import __version__
 from . import layout, limits, strict_json
 from .atomic import write_atomically
 
-SCHEMA = 2
-READABLE = (1, 2)  # a file of an earlier schema lacks fields that have a default
+SCHEMA = 3
+FIT = Either("recyclegp.fit", "`recyclegp fit`")  # what makes a file
+READABLE = (1, 2, 3)  # what the earlier two are in the words of this one: models/legacy_files.py
 KEY = "recyclegp"  # of the header, among the metadata of a safetensors file
 LENGTH = 8  # bytes at the beginning of a file that say how long what describes the tensors is
 
@@ -56,7 +57,9 @@ def write(path: str | PathLike[str], document: Document) -> None:
         limits.check_tensor(name, tensor.shape)
     content = to_bytes(tensors, metadata={KEY: text})
     if _number(content[:LENGTH]) > limits.LARGEST_HEADER or len(content) > limits.LARGEST_FILE:
-        raise RecycleGPError(f"{path}: so much does not fit into one file; merge fewer modules, or with keep='names'")
+        raise RecycleGPError(
+            f"{path}: so much does not fit into one file; merge fewer modules, or with ", Argument("keep", "names")
+        )
     write_atomically(Path(path), content)
 
 
@@ -85,13 +88,15 @@ def opened(path: str | PathLike[str]) -> Iterator[OpenFile]:
         with open(path, "rb") as stream:
             yield OpenFile(stream, os.fstat(stream.fileno()).st_size)
     except RecycleGPError as refused:
-        said = printable(str(refused), LONGEST_MESSAGE)
-        raise RecycleGPError(said if said.startswith(f"{path}: ") else f"{path}: {said}") from None
+        named = str(refused).startswith(f"{path}: ")
+        raise RecycleGPError("" if named else f"{path}: ", OfStranger(refused)) from None
     except (ValueError, RecursionError) as broken:
-        why = printable(str(broken), LONGEST_MESSAGE)
         raise RecycleGPError(
-            f"{path}: not a complete recyclegp file ({why}); it may be truncated or of another format (of a table, "
-            "`recyclegp fit` makes one)"
+            f"{path}: not a complete recyclegp file (",
+            OfStranger(broken),
+            "); it may be truncated or of another format (of a table, ",
+            FIT,
+            " makes one)",
         ) from None
 
 
@@ -147,7 +152,7 @@ def _number(content: bytes) -> int:
 
 def _header(text: str | None) -> Header:
     if text is None:
-        raise RecycleGPError("a safetensors file, but not one of recyclegp's; `recyclegp fit` makes one of a table")
+        raise RecycleGPError("a safetensors file, but not one of recyclegp's; ", FIT, " makes one of a table")
     header = strict_json.parsed(text)
     if not isinstance(header, dict):
         raise ValueError("the header is not an object")

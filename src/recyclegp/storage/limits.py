@@ -16,11 +16,12 @@ DEEPEST = (
     144  # lists and objects within one another: a kernel of 64 nodes, each of them a list deep, and what is around
 )
 LONGEST_TEXT = 10_000  # characters
-MOST_TENSORS = 4096  # a dozen for each function of a joint ensemble
+MOST_TENSORS = 4096  # a dozen for each function of an ensemble
 MOST_AXES = 8  # of a tensor
 MOST_COLUMNS = 65_536  # D
 MOST_POINTS = 32_768  # M of a module or of Z_*, and of all sites together where an ensemble is exact
 MOST_MEMBERS = 1_000_000
+LARGEST_WEIGHT = 1e6  # of a module
 
 
 def check_tensor(name: str, shape: Sequence[int]) -> None:
