@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     from .interop.gpjax import from_gpjax
     from .interop.gpytorch import from_gpytorch
     from .interop.scikit_learn import from_sklearn
+    from .local.options import FitOptions, Inference, Naming, Publishing
     from .models.calibration import Calibrated, calibrate
     from .models.ensemble import Ensemble
     from .models.fit import FitManyError, fit, fit_many
-    from .models.joint.ensemble import JointEnsemble
-    from .models.joint.module import JointModule
     from .models.load import load, load_many
     from .models.merge import merge
     from .models.module import Module
@@ -31,10 +30,12 @@ _HOMES = {
     "Calibration": ".storage.calibration",
     "Ensemble": ".models.ensemble",
     "FitManyError": ".models.fit",
-    "JointEnsemble": ".models.joint.ensemble",
-    "JointModule": ".models.joint.module",
+    "FitOptions": ".local.options",
+    "Inference": ".local.options",
     "Module": ".models.module",
     "Modules": ".models.modules",
+    "Naming": ".local.options",
+    "Publishing": ".local.options",
     "calibrate": ".models.calibration",
     "fit": ".models.fit",
     "fit_many": ".models.fit",
@@ -55,10 +56,12 @@ __all__ = [
     "Calibration",
     "Ensemble",
     "FitManyError",
-    "JointEnsemble",
-    "JointModule",
+    "FitOptions",
+    "Inference",
     "Module",
     "Modules",
+    "Naming",
+    "Publishing",
     "RecycleGPError",
     "RecycleGPWarning",
     "Screening",

@@ -14,8 +14,8 @@ pytest.importorskip("botorch")
 from botorch.acquisition import qKnowledgeGradient
 from botorch.acquisition.analytic import LogExpectedImprovement, PosteriorMean
 from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models.model import Model
+from botorch.acquisition.objective import LinearMCObjective, ScalarizedPosteriorTransform
+from botorch.models.model import Model, ModelList
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 
@@ -184,6 +184,47 @@ def test_only_gaussian_noise_can_be_added_to_f():
         model.posterior(points, observation_noise=True)
 
 
+def outputs(**options):
+    """Two labs that have measured y and 3 − 2y."""
+    rng = np.random.default_rng(2)
+    modules = []
+    for k in range(2):
+        X = rng.uniform(0, 4, (40, 2))
+        y = np.sin(X[:, 0]) * np.cos(X[:, 1]) + 0.1 * rng.normal(size=40)
+        modules.append(rgp.fit(X, np.c_[y, 3 - 2 * y], name=f"lab-{k}", publish=15))
+    return rgp.merge(modules, owners=None, trust=None, inducing=20, **options)
+
+
+def test_outputs_are_a_list_of_models():
+    """One model each, asked together: f, y, and what is best of both by an acquisition function."""
+    e = outputs(outputs="independent")
+    model = e.to_botorch()
+    assert isinstance(model, ModelList)
+    assert model.num_outputs == 2
+    points = 4 * numbers(3, 5, 2, seed=14)
+    found, noisy = model.posterior(points), model.posterior(points, observation_noise=True)
+    for b in range(3):
+        mean, variance = e.predict(points[b])
+        np.testing.assert_allclose(found.mean[b], mean, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(found.variance[b], variance, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(noisy.variance[b], e.predict_y(points[b])[1], rtol=0, atol=1e-6)
+    weights = torch.tensor([1.0, -1.0], dtype=torch.float64)
+    best = qLogExpectedImprovement(model, 0.0, objective=LinearMCObjective(weights))
+    better, worse = (np.array([[x, 0.1]]) for x in (1.6, 3.9))
+    assert best(torch.tensor(better)) > best(torch.tensor(worse))
+
+
+def test_correlated_outputs_and_classes_are_no_list_of_models():
+    both = outputs(outputs=1)
+    with pytest.raises(rgp.RecycleGPError, match=r"correlated; use independent\(\).to_botorch"):
+        both.to_botorch()
+    assert isinstance(both.independent().to_botorch(), ModelList)
+    X = 4 * numbers(40, 2, seed=15)
+    kinds = rgp.fit(X, np.array(["ash", "birch"])[(X[:, 0] > 2).long()], likelihood="categorical", learn=False)
+    with pytest.raises(rgp.RecycleGPError, match="models are of outputs, and this one has classes"):
+        rgp.merge([kinds], learn=False).to_botorch()
+
+
 def test_wrong_shapes_are_named(model):
     with pytest.raises(rgp.RecycleGPError, match=r"X has shape \(3, 1\); pass \(…, q, 2\)"):
         model.posterior(torch.zeros(3, 1))
@@ -197,5 +238,6 @@ def test_without_botorch_the_remedy_is_named(merged, monkeypatch):
     monkeypatch.setitem(sys.modules, "botorch", None)
     monkeypatch.setitem(sys.modules, "botorch.models.model", None)
     monkeypatch.delitem(sys.modules, "recyclegp.export.botorch_model")
+    monkeypatch.delattr("recyclegp.export.botorch_model")
     with pytest.raises(ModuleNotFoundError, match="pip install botorch"):
         merged.to_botorch()

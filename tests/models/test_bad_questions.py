@@ -45,10 +45,11 @@ def test_questions(request, which):
     check_refused("n=0; pass a positive number", model.sample, X, 0)
     check_refused(r"y has shape \(3,\) but X has 24 rows", model.log_density, X, Y[:3])
     check_refused("y holds 1 NaN", model.log_density, X, with_nan(Y))
-    check_refused("needs a bernoulli likelihood, this model has 'gaussian'; use predict_y", model.predict_proba, X)
+    said = "predict_proba needs classes, and this model has likelihood 'gaussian'; use predict_y"
+    check_refused(said, model.predict_proba, X)
     check_refused("likelihood='poisson': this model has gaussian", model.predict_y, X, "poisson")
     check_refused("likelihood='gauss' is not known", model.log_density, X, Y, "gauss")
-    check_refused("output_scale=0.0; pass a number that is not zero", model.transform, output_scale=0.0)
+    check_refused("output_scale=0; pass a number that is not zero", model.transform, output_scale=0.0)
     check_refused("output_scale=nan", model.transform, output_scale=np.nan)
     check_refused("output_scale='2'", model.transform, output_scale="2")
     check_refused("output_scale=1e", model.transform, output_scale=1e200)

@@ -126,7 +126,7 @@ def test_what_cannot_be_calibrated(model):
         rgp.calibrate(model, X, y, levels=[])
     with pytest.raises(rgp.RecycleGPError, match="no rows"):
         rgp.calibrate(model, X[:0], y[:0])
-    with pytest.raises(rgp.RecycleGPError, match=r"levels=1.0"):
+    with pytest.raises(rgp.RecycleGPError, match=r"levels=1;"):
         rgp.calibrate(model, X, y, levels=[1.0])
     with pytest.raises(rgp.RecycleGPError, match=r"y has shape \(9,\) but X has 10 rows"):
         rgp.calibrate(model, X, y[:9])

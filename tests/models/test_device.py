@@ -201,11 +201,11 @@ def test_fit_many_survives_a_full_gpu(monkeypatch):
 
     real, calls = batch_fit.solve, []
 
-    def solve(requests):
+    def solve(requests, *more):
         calls.append(devices._share.get())
         if len(calls) == 1:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        return real(requests)
+        return real(requests, *more)
 
     monkeypatch.setattr(batch_fit, "solve", solve)
     assert len(rgp.fit_many(owners(K=2, n=12), publish=3, progress=False)) == 2

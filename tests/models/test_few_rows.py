@@ -50,8 +50,22 @@ def test_the_warning_is_at_the_callers_line():
 def test_many_are_warned_of_once():
     data = [rows(n) for n in (30, 8, 5, 12)]
     (said,) = warned(lambda: rgp.fit_many(data, names=list("abcd")))
-    assert said.startswith("c has 5 rows, and 1 others of 4 fewer than 10:")
+    assert said.startswith("c has 5 rows, and 1 other of 4 modules has fewer than 10:")
     assert warned(lambda: rgp.fit_many(data, names=list("abcd"), allow_small=True)) == []
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_several_outputs_are_one_module(several):
+    """Which is warned of once, and not at all with allow_small."""
+    x, y = rows(7)
+    both = np.c_[y, -y]
+
+    def run(**options):
+        return rgp.fit_many([(x, both)], names=["a"], **options) if several else rgp.fit(x, both, name="a", **options)
+
+    (said,) = warned(run)
+    assert said.startswith("a has 7 rows: a module of fewer than 10")
+    assert warned(lambda: run(allow_small=True)) == []
 
 
 def test_partitions_are_warned_of_once():

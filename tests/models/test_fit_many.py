@@ -12,8 +12,7 @@ import torch
 import recyclegp as rgp
 from recyclegp.kernels import parse
 from recyclegp.kernels.gpytorch_objects import to_gpytorch
-from recyclegp.local import batch, batch_fit
-from recyclegp.models import fit as fitting
+from recyclegp.local import batch, batch_fit, batching
 
 SIZES = (7, 31, 40, 36, 33, 8)
 
@@ -112,21 +111,21 @@ def test_narrow_slices_and_small_windows_change_nothing(monkeypatch):
     data = parts("gaussian", 1, sizes=(40,) * 7)
     expected = [m.evidence for m in rgp.fit_many(data, method="collapsed", inducing=3)]
     monkeypatch.setattr(batch, "FEATURES", 40 * 3 * 2)
-    monkeypatch.setattr(fitting, "WINDOW", 120)
-    monkeypatch.setattr(fitting, "LANES", 2)
+    monkeypatch.setattr(batching, "WINDOW", 120)
+    monkeypatch.setattr(batching, "MODELS", 2)
     found = [m.evidence for m in rgp.fit_many(iter(data), method="collapsed", inducing=3)]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_an_iterator_is_read_as_needed(monkeypatch):
     """Data that arrive one by one are fitted in windows: memory does not grow with their number."""
-    monkeypatch.setattr(fitting, "WINDOW", 60)
+    monkeypatch.setattr(batching, "WINDOW", 60)
     ahead, solved, real = [], 0, batch_fit.solve
 
-    def solve(jobs):
+    def solve(jobs, group):
         nonlocal solved
         solved += len(jobs)
-        return real(jobs)
+        return real(jobs, group)
 
     monkeypatch.setattr(batch_fit, "solve", solve)
 
@@ -147,11 +146,11 @@ def failing(monkeypatch, names, alone):
     """Models that fail in company, and with `alone` also by themselves."""
     real = batch_fit.solve
 
-    def solve(jobs):
-        if alone and len(jobs) == 1 and jobs[0].name in names:
+    def solve(jobs, group):
+        if alone and len(jobs) == group.functions and jobs[0].name in names:
             raise rgp.RecycleGPError("no jitter mends it")
-        made = real(jobs)
-        fine = [i for i in made.positions if len(jobs) == 1 or jobs[i].name not in names]
+        made = real(jobs, group)
+        fine = [i for i in made.positions if len(jobs) == group.functions or jobs[i].name not in names]
         return made._replace(positions=fine, models=made.models.take(torch.tensor(fine)))
 
     monkeypatch.setattr(batch_fit, "solve", solve)
@@ -183,10 +182,10 @@ def test_a_whole_batch_that_fails_is_tried_one_by_one(monkeypatch):
     data = parts("gaussian", 1, sizes=(30,) * 3)
     real = batch_fit.solve
 
-    def solve(jobs):
+    def solve(jobs, group):
         if len(jobs) > 1:
             raise rgp.RecycleGPError("all of them")
-        return real(jobs)
+        return real(jobs, group)
 
     monkeypatch.setattr(batch_fit, "solve", solve)
     assert len(rgp.fit_many(data, **options(data))) == 3
@@ -195,7 +194,7 @@ def test_a_whole_batch_that_fails_is_tried_one_by_one(monkeypatch):
 def test_bad_data_are_named_before_any_work(monkeypatch):
     data = parts("gaussian", 1, sizes=(30,) * 3)
     data[2][1][4] = np.nan
-    monkeypatch.setattr(batch_fit, "solve", lambda jobs: pytest.fail("work began"))
+    monkeypatch.setattr(batch_fit, "solve", lambda jobs, group: pytest.fail("work began"))
     with pytest.raises(rgp.RecycleGPError, match=r"data set 2 \(ward-2\).*NaN"):
         rgp.fit_many(data, **options(data))
 
@@ -250,8 +249,8 @@ def test_successes_are_not_lost_with_a_failure(monkeypatch):
     """They are in the error, which survives pickling."""
     real = batch_fit.solve
 
-    def solve(requests):
-        made = real(requests)
+    def solve(requests, group):
+        made = real(requests, group)
         fine = [i for i in made.positions if requests[i].name != "bad"]
         return made._replace(positions=fine, models=made.models.take(torch.tensor(fine)) if fine else None)
 
@@ -270,7 +269,7 @@ def test_linear_kernels_are_one_batch():
     solved = []
     with pytest.MonkeyPatch.context() as patch:
         real = batch_fit.solve
-        patch.setattr(batch_fit, "solve", lambda requests: solved.append(len(requests)) or real(requests))
+        patch.setattr(batch_fit, "solve", lambda *asked: solved.append(len(asked[0])) or real(*asked))
         rgp.fit_many(data, kernel="rbf + linear", method="collapsed", inducing=3)
     assert solved == [3]
 
@@ -288,3 +287,103 @@ def test_each_has_the_points_that_its_own_rows_allow(options):
 def test_a_data_set_that_is_too_small_for_a_point_is_named():
     with pytest.raises(rgp.RecycleGPError, match=r"data set 1 \(b\): rows_per_point=10: 7 rows"):
         rgp.fit_many(parts("gaussian", 1, sizes=(30, 7)), names=["a", "b"], rows_per_point=10)
+
+
+# --- several functions ------------------------------------------------------------------------
+
+
+def several(sizes=(20, 21, 20), seed=0):
+    """Each data set for each kind of model: outputs, classes, varying noise."""
+    data = parts("gaussian", 1, sizes=sizes, seed=seed)
+    return {
+        "outputs": ([(X, np.c_[y, 3 - y]) for X, y in data], {}),
+        "classes": ([(X, np.where(y > 7, "high", "low")) for X, y in data], {"likelihood": "categorical"}),
+        "softmax": (
+            [(X, np.where(y > 7, "high", "low")) for X, y in data],
+            {"likelihood": "categorical-softmax", "inducing": 6},
+        ),
+        "noise": (data, {"likelihood": "heteroscedastic", "inducing": 6}),
+    }
+
+
+KINDS = list(several())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_functions_are_columns_too(kind, tmp_path):
+    data, how = several()[kind]
+    names = ["a", "b", "c"]
+    made = rgp.fit_many(iter(data), names=names, owners=["o", "o", "p"], times=[1, None, 2.5], progress=False, **how)
+    assert isinstance(made, rgp.Modules)
+    assert made.names == names
+    assert [(m.owner, m.time) for m in made] == [("o", 1.0), ("o", None), ("p", 2.5)]
+    alone = rgp.fit(*data[1], name="b", **how)
+    assert made[1].functions == alone.functions
+    assert made[1].evidence == pytest.approx(alone.evidence, abs=1e-3)
+    assert [len(share) for share in made.kept] == [len(alone.functions)] * 3
+    made.save(tmp_path / "all.safetensors")
+    for one, other in zip(made, rgp.load_many(tmp_path / "all.safetensors"), strict=True):
+        assert (one.about, one.likelihoods) == (other.about, other.likelihoods)
+        for p, q in zip(one.latents, other.latents, strict=True):
+            assert all(torch.equal(s, t) for s, t in zip(p.site, q.site, strict=True))
+            assert p._replace(site=None) == q._replace(site=None)
+    assert rgp.merge(made[:2], trust=None).names == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_failures_of_several_functions(kind, monkeypatch, capfd):
+    data, how = several(sizes=(20, 20, 20))[kind]
+    failing(monkeypatch, {"b"}, alone=True)
+    with pytest.raises(rgp.FitManyError, match=r"1 of the models failed \(b: no jitter mends it\)") as failed:
+        rgp.fit_many(data, names=["a", "b", "c"], **how)
+    assert failed.value.modules.names == ["a", "c"]
+    with pytest.warns(rgp.RecycleGPWarning, match="1 model was left out"):
+        rest = rgp.fit_many(data, names=["a", "b", "c"], on_failure="skip", progress=True, **how)
+    assert rest.names == ["a", "c"]
+    assert "fitting" in capfd.readouterr().err
+
+
+def test_noises_of_cells_beside_outputs():
+    data = several()["outputs"][0]
+    noise = [np.full(Y.shape, [4.0, 9.0]) for _, Y in data]
+    made = rgp.fit_many([(X, Y, n) for (X, Y), n in zip(data, noise, strict=True)])
+    np.testing.assert_allclose([m.noise for m in made], [(4.0, 9.0)] * 3)
+    alone = rgp.fit(*data[0], noise=noise[0])
+    assert made[0].evidence == pytest.approx(alone.evidence, abs=1e-3)
+    with pytest.raises(rgp.RecycleGPError, match=r"data set 0 .*noise has shape \(3,\)"):
+        rgp.fit_many([(*data[0], np.ones(3))])
+
+
+def test_outputs_that_some_have_not_seen():
+    """Are not there; and one may be seen in few rows only."""
+    (X, Y), other = several()["outputs"][0][:2]
+    without, few = Y.copy(), Y.copy()
+    without[:, 1], few[5:, 0] = np.nan, np.nan
+    made = rgp.fit_many([(X, without), (X, few), other], missing="allow", allow_small=True)
+    assert [m.functions for m in made] == [("y1",), ("y1", "y2"), ("y1", "y2")]
+    assert [p.rows for p in made[1].latents] == [5, 20]
+    assert made[1].rows == 20
+
+
+def test_times_reach_the_merge():
+    data = parts("gaussian", 1, sizes=(20, 20))
+    made = rgp.fit_many(data, names=["old", "new"], times=["2026-01-01", "2026-03-01"])
+    aged = rgp.merge(made, half_life=59)
+    assert {r["name"]: r["weight"] for r in aged.report()} == pytest.approx({"old": 0.5, "new": 1.0})
+    with pytest.raises(rgp.RecycleGPError, match="times has 1 entries for 2 data sets"):
+        rgp.fit_many(data, times=[1])
+    with pytest.raises(rgp.RecycleGPError, match="times has 1 entries and data has more"):
+        rgp.fit_many(iter(data), times=[1])
+    with pytest.raises(rgp.RecycleGPError, match=r"times\[1\]='soon'"):
+        rgp.fit_many(data, times=[1, "soon"])
+
+
+def test_equal_rows_among_many():
+    """Plain arrays of one shape, of which one has a row twice: as when it is fitted alone."""
+    data = [(X.copy(), y.copy()) for X, y in parts("gaussian", 1, sizes=(20, 20, 20))]
+    data[1][0][7], data[1][1][7] = data[1][0][3], data[1][1][3]
+    made = rgp.fit_many(data, publish=6)
+    alone = rgp.fit(*data[1], publish=6)
+    np.testing.assert_allclose(made[1].inducing, alone.inducing, rtol=1e-3)
+    assert made[1].evidence == pytest.approx(alone.evidence, abs=1e-4)
+    assert [m.rows for m in made] == [20, 20, 20]

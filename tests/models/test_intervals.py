@@ -90,7 +90,7 @@ def test_classes_have_no_intervals(wards):
     m = fitted("classes", table, y=table["y"] > 0, likelihood="bernoulli", learn=False)
     with pytest.raises(rgp.RecycleGPError, match="an interval for y is not defined for likelihood 'bernoulli'"):
         m.predict_interval(X)
-    with pytest.raises(rgp.RecycleGPError, match="use probabilities"):
+    with pytest.raises(rgp.RecycleGPError, match="use predict_proba"):
         m.predict_quantiles(X, 0.5)
     both = rgp.merge([m, wards[0]], learn=False)
     with pytest.raises(rgp.RecycleGPError, match="pass likelihood= one of gaussian, bernoulli"):

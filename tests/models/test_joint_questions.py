@@ -92,7 +92,7 @@ def test_rows_outside_every_region():
     for name, low in (("heat", 0.0), ("salt", 100.0)):
         X = rng.uniform(low, low + 5, (30, 1))
         own = rgp.fit(X, np.sin(X[:, 0]), name=f"by {name}", target=name, publish=6)
-        parts.append(rgp.JointModule.of_outputs([own]))
+        parts.append(rgp.Module.of_outputs([own]))
     merged = rgp.merge(parts, owners=None, outputs="independent")
     at = np.array([[2.5], [50.0], [102.5], [-40.0]])
     assert merged.outside(at).tolist() == [False, True, False, True]
@@ -143,12 +143,17 @@ def test_intervals_of_varying_noise_follow_it(tmp_path):
     np.testing.assert_array_equal(again.predict_interval(NEW[["day"]]), c.predict_interval(NEW[["day"]]))
 
 
-def test_outputs_are_calibrated_one_by_one():
+def test_outputs_are_calibrated_one_by_one(tmp_path):
     model, local = of_outputs(), outputs(21, 0, 6, 40)
-    with pytest.raises(rgp.RecycleGPError, match=r"2 outputs; calibrate each by itself, as calibrate\(model\.part"):
+    with pytest.raises(rgp.RecycleGPError, match="this model has 2 outputs: heat, salt; name the one that y is"):
         rgp.calibrate(model, local[INPUTS], local[["heat", "salt"]])
-    c = rgp.calibrate(model.part("salt"), local[INPUTS], local["salt"])
-    assert c.covers(local[INPUTS], local["salt"], 0.9).sum() == math.ceil(41 * 0.9)
+    for own in (
+        rgp.calibrate(model, local[INPUTS], local["salt"], output="salt"),
+        rgp.calibrate(model.part("salt"), local[INPUTS], local["salt"]),
+    ):
+        assert own.covers(local[INPUTS], local["salt"], 0.9).sum() == math.ceil(41 * 0.9)
+    own.save(tmp_path / "salt.json")
+    assert rgp.Calibration.load(tmp_path / "salt.json") == own.calibration
 
 
 # --- noises of cells ---
@@ -207,7 +212,8 @@ def test_noises_that_are_none(noise, message):
 @pytest.mark.parametrize("noise", [0.1, np.full(60, 0.1)])
 def test_classes_have_no_noise(likelihood, noise):
     t = classes(0, 0, 6, 60)
-    with pytest.raises(rgp.RecycleGPError, match=f"noise: likelihood '{likelihood}' has none; leave it out"):
+    said = f"noise: likelihood '{likelihood}' has none to give, it follows from its functions; leave it out"
+    with pytest.raises(rgp.RecycleGPError, match=said):
         rgp.fit(t[INPUTS], t["kind"], likelihood=likelihood, noise=noise)
 
 
@@ -221,7 +227,7 @@ def test_outputs_get_other_units_by_name():
     np.testing.assert_allclose(other.output_covariance, model.output_covariance * [[1, -2], [-2, 4]], rtol=1e-9)
     rows = sum(t.shape[0] for t in (outputs(0, 0, 4), outputs(1, 2, 6)))
     assert other.evidence == pytest.approx(model.evidence - rows * np.log(2), rel=1e-8)
-    assert [str(part.target) for part in other.parts] == ["heat", "salt in ‰"]
+    assert [str(target) for target in other.targets] == ["heat", "salt in ‰"]
     with pytest.raises(rgp.RecycleGPError, match="output_scale: no output sugar; there are heat, salt"):
         model.transform(output_scale={"sugar": 2.0})
     with pytest.raises(rgp.RecycleGPError, match="output_shift has 3 values for 2 outputs"):

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,7 +53,7 @@ def test_ten_thousand_modules_are_one_merge():
     rng = np.random.default_rng(1)
     X = rng.uniform(0, 1, (60, 1))
     one = rgp.fit(X, np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=60), publish=4, name="one")
-    many = [replace(one, name=f"m{i}") for i in range(10_000)]
+    many = [one.rename(f"m{i}") for i in range(10_000)]
     e = rgp.merge(many, inducing=torch.as_tensor(one.inducing.copy()), learn=False)
     twin = rgp.merge([one], inducing=one.inducing, weights=[10_000.0], learn=False)
     np.testing.assert_allclose(e.predict(X)[0], twin.predict(X)[0], atol=1e-8)
@@ -85,7 +84,7 @@ def stream(K, M, D):
         Rt = 3 * np.eye(M) + 0.2 * rng.normal(size=(M, M))
         rho = Rt @ (2 + np.sin(6 * Z[:, 0])) + rng.normal(size=M)
         site = Site(*map(torch.as_tensor, (Z, Rt, rho, np.array(0.5))))
-        yield replace(first, name=f"module number {i}", _site=site)
+        yield with_latent(first, site=site).rename(f"module number {i}")
 
 def merged(K, M, D, learn):
     points = np.random.default_rng(1).uniform(0, 1, (24, D))

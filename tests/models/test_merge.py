@@ -1,12 +1,11 @@
 """Merging as a user calls it."""
 
-from dataclasses import replace
-
 import gpytorch
 import numpy as np
 import pytest
 
 import recyclegp as rgp
+from changed import with_latent
 from recyclegp.core import optimiser
 from recyclegp.core.convergence import Convergence
 from recyclegp.merging import affordable, points
@@ -59,7 +58,7 @@ def test_other_units_are_noticed():
     rng = np.random.default_rng(0)
     mm, kilo = pressures(rng, 150), pressures(rng, 150, 0.133322)
     a, b = rgp.fit(*mm, name="a"), rgp.fit(*kilo, name="b")
-    with pytest.warns(rgp.RecycleGPWarning, match=r"lengthscale \d+ times shorter .* recyclegp compare, tells"):
+    with pytest.warns(rgp.RecycleGPWarning, match=r"lengthscale \d+ times shorter .* report\(\) tells"):
         e = rgp.merge([a, b])
     assert min(row["surprise"] for row in e.report()) > 100
     with pytest.warns(rgp.RecycleGPWarning, match="times shorter"):
@@ -111,7 +110,7 @@ def test_units_and_labels_that_contradict_each_other_do_not_merge():
 
 
 def test_modules_that_had_not_converged_are_named(module):
-    doubtful = replace(module, convergence=Convergence(False, 3, "stopped before converging"), name="doubtful")
+    doubtful = with_latent(module, convergence=Convergence(False, 3, "stopped before converging")).rename("doubtful")
     with pytest.warns(rgp.RecycleGPWarning, match="doubtful had not converged when they were published"):
         e = rgp.merge([module, doubtful], learn=False)
     assert [row["converged"] for row in e.report()] == [True, False]

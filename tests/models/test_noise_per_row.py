@@ -12,9 +12,9 @@ import reference as ref
 from cases import check_close, gpytorch_kernel, scatter, truth, with_jitter
 from cases_bad import check_refused
 from recyclegp.engines.fitting import prepared as fitting_partitions
-from recyclegp.engines.options import FitArguments
 from recyclegp.local import batch_fit
-from recyclegp.models import fit as fitting
+from recyclegp.local.constants import SEARCH
+from recyclegp.local.request import Method
 
 KERNEL = ref.Kernel("matern52", (1.1, 2.4), 1.6)
 FIXED = {"kernel": gpytorch_kernel(KERNEL), "learn": False}
@@ -107,7 +107,7 @@ def test_equal_noises_are_one_noise(method, publish):
         rgp.fit(X, y, noise=noise, method=method, publish=publish, name="a") for noise in (0.137, np.full(45, 0.137))
     )
     check_close(many.inducing, one.inducing, 1e-10)
-    check_close(many._kernel.theta, one._kernel.theta, 1e-10)
+    check_close(many.kernel_spec.theta, one.kernel_spec.theta, 1e-10)
     check_close([many.mean, many.evidence, many.kept], [one.mean, one.evidence, one.kept], 1e-10)
     for a, b in zip(many.predict_y(AT), one.predict_y(AT), strict=True):
         check_close(a, b, 1e-10)
@@ -118,7 +118,7 @@ def test_nearly_equal_noises_are_nearly_one_noise(method):
     X, y, _ = rows(45, seed=4)
     nearly = 0.137 * (1 + 1e-9 * np.random.default_rng(0).standard_normal(45))
     one, many = (rgp.fit(X, y, noise=noise, method=method, publish=9, name="a") for noise in (0.137, nearly))
-    check_close(many._kernel.theta, one._kernel.theta, 1e-4)
+    check_close(many.kernel_spec.theta, one.kernel_spec.theta, 1e-4)
     for a, b in zip(many.predict(AT), one.predict(AT), strict=True):
         check_close(a, b, 1e-4)
 
@@ -143,9 +143,8 @@ def test_learned_from_some_of_the_rows(monkeypatch):
     """A subset of the rows keeps their noises, and both stages of a long search know them."""
     X, y, noise = rows(120, seed=8)
     noise[:60], y[:60] = 400.0, y[:60] + 20 * np.random.default_rng(1).standard_normal(60)
-    monkeypatch.setattr(batch_fit, "ROWS_LEARNED", dict.fromkeys(batch_fit.ROWS_LEARNED, 80))
-    monkeypatch.setattr(batch_fit, "LARGE", dict.fromkeys(batch_fit.LARGE, 50))
-    monkeypatch.setattr(batch_fit, "ROWS_BEGUN", 40)
+    few = SEARCH._replace(rows=dict.fromkeys(Method, 80), large=dict.fromkeys(Method, 50), first_rows=40)
+    monkeypatch.setattr(batch_fit, "SEARCH", few)
     for method in ("exact", "collapsed"):
         module = rgp.fit(X, y, noise=noise, method=method, kernel="matern52", name="a")
         mean, _ = module.predict(X[60:])
@@ -196,7 +195,7 @@ def test_a_merge_leaves_known_noises_as_they_are():
     assert noises["known"] is None
     assert all(noises[m.name] is not None for m in learned)
     (member,) = (m for m in merged._members if m.name == "known")
-    for kept, published in zip(member.site, known._site, strict=True):
+    for kept, published in zip(member.site, known.site, strict=True):
         check_close(kept, published, 1e-12)
     alone = [rgp.merge([known], noise=noise, learn=False, owners=None, trust=None) for noise in ("pool", "keep")]
     for a, b in zip(*(e.predict(AT) for e in alone), strict=True):
@@ -274,7 +273,7 @@ def test_many_functions_of_the_same_inputs_are_one_batch(monkeypatch):
     data = [(X, y + c, noise[::-1] if c else noise) for c in range(3)]
     batches = []
     solve = batch_fit.solve
-    monkeypatch.setattr(fitting.batch_fit, "solve", lambda requests: batches.append(len(requests)) or solve(requests))
+    monkeypatch.setattr(batch_fit, "solve", lambda *asked: batches.append(len(asked[0])) or solve(*asked))
     rgp.fit_many(data)
     assert batches == [3]
 
@@ -294,7 +293,7 @@ def test_the_kernel_is_chosen_with_the_noises():
     data = [rows(40, seed=s) for s in range(2)]
     many = rgp.fit_many(data, kernel="auto", publish=8)
     alone = rgp.fit(*data[0][:2], noise=data[0][2], kernel="auto", publish=8)
-    assert len({m._kernel.structure for m in many}) == 1
+    assert len({m.kernel_spec.structure for m in many}) == 1
     assert np.isfinite(alone.evidence)
 
 
@@ -337,5 +336,5 @@ def test_where_rows_cannot_have_noises():
     check_refused("method='dual' has one for all rows", rgp.fit, X24, Y24, noise=N24, method="dual")
     check_refused(r"data=\[\(X, y, noise\), …\]", rgp.fit_many, [(X24, Y24)] * 2, noise=[N24, N24])
     check_refused("given for all data sets, and with this one", rgp.fit_many, [(X24, Y24, N24)] * 2, noise=0.1)
-    check_refused(r"fit_many\(\[\(X, y, noise\), …\]\)", fitting_partitions, [(X24, Y24)], FitArguments(noise=N24))
+    check_refused(r"fit_many\(\[\(X, y, noise\), …\]\)", fitting_partitions, [(X24, Y24)], {"noise": N24})
     check_refused(r"\(X, y\) pairs, .* or \(X, y, noise\)", rgp.fit_many, [(X24, Y24, N24, N24)])

@@ -17,7 +17,8 @@ def hospital(seed, unit=1.0, level=0.0):
 
 def test_a_power_of_ten_is_named():
     modules = [hospital(0), hospital(1, level=2.0), hospital(2, unit=0.001)]
-    with pytest.warns(rgp.RecycleGPWarning, match=r"hospital-2 has dose from.* transform --input-scale dose=1000"):
+    said = r"hospital-2 has dose from.* transform\(input_scale=\{'dose': 1000\}\)"
+    with pytest.warns(rgp.RecycleGPWarning, match=said):
         merged = rgp.merge(modules, trust=None)
     assert merged.names == ["hospital-0", "hospital-1", "hospital-2"]
 

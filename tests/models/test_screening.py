@@ -122,14 +122,17 @@ def test_each_function_is_judged_and_the_worst_is_said():
     alone = rgp.screen([m.part("salt") for m in modules]).verdicts["c"]
     assert found.verdicts["c"].reason.startswith(f"salt: {alone.reason}")
     assert rgp.screen([m.part("heat") for m in modules]).flagged == []
-    assert alone.proposal in found.verdicts["c"].reason
+    assert alone.proposal == f"transform(output_scale={alone.remedy.scale:.6g})"
+    assert found.table[2]["proposal"] == f"transform(output_scale={{'salt': {alone.remedy.scale:.6g}}})"
+    put_right = [found.remedies["c"].on(m) if m.name == "c" else m for m in modules]
+    assert rgp.screen(put_right).flagged == []
     assert "c: flagged: salt" in str(found)
 
 
 def test_a_function_that_only_one_module_has_cannot_be_checked():
     modules = joint_modules()
-    lonely = rgp.JointModule.of_outputs([modules[3].part("salt").rename("f")])
-    only_heat = [rgp.JointModule.of_outputs([m.part("heat")]) for m in modules[:3]]
+    lonely = rgp.Module.of_outputs([modules[3].part("salt").rename("f")])
+    only_heat = [rgp.Module.of_outputs([m.part("heat")]) for m in modules[:3]]
     found = rgp.screen([*only_heat, lonely])
     assert found.verdicts["f"].standing.value == "cannot be checked"
     assert found.verdicts["f"].reason.startswith("salt: ")

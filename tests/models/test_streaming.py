@@ -3,12 +3,12 @@
 import gc
 import tempfile
 import weakref
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import recyclegp as rgp
+from changed import with_latent
 from made_modules import make
 from recyclegp.core import packing
 from recyclegp.merging import site_store
@@ -111,10 +111,10 @@ def test_what_cannot_be_merged_is_named(modules, folder, tmp_path):
 
 
 def test_columns_are_aligned_in_passing(modules):
-    named = replace(modules[0], columns=("east", "north"))
-    turned = replace(modules[1], columns=("north", "east"))
-    site = modules[1]._site
-    straight = replace(modules[1], _site=site._replace(Z=site.Z.flip(1)))
+    named = modules[0].with_columns(("east", "north"))
+    turned = modules[1].with_columns(("north", "east"))
+    site = modules[1].latents[0].site
+    straight = with_latent(modules[1], site=site._replace(Z=site.Z.flip(1)))
     options = {"learn": False, "kernel": modules[0].kernel, "inducing": 9}
     with pytest.warns(rgp.RecycleGPWarning, match="columns of m0002 have no names"):
         by_name = rgp.merge(iter([modules[2], named, turned]), **options)
@@ -204,7 +204,7 @@ def test_modules_are_let_go_as_they_are_packed(monkeypatch):
 def test_names_only_ensembles_stay_so(modules):
     small = rgp.merge(modules[:8], learn=False, keep="names", inducing=12)
     full = rgp.merge(modules[:8], learn=False, inducing=12)
-    assert full._form.marginal is None  # evidence is computed when somebody asks
+    assert full.groups[0].form.marginal is None  # evidence is computed when somebody asks
     more, expected = small.add(iter(modules[8:])), full.add(modules[8:])
     assert all(m.site is None for m in more._members)
     close_enough = {"rtol": 1e-9}
@@ -215,5 +215,5 @@ def test_names_only_ensembles_stay_so(modules):
         more.remove("m0009")
     # asked for once, the evidence rows are carried on instead of being stacked anew
     assert full.evidence == pytest.approx(small.evidence, rel=1e-12)
-    assert full.add(modules[8:])._form.marginal is not None
+    assert full.add(modules[8:]).groups[0].form.marginal is not None
     assert full.add(modules[8:]).evidence == pytest.approx(expected.evidence, rel=1e-12)

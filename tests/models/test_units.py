@@ -186,8 +186,8 @@ def test_an_ensemble_says_its_new_unit(pair, tmp_path):
     [
         ({"input_scale": [1.0, 0.0]}, "input_scale.*positive.*mirror"),
         ({"input_scale": {"dose": -1.0}}, "input_scale.*positive.*mirror"),
-        ({"input_scale": {"dose": math.nan}}, r"input_scale\['dose'\]=nan; pass a finite number"),
-        ({"input_scale": {"dose": "1"}}, r"input_scale\['dose'\]='1'; pass a finite number"),
+        ({"input_scale": {"dose": math.nan}}, r"input_scale=\{'dose': nan\}; pass a finite number"),
+        ({"input_scale": {"dose": "1"}}, r"input_scale=\{'dose': '1'\}; pass a finite number"),
         ({"input_scale": {"weight": 2.0}}, "input_scale: no input column weight; there are temp, dose"),
         ({"input_shift": {"weight": 2.0}}, "input_shift: no input column weight; there are temp, dose"),
         ({"input_scale": [2.0]}, "input_scale has 1 numbers for 2 input columns; pass one each, or a dict"),

@@ -10,7 +10,7 @@ from scipy import stats
 
 import recyclegp as rgp
 from recyclegp.plot import figure
-from recyclegp.plot.scene import scene
+from recyclegp.plot.scene import scenes
 
 LIKELIHOODS = ("gaussian", "bernoulli", "poisson")
 DIMENSIONS = (1, pytest.param(2, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow))  # to be drawn
@@ -73,7 +73,7 @@ def objects(dimension, likelihood, kind):
 
 def drawn(models, at=None, title=None, **options):
     """The figure as `save` draws it, with its axes."""
-    return figure.new(scene(models, **options), at, title)
+    return figure.new(scenes(models, at=at, **options), title)
 
 
 def line(ax, colour, among=None):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import replace
 
 import numpy as np
 
 import recyclegp as rgp
+from changed import with_latent
 from recyclegp.core.sites import weighted
 
 K, ROWS, NOISE = 12, 30, 0.1
@@ -63,8 +63,8 @@ REASONS = {
 
 def sure(module):
     """Its likelihood to the power of a hundred."""
-    site = weighted(module._site, module._site.e.new_tensor(SURE))
-    return replace(module, _site=site, noise_evidence=None)
+    site = weighted(module.latents[0].site, module.latents[0].site.e.new_tensor(SURE))
+    return with_latent(module, site=site, noise_evidence=None)
 
 
 @functools.cache

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 
 import recyclegp as rgp
+from changed import with_latent
 from recyclegp.core.sites import Site
 
 
@@ -26,4 +25,4 @@ def make(count, sizes=(3, 5, 4), D=2, seed=0):
         Rt = 3 * np.eye(M) + 0.4 * rng.normal(size=(M, M))
         site = Site(*(torch.tensor(t) for t in (Z, Rt, Rt @ truth(Z) + rng.normal(size=M), np.array(rng.normal()))))
         kernel = first.kernel_spec.with_theta(first.kernel_spec.theta + 0.1 * rng.normal())
-        yield replace(first, name=f"m{i:04}", _site=site, _kernel=kernel, mean=float(rng.normal()))
+        yield with_latent(first, site=site, kernel=kernel, mean=float(rng.normal())).rename(f"m{i:04}")

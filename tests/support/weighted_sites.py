@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import gpytorch
 import numpy as np
 import torch
 
 import recyclegp as rgp
+from changed import with_latent
 
 LENGTHS, SIZE, MEAN, NOISE = (0.8, 1.7), 1.3, 0.6, 0.09
 
@@ -40,7 +39,7 @@ def made(name, n=12, seed=0, points=5, shift=0.0, **options):
     X, y = some_rows(n, seed, shift)
     Z = np.random.default_rng(seed + 100).uniform(-2, 2, (points, 2))
     module = rgp.fit(X, y, kernel=kernel(), learn=False, noise=NOISE, publish=Z, name=name, **options)
-    return replace(module, mean=MEAN)
+    return with_latent(module, mean=MEAN)
 
 
 def together(sites, weights, owners, at, effects=(0.0, 0.0), mean=MEAN):

@@ -151,10 +151,10 @@ def test_predictions_in_independent_coordinates(member):
     H, rho, ones = plain[member]
     m, cov = posterior(plain, trusted_of(plain))
     S = H @ cov @ H.T
-    check_close(p.doubt, np.linalg.eigvalsh(S), 1e-10)
+    check_close(p.variance, np.linalg.eigvalsh(S), 1e-10)
     # the same turned by U, of which only products are known
     for weight in (np.eye(len(rho)), np.linalg.inv(np.eye(len(rho)) + S)):
-        scale = np.ones(len(rho)) if np.array_equal(weight, np.eye(len(rho))) else 1 / (1 + p.doubt.numpy())
+        scale = np.ones(len(rho)) if np.array_equal(weight, np.eye(len(rho))) else 1 / (1 + p.variance.numpy())
         exact = np.stack([rho - H @ m, H @ m + MEAN * ones, ones], 1)
         turned = np.stack([t.numpy() for t in (p.error, p.predicted, p.ones)], 1)
         check_close(turned.T @ (scale[:, None] * turned), exact.T @ weight @ exact, 1e-9)

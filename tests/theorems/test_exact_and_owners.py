@@ -8,7 +8,6 @@ import torch
 import recyclegp as rgp
 from recyclegp.core.effects import Effects
 from recyclegp.merging import evidence as points_evidence
-from recyclegp.merging.agreement import exact_agreements
 from recyclegp.merging.exact_learning import Sites
 from recyclegp.merging.learning import price
 from recyclegp.merging.member import stored
@@ -103,7 +102,7 @@ def test_owners_are_random_intercepts_and_random_functions(owners, at):
         mean, covariance, density = dense(data, "abc", e.mean, effects, owner, at)
         np.testing.assert_allclose(e.predict(at, owner=owner)[0], mean, atol=1e-8)
         np.testing.assert_allclose(e.predict(at, owner=owner)[1], np.diag(covariance), atol=1e-8)
-        joint = e._answers(owner, of_y=False).joint(torch.tensor(at))
+        joint = e._processes(owner, of_y=False)[0].together(torch.tensor(at))
         np.testing.assert_allclose(joint.covariance, covariance, atol=1e-8)
     assert e.evidence == pytest.approx(density, abs=1e-6)
     mean, covariance, _ = dense(data, "abc", e.mean, effects, "nobody", at)
@@ -142,15 +141,15 @@ def test_at_the_union_of_points_owners_are_the_same(owners, at):
     parts = modules(rows())
     exact = rgp.merge(parts, inducing="all", learn=False, owners=owners)
     points = rgp.merge(parts, inducing=np.concatenate([m.inducing for m in parts]), learn=False, owners=owners)
-    form = exact._form
-    form = type(form)(form.kernel, points.mean, form.stacked, points._form.effects)
+    form = exact.groups[0].form
+    form = type(form)(form.kernel, points.mean, form.stacked, points.groups[0].form.effects)
     assert points.offset_sd == pytest.approx(exact.offset_sd, rel=1e-2)
     for number, owner in ((None, None), (0, "a"), (1, "b"), (2, "c")):
         here = form.posterior if number is None else form.of_owner(number)
         mean, variance = here.predict(torch.tensor(at))
         np.testing.assert_allclose(points.predict(at, owner=owner)[0], mean, atol=1e-5)
         np.testing.assert_allclose(points.predict(at, owner=owner)[1], variance, atol=1e-5)
-        joint = points._answers(owner, of_y=False).joint(torch.tensor(at)).covariance
+        joint = points._processes(owner, of_y=False)[0].together(torch.tensor(at)).covariance
         np.testing.assert_allclose(joint, here.joint(torch.tensor(at)).covariance, atol=1e-5)
     assert points.evidence == pytest.approx(form.bound, abs=1e-5)
     for k, row in enumerate(points.report()):
@@ -167,7 +166,7 @@ def test_effects_of_no_size_are_none(form, at):
     tiny = Effects(1e-14, 1e-14)
     numbers = owner_numbers(e._members)
     with stored(e._members) as store:
-        changed = type(e._form)(**{**vars_of(e._form), "effects": tiny}).only(store, numbers)
+        changed = type(e.groups[0].form)(**{**vars_of(e.groups[0].form), "effects": tiny}).only(store, numbers)
     np.testing.assert_allclose(changed.posterior.predict(torch.tensor(at)).mean, e.predict(at)[0], atol=1e-8)
     seen = changed.of_owner(1, e._members[1].site).predict(torch.tensor(at))
     np.testing.assert_allclose(seen.mean, e.predict(at)[0], atol=1e-8)
@@ -206,7 +205,7 @@ def test_adding_and_removing_is_merging_from_scratch(inducing, owners, at):
     whole = rgp.merge(parts, inducing=points, learn=False, owners=owners)
     less = whole.remove("d")
     again = less.add(parts[3])
-    fresh = whole._rebuild(whole._members, relearn=False)
+    fresh = whole.reweight({"d": 1.0})  # stacked anew
     assert abs(less.evidence - whole.evidence) > 0.1
     for other in (again, fresh):
         for owner in (None, "a", "c"):
@@ -234,10 +233,10 @@ def test_a_weight_of_two_is_the_module_twice(at):
 def test_agreement_is_leave_one_out():
     parts = modules(rows())
     e = rgp.merge(parts, inducing="all", learn=False, owners="offset")
-    found = exact_agreements(e._form)
-    A = (e._form.L @ e._form.L.mT).numpy()
-    rho = (e._form.stacked.rho - e.mean * e._form.stacked.ones).numpy()
-    member = e._form.stacked.member.numpy()
+    found = e.groups[0].form.agreements(stored(e._members))
+    A = (e.groups[0].form.L @ e.groups[0].form.L.mT).numpy()
+    rho = (e.groups[0].form.stacked.rho - e.mean * e.groups[0].form.stacked.ones).numpy()
+    member = e.groups[0].form.stacked.member.numpy()
     for k in range(3):
         own, rest = member == k, member != k
         gain = np.linalg.solve(A[np.ix_(rest, rest)], A[np.ix_(rest, own)])
@@ -261,10 +260,10 @@ def test_publishing_is_the_exact_marginal(at):
 def test_gradients_are_finite_differences(smooth):
     parts = modules(rows())
     e = rgp.merge(parts, inducing="all", learn=False, owners=None)
-    kernel = e._form.kernel
+    kernel = e.groups[0].form.kernel
     with stored(e._members) as store:
         sites = Sites.of(store, owner_numbers(e._members))
-        Z = parts[0]._site.Z
+        Z = parts[0].latents[0].site.Z
 
         def exact(theta, offset):
             return sites.log_evidence(kernel.with_theta(theta), Effects(offset, smooth * offset / offset)).value

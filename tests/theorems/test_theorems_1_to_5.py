@@ -72,7 +72,7 @@ def test_block_marginal_solution_is_the_gaussian_algebra(case):
 
 def by_evidence(e, Xt):
     """Predictions of the maximiser of E, which the public surface does not use for predicting."""
-    solution = least_squares.solve(e._with_evidence.marginal)
+    solution = least_squares.solve(e.groups[0].with_evidence.marginal)
     post = posterior.Posterior(e.basis, torch.tensor(e.mean), solution.v, solution.C)
     return [t.numpy() for t in post.predict(torch.tensor(Xt))]
 
@@ -327,7 +327,7 @@ def test_5_no_q_beats_the_closed_form(case, seed, size):
         C = best.C @ torch.linalg.cholesky(torch.eye(M) + size * gram(rng, M)).double()
         assert value(v, C) < e.bound
         # ... and the library's own functions for (ensemble) agree with the reference away from the optimum
-        check_close(float(bounds.expected_rows(e._form.bound_rows, v, C) - bounds.kl(v, C)), value(v, C), 1e-7)
+        check_close(float(bounds.expected_rows(e.groups[0].form.bound_rows, v, C) - bounds.kl(v, C)), value(v, C), 1e-7)
 
 
 def gram(rng, M):
@@ -349,7 +349,7 @@ def test_5_gradient_ascent_climbs_to_the_closed_form_and_no_further(case, seed):
     values = []
     for _ in range(250):
         C = raw.tril(-1) + torch.diag(raw.diagonal().exp())
-        value = bounds.expected_rows(e._form.bound_rows, v, C) - bounds.kl(v, C)
+        value = bounds.expected_rows(e.groups[0].form.bound_rows, v, C) - bounds.kl(v, C)
         values.append(float(value.detach()))
         climber.zero_grad()
         (-value).backward()

@@ -6,6 +6,7 @@ import pytest
 import recyclegp as rgp
 from recyclegp.merging import affordable
 from recyclegp.models.unlearning import Guarantee, Trace
+from recyclegp.storage.facts import At
 from weighted_sites import NOISE, kernel, made, some_rows, together, truth
 
 AT = np.random.default_rng(5).uniform(-2.5, 2.5, (9, 2))
@@ -207,11 +208,12 @@ def test_rows_that_took_a_noise_it_had_a_part_in_are_named():
     same(given, rgp.merge([a, c], **options("given", owners=None)).update(*some_rows(5, 2), noise=0.1, name="new"))
 
 
-def test_an_older_file_says_what_it_could(tmp_path):
-    from recyclegp.models.unlearning import unlearned_from_json
+def test_an_older_file_says_what_it_could():
+    from recyclegp.models.ensemble_json import UNLEARNED
+    from recyclegp.models.legacy_files import _unlearned
 
-    assert unlearned_from_json({}).guarantee is Guarantee.NOTHING_REMOVED
-    old = unlearned_from_json({"traces_of_removed": 2})
+    assert _unlearned({}) is None
+    old = UNLEARNED.read(_unlearned({"traces_of_removed": 2}), At(1))
     assert (old.removed, old.traces) == (2, (Trace.KERNEL, Trace.MEAN, Trace.NOISE, Trace.POINTS))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from botorch.models.model import FantasizeMixin, Model
+from botorch.models.model import FantasizeMixin, Model, ModelList
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from torch import Tensor
@@ -16,7 +16,7 @@ from ..core.exact import ExactPosterior
 from ..core.posterior import Joint
 from ..core.posterior import Posterior as PointsPosterior
 from ..errors import RecycleGPError
-from ..likelihoods import Gaussian, Likelihood
+from ..likelihoods import Gaussian, Likelihood, Outputs
 from . import gpytorch_likelihoods
 
 MergedPosterior = PointsPosterior | ExactPosterior
@@ -50,10 +50,6 @@ class MergedModel(Model, FantasizeMixin):
         self._likelihoods = tuple(likelihoods)
         self._noise = known[0].parameters[0] if known else None
         self._observed = observed
-
-    @property
-    def _dimension(self) -> int:
-        return self._merged.dimension
 
     @property
     def num_outputs(self) -> int:
@@ -90,8 +86,8 @@ class MergedModel(Model, FantasizeMixin):
         """
         if output_indices is not None:
             self.subset_output(output_indices)
-        if X.ndim < 2 or X.shape[-1] != self._dimension:
-            raise RecycleGPError(f"X has shape {tuple(X.shape)}; pass (…, q, {self._dimension})")
+        if X.ndim < 2 or X.shape[-1] != self._merged.dimension:
+            raise RecycleGPError(f"X has shape {tuple(X.shape)}; pass (…, q, {self._merged.dimension})")
         mean, covariance = self._conditional(X.double())
         if observation_noise is not False:
             covariance = covariance + torch.diag_embed(self._noise_at(mean, observation_noise))
@@ -115,10 +111,9 @@ class MergedModel(Model, FantasizeMixin):
         Returns:
             A new model; this one stays as it is.
         """
-        if X.shape[-1:] != (self._dimension,) or Y.shape[-2:] != (X.shape[-2], 1):
-            raise RecycleGPError(
-                f"X has shape {tuple(X.shape)} and Y {tuple(Y.shape)}; pass (…, n, {self._dimension}) and (…, n, 1)"
-            )
+        D = self._merged.dimension
+        if X.shape[-1:] != (D,) or Y.shape[-2:] != (X.shape[-2], 1):
+            raise RecycleGPError(f"X has shape {tuple(X.shape)} and Y {tuple(Y.shape)}; pass (…, n, {D}) and (…, n, 1)")
         y = Y.double()[..., 0]
         new = Observed(X.double(), y, self._noise_at(y, True if noise is None else noise))
         if self._observed is not None:
@@ -168,3 +163,13 @@ def _beside(old: Tensor, new: Tensor, field: int) -> Tensor:
     rank = 2 if field == 0 else 1  # X is (…, n, D), y and noise (…, n)
     batch = torch.broadcast_shapes(old.shape[:-rank], new.shape[:-rank])
     return torch.cat([t.expand(*batch, *t.shape[-rank:]) for t in (old, new)], dim=-rank)
+
+
+def export(posteriors: Sequence[MergedPosterior], likelihoods: Sequence[Likelihood]) -> Model:
+    """One model; of several outputs a list of one for each."""
+    whole = likelihoods[0]
+    if len(posteriors) == 1:
+        return MergedModel(posteriors[0], likelihoods)
+    if not isinstance(whole, Outputs):
+        raise RecycleGPError(f"to_botorch: BoTorch's models are of outputs, and this one has {whole.meaning}")
+    return ModelList(*(MergedModel(q, (own,)) for q, own in zip(posteriors, whole.parts, strict=True)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import gpytorch
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor
 
 from ..core import linalg
 from ..core.posterior import Posterior
+from ..errors import RecycleGPError
 from ..kernels.gpytorch_objects import to_gpytorch as kernel_to_gpytorch
-from ..likelihoods import Likelihood
+from ..likelihoods import Categorical, Likelihood
 from . import gpytorch_likelihoods
 
 
@@ -40,15 +42,16 @@ class MergedGPs(gpytorch.models.GP):
         return gpytorch.distributions.MultitaskMultivariateNormal.from_independent_mvns([m(x) for m in self.models])
 
 
-def to_gpytorch(posterior: Posterior, likelihood: Likelihood) -> tuple[MergedGP, gpytorch.likelihoods.Likelihood]:
-    """A model in evaluation mode that predicts what the posterior does, and its likelihood."""
-    return _model(posterior), gpytorch_likelihoods.to_gpytorch(likelihood)
-
-
-def classes_to_gpytorch(posteriors: Sequence[Posterior]) -> tuple[MergedGPs, gpytorch.likelihoods.SoftmaxLikelihood]:
-    """One model of the functions of all classes, and their softmax."""
-    softmax = gpytorch.likelihoods.SoftmaxLikelihood(num_classes=len(posteriors), mixing_weights=False)
-    return MergedGPs([_model(posterior) for posterior in posteriors]).eval(), softmax.eval()
+def export(posteriors: Sequence[Posterior], likelihood: Likelihood) -> Any:
+    """Models in evaluation mode that predict what the posteriors do, each with its likelihood; of classes one model."""
+    if isinstance(likelihood, Categorical):
+        softmax = gpytorch.likelihoods.SoftmaxLikelihood(num_classes=len(posteriors), mixing_weights=False)
+        return MergedGPs([_model(posterior) for posterior in posteriors]).eval(), softmax.eval()
+    if likelihood.functions != likelihood.functions[:1] and not likelihood.predicts_all:
+        raise RecycleGPError(f"to_gpytorch: GPyTorch has no likelihood of {likelihood.meaning}; use predict_y")
+    parts = zip(posteriors, likelihood.parts, strict=True)
+    pairs = [(_model(posterior), gpytorch_likelihoods.to_gpytorch(own)) for posterior, own in parts]
+    return pairs if likelihood.predicts_all else pairs[0]
 
 
 def _model(posterior: Posterior) -> MergedGP:

@@ -15,37 +15,47 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays
-from ..errors import RecycleGPError
+from .. import arrays, likelihoods
+from ..arrays import Array
+from ..errors import Argument, RecycleGPError
+from ..likelihoods import Likelihood, Moments, Outputs
 from ..storage.calibration import Calibration, rank, rows_needed
-from .new_observations import AnyModel, Latent, NewObservations, new_observations
+from .predictive import Predictive
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # calibrated unless others are asked for, as far as there are rows enough
+ONE_SD = 0.6826894921370859  # the level of a Gaussian's interval whose half-width is its standard deviation
 ROUNDING = 1e-9  # relative: counts at the very end of an interval are in it
 
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """A model whose intervals, or sets of classes, are calibrated. Made by `calibrate`."""
+    """A model whose intervals, or sets of classes, are calibrated. Made by `calibrate`.
 
-    model: AnyModel
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 60)[:, None]
+        >>> m = rgp.fit(X[::2], np.sin(X[::2, 0]), noise=0.01)
+        >>> c = rgp.calibrate(m, X[1::2], np.sin(X[1::2, 0]))
+    """
+
+    model: Predictive
     calibration: Calibration
 
     def __post_init__(self) -> None:
-        self._new.check_owner(self.calibration.owner)  # who is not there is said at once
+        self.model._processes(self.calibration.owner, of_y=True)  # who is not there is said at once
 
     @property
     def is_of_classes(self) -> bool:
         """Whether it has sets of classes instead of intervals."""
-        return self._new.likelihood.classifies
+        return self._likelihood.classifies
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Any, Any]:
+    def predict_interval(self, X: Array, level: float = 0.95) -> tuple[Any, Any]:
         """The interval of a new observation y at each row of X.
 
         Args:
@@ -55,19 +65,27 @@ class Calibrated:
         Returns:
             Its lower and its upper ends, n numbers each, in the kind of array that X is. Counts are from the first to
             the last that is within.
+
+        Raises:
+            RecycleGPError: y is a class, or the level was not calibrated.
+
+        Examples:
+            >>> low, high = c.predict_interval(X, 0.9)
+            >>> bool((low <= high).all())
+            True
         """
-        chosen = self._new.likelihood
+        chosen = self._likelihood
         if chosen.classifies:
             raise RecycleGPError(f"an interval for y is not defined for likelihood {chosen.name!r}; use predict_set")
         q = self.calibration.quantile(arrays.share(level, "level"))
-        centre, scale = self._new.spread(self._latent(X))
+        centre, scale = spread(chosen, self._moments(X))
         low, high = centre - q * scale, centre + q * scale
         if chosen.counts:
             edge = ROUNDING * (1 + centre + q * scale)
             low, high = (low - edge).ceil().clamp_min(0), (high + edge).floor()
         return arrays.like(X, low), arrays.like(X, high)
 
-    def predict_set(self, X: Any, level: float = 0.95) -> Any:
+    def predict_set(self, X: Array, level: float = 0.95) -> Any:
         """The classes that y may be, at each row of X; the most probable one is always among them.
 
         Args:
@@ -76,16 +94,24 @@ class Calibrated:
 
         Returns:
             (n, C) booleans, a column for each class, in the order of `predict_proba`.
+
+        Raises:
+            RecycleGPError: y is not a class, or the level was not calibrated.
+
+        Examples:
+            >>> n = rgp.fit(X[::2], X[::2, 0] > 3, likelihood="bernoulli")
+            >>> rgp.calibrate(n, X[1::2], X[1::2, 0] > 3).predict_set(X).shape
+            (60, 2)
         """
-        chosen = self._new.likelihood
+        chosen = self._likelihood
         if not chosen.classifies:
             raise RecycleGPError(f"likelihood {chosen.name!r} has no classes; use predict_interval")
         q = self.calibration.quantile(arrays.share(level, "level"))
-        p = self._new.probabilities(self._latent(X))
+        p = chosen.probabilities(self._moments(X))
         among = (1 - p <= q) | (p == p.amax(-1, keepdim=True))
         return among.to(X.device) if isinstance(X, Tensor) else among.cpu().numpy()
 
-    def covers(self, X: Any, y: Any, level: float = 0.95) -> np.ndarray:
+    def covers(self, X: Array, y: Array, level: float = 0.95) -> np.ndarray:
         """Whether the interval, or the set, holds each y.
 
         Args:
@@ -95,8 +121,15 @@ class Calibrated:
 
         Returns:
             n booleans.
+
+        Raises:
+            RecycleGPError: y does not fit X or the likelihood, or the level was not calibrated.
+
+        Examples:
+            >>> bool(c.covers(X[1::2], np.sin(X[1::2, 0]), 0.9).mean() >= 0.9)
+            True
         """
-        true = self._new.check(y, self._latent(X)).cpu().numpy()
+        true = self._likelihood.targets(y, len(X), None).cpu().numpy()
         if self.is_of_classes:
             among = np.asarray(self.predict_set(X, level))
             return among[np.arange(len(true)), true.astype(int)]
@@ -105,44 +138,67 @@ class Calibrated:
         return (low <= true) & (true <= high)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the calibration, without the model, to a small JSON file, all or nothing."""
+        """Write the calibration, without the model, to a small JSON file, all or nothing.
+
+        Raises:
+            OSError: The file cannot be written; what was there before is as it was.
+
+        Examples:
+            >>> c.save("c.json")
+        """
         self.calibration.save(path)
 
     @property
-    def _new(self) -> NewObservations:
-        return new_observations(self.model, self.calibration.likelihood)
+    def _likelihood(self) -> Likelihood:
+        return _observed(self.model, self.calibration.likelihood, self.calibration.output).likelihood
 
-    def _latent(self, X: Any) -> Latent:
-        return self._new.latent(X, self.calibration.owner)
+    def _moments(self, X: Array) -> Moments:
+        found = _observed(self.model, self.calibration.likelihood, self.calibration.output)
+        return found.of(self.model._moments(X, self.calibration.owner, of_y=True))
 
 
 def calibrate(
-    model: AnyModel,
-    X: Any,
-    y: Any,
+    model: Predictive,
+    X: Array,
+    y: Array,
     *,
     levels: Iterable[float] | None = None,
     likelihood: str | None = None,
     owner: str | None = None,
+    output: str | None = None,
 ) -> Calibrated:
     """Make intervals that hold as often as they say, from a few rows that no module has seen.
 
     Args:
-        model: a module or an ensemble, also a joint one of classes or of varying noise. Of several outputs each is
-            calibrated by itself: `calibrate(model.part(name), X, y)`.
+        model: a module or an ensemble.
         X: (n, D) inputs of the calibration rows; they must be like those that will be predicted.
         y: their n targets, or classes.
         levels: of the intervals; 0.5, 0.8, 0.9, 0.95 and 0.99 unless given, as far as n suffices: 95% needs 19 rows.
         likelihood: which one, by name; may be left out where the model has one.
         owner: whose rows they are; a new owner's unless given.
+        output: of a model of several outputs the one that y is; each is calibrated by itself.
 
     Returns:
         The model with its calibration, whose `save` writes a small file: a few numbers, no rows.
+
+    Raises:
+        RecycleGPError: There are no rows, too few of them for a level, or the model has several outputs and none is
+            named.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 120)[:, None]
+        >>> m = rgp.fit(X[::2], np.sin(X[::2, 0]), noise=0.01)
+        >>> rgp.calibrate(m, X[1::2], np.sin(X[1::2, 0])).calibration.rows
+        60
     """
-    new = new_observations(model, likelihood)
+    if not isinstance(model, Predictive):
+        raise TypeError(f"pass a module or an ensemble, not {type(model).__name__}")
+    seen = _observed(model, likelihood, output)
+    chosen = seen.likelihood
     with torch.no_grad():
-        at = new.latent(X, owner)
-        true = new.check(y, at)
+        at = seen.of(model._moments(X, owner, of_y=True))
+        true = chosen.targets(y, len(at.mean), at.mean.device)
     n = len(true)
     if n == 0:
         raise RecycleGPError("calibrate: X has no rows; pass some that no module has seen")
@@ -152,17 +208,58 @@ def calibrate(
     elif not wanted or rank(wanted[-1], n) > n:
         needed = rows_needed(wanted[-1]) if wanted else 0
         raise RecycleGPError(
-            f"levels={wanted}: there are {n} calibration rows, and {needed} are needed; pass more rows or lower levels"
+            Argument("levels", wanted),
+            f": there are {n} calibration rows, and {needed} are needed; pass more rows or lower levels",
         )
     with torch.no_grad():
-        found = scores(new, true, at).sort().values.tolist()
+        found = scores(chosen, true, at).sort().values.tolist()
     quantiles = tuple(found[rank(level, n) - 1] for level in wanted)
-    return Calibrated(model, Calibration(new.likelihood.name, owner, n, tuple(wanted), quantiles))
+    return Calibrated(model, Calibration(chosen.name, owner, n, tuple(wanted), quantiles, output=output))
 
 
-def scores(of: NewObservations, y: Tensor, at: Latent) -> Tensor:
+class Observed(NamedTuple):
+    """What is calibrated: y of a model, or one of its outputs."""
+
+    likelihood: Likelihood
+    function: int | None  # None: of all functions together
+
+    def of(self, at: Moments) -> Moments:
+        return at if self.function is None else Moments(*(t[:, self.function, None] for t in at))
+
+
+def _observed(model: Predictive, likelihood: str | None, output: str | None) -> Observed:
+    whole = model.likelihoods[0]
+    if not isinstance(whole, Outputs):
+        if output is not None:
+            raise RecycleGPError(Argument("output", output), f": this model has {whole.meaning}; leave it out")
+        return Observed(model._likelihood(likelihood), None)
+    if output not in whole.names:
+        raise RecycleGPError(
+            Argument("output", output), f": this model has {whole.words}; name the one that y is, one at a time"
+        )
+    c = whole.names.index(str(output))
+    return Observed(likelihoods.choose(whole.parts[c : c + 1], likelihood), c)
+
+
+class Spread(NamedTuple):
+    """Where y is expected, and by how much it may differ."""
+
+    centre: Tensor
+    scale: Tensor
+
+
+def spread(likelihood: Likelihood, at: Moments) -> Spread:
+    """Mean and standard deviation of y; where outliers leave none, what would be it of a Gaussian."""
+    if likelihood.counts:
+        expected, squared = likelihood.observed(at)
+        return Spread(expected, squared.sqrt())
+    low, high = likelihood.interval_at(at, ONE_SD)
+    return Spread(0.5 * (low + high), 0.5 * (high - low))
+
+
+def scores(likelihood: Likelihood, y: Tensor, at: Moments) -> Tensor:
     """How far off each y is: in standard deviations, or for classes by how much its probability is less than one."""
-    if of.likelihood.classifies:
-        return 1 - of.probabilities(at).gather(1, y.long()[:, None])[:, 0]
-    centre, scale = of.spread(at)
+    if likelihood.classifies:
+        return 1 - likelihood.probabilities(at).gather(1, y.long()[:, None])[:, 0]
+    centre, scale = spread(likelihood, at)
     return (y - centre).abs() / scale

@@ -2,79 +2,65 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import replace
-from functools import partial
-from itertools import chain
-from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from typing import Any, NamedTuple
 
-import gpytorch
-import numpy as np
-import torch
-
-from .. import arrays, threads
-from ..categories import union_of
-from ..devices import memory_factor, retry_on_oom
-from ..errors import FewRowsWarning, LittleKeptWarning, RecycleGPError, RecycleGPWarning
-from ..local import batch_fit
-from ..local.batch_fit import step_cost
-from ..local.fitted import Fitted
-from ..local.kernel_choice import AUTO, SETS_COMPARED, SMOOTHNESS, choose
-from ..local.request import FitOptions, FitRequest, FitValidator, check
-from ..times import when
+from .. import arrays
+from ..arrays import Array, CountOrPoints
+from ..errors import Either, Message, RecycleGPError
+from ..local import batching
+from ..local.batching import DataSet, Failed, Named
+from ..local.functions import FunctionRequests, requests_for
+from ..local.kernel_choice import choose
+from ..local.options import DeviceLike, FitOptions, KernelLike, Noise, PublishLike
+from ..times import TimeLike, When, when
 from .blocks import Piece, of_requests
-from .joint.fitting import JointOptions, check_alone, chosen_kernel, fit_jointly, is_joint
-from .joint.module import JointModule
+from .fit_warnings import PublishedSize, failure_message, warn_about_failures, warn_about_publishing
 from .module import Module
 from .modules import Modules, of_pieces
 from .naming import check_owner, name_or_new
 from .progress import bar
 
-FEW_ROWS = 10  # below which a module says much about each of its rows
-LITTLE_KEPT = 0.8  # of what the rows say, below which somebody should know
-LANES, MOST_LANES = 1024, 64  # models solved as one batched problem, and so many times as many on a GPU
-WINDOW = 2**23  # numbers in the inputs of models that are read before any is fitted
+SKIP_THEM = Either("on_failure='skip'", "--skip-failed")
 
 
 class FitManyError(RecycleGPError):
     """Some of many models failed. The others are not lost: they are its `modules`."""
 
-    def __init__(self, message: str, modules: Modules, failures: dict[str, str]) -> None:
+    def __init__(self, message: str | Message, modules: Modules, failures: dict[str, str]) -> None:
         super().__init__(message)
         self.modules = modules
         self.failures = failures  # name → why
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FitManyError, (str(self), self.modules, self.failures)
+        return FitManyError, (self.args[0], self.modules, self.failures)
 
 
 def fit(
-    X: Any,
-    y: Any,
+    X: Array,
+    y: Array,
     *,
     likelihood: str = "gaussian",
-    kernel: str | gpytorch.kernels.Kernel = "rbf",
+    kernel: KernelLike = "rbf",
     method: str = "auto",
-    inducing: Any = None,
-    publish: Any = "auto",
+    inducing: CountOrPoints = None,
+    publish: PublishLike = "auto",
     rows_per_point: int | None = None,
     learn: bool = True,
-    noise: Any = None,
+    noise: Noise = None,
     name: str | None = None,
     seed: int = 0,
-    device: Any = None,
+    device: DeviceLike = None,
     columns: Sequence[str] | None = None,
-    target: str | None = None,
-    unit: str | None = None,
+    target: str | Sequence[str] | None = None,
+    unit: str | Sequence[str | None] | None = None,
     labels: Sequence[str | None] | None = None,
     owner: str | None = None,
-    time: Any = None,
+    time: TimeLike = None,
     missing: str = "refuse",
     classes: Sequence[Any] | None = None,
-    weights: Any = None,
+    weights: Array = None,
     allow_small: bool = False,
 ) -> Module:
     """Fit one local model and return what may be shared of it: no data rows.
@@ -107,160 +93,75 @@ def fit(
         seed: of everything random; the global random state is neither read nor changed.
         device: where to compute; defaults to where X is.
         columns: names for the columns of X, where it is an array; modules with names are aligned by them.
-        target: what y is called; by default the name of a pandas Series.
-        unit: what y is measured in.
+        target: what y is called; by default the name of a pandas Series. Of several outputs one name each.
+        unit: what y is measured in; of several outputs one for all, or one each.
         labels: what classes 0 and 1 are called. Modules that contradict each other in these are not merged.
         owner: whose rows they are, where somebody sends several modules; the module's name unless given.
         time: when the rows were observed, for `merge(half_life=...)`: a number in any unit, or a date as "2026-03-01".
         missing: "refuse", or "allow" where NaN in y (n, C) means that an output was not seen in a row.
         classes: of "categorical", all that a row could have had. Without it they are those that y has: an owner who
             has not met a class says nothing about it. Named here and not met, a class is one that does not occur.
-        weights: what each row counts, n positive numbers. Gaussian: a row of weight w has the noise variance σ²/w,
-            where σ² (learned, or `noise`) is that of a row of weight one; weights should therefore be about one.
-            Other likelihoods: p(y|f)^w, as if the row were there w times.
+        weights: how often each row counts, n positive numbers: as p(y|f)^w, so that a row of weight two is a row that
+            is there twice, and equal rows are one row with the sum of their weights. Of Gaussian rows f sees the noise
+            σ²/w, and σ², which is that of a single row, is learned from as many rows as the weights add up to. Rows are
+            counted so (`rows`, `rows_per_point`, the warning about few) where all weights are whole numbers.
         allow_small: say nothing where there are fewer than 10 rows, about each of which a module says much.
 
     Returns:
-        The module; of several outputs, of classes and of varying noise a `JointModule`.
+        The module, of as many functions as y or the likelihood asks for.
+
+    Raises:
+        RecycleGPError: An argument cannot be what it is, or no finite posterior was found; the message names the
+            argument and the remedy.
+        TypeError: A name or an option is of the wrong type.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> m = rgp.fit(X, np.sin(X[:, 0]), noise=0.01, name="ward-7")
+        >>> m.name, m.rows
+        ('ward-7', 50)
     """
+    options = FitOptions.among(locals())
     check_owner(owner)
     at = None if time is None else when(time)
-    options = FitOptions(
-        likelihood=likelihood,
-        kernel=kernel,
-        method=method,
-        inducing=inducing,
-        publish=publish,
-        learn=learn,
-        noise=noise,
-        seed=seed,
-        device=device,
-        columns=columns,
-        target=target,
-        unit=unit,
-        labels=labels,
-        rows_per_point=rows_per_point,
-        weights=weights,
-        allow_small=allow_small,
-    )
     label = name_or_new(name)
-    if is_joint(y, likelihood):
-        joint = _fit_jointly([(X, y)], [label], JointOptions(options, missing, classes))[0]
-        tell_of_published([Published.of(part) for part in joint.parts], options)
-        joint = joint if owner is None else joint.owned_by(owner)
-        # Declared as one function, which nearly every call asks for: with a union everybody would have to narrow it.
-        return cast(Module, joint if at is None else joint.at_time(at))
-    check_alone(missing, classes)
-    if automatic(options):
-        options = replace(options, kernel=choose(lambda kernel: [check(X, y, label, replace(options, kernel=kernel))]))
-    request = check(X, y, label, options)
-    with threads.limit_threads(step_cost(request)):
-        module = of_requests([request], _one(request), [owner]).module(0)
-    tell_of_published([Published.of(module)], options)
-    return module if at is None else replace(module, time=at)
 
+    def requests(chosen: FitOptions) -> FunctionRequests:
+        return requests_for(X, y, label, chosen, weights=weights)
 
-def _fit_jointly(data: Sequence[tuple[Any, Any]], names: Sequence[str], options: JointOptions) -> list[JointModule]:
-    if automatic(options.fit):
-        options = replace(options, fit=replace(options.fit, kernel=chosen_kernel(data, options)))
-    return fit_jointly(data, names, options)
-
-
-class Published(NamedTuple):
-    """What a module has become of its rows."""
-
-    name: str
-    rows: int
-    points: int
-    dimension: int
-    kept: float | None
-
-    @staticmethod
-    def of(m: Module) -> Published:
-        return Published(m.name, m.rows, len(m.inducing), m.dimension, m.kept)
-
-    @staticmethod
-    def of_all(modules: Modules) -> Iterator[Published]:
-        """Of many, of which no objects are made."""
-        for block, _ in modules._pieces():
-            columns = (block.rows.tolist(), block.models.sites.points.tolist(), block.models.kept.tolist())
-            for name, rows, points, kept in zip(block.names, *columns, strict=True):
-                yield Published(name, rows, points, block.common.dimension, kept)
-
-    def bytes(self, points: int) -> int:
-        """Of the numbers in its site, if it had so many points."""
-        return 8 * (points * (self.dimension + points + 1) + 1)
-
-
-def tell_of_published(modules: Sequence[Published], options: FitOptions) -> None:
-    """Warn of modules that say too much about single rows, or too little about all of them: once of each."""
-    if not options.allow_small:
-        _tell_of_few_rows(modules)
-    _tell_of_little_kept(modules, options.rows_per_point)
-
-
-def _tell_of_few_rows(modules: Sequence[Published]) -> None:
-    small = [m for m in modules if m.rows < FEW_ROWS]
-    if not small:
-        return
-    fewest = min(small, key=lambda m: m.rows)
-    others = f", and {len(small) - 1} others of {len(modules)} fewer than {FEW_ROWS}" if len(small) > 1 else ""
-    warnings.warn(
-        f"{fewest.name} has {fewest.rows} row{'s' * (fewest.rows != 1)}{others}: a module of fewer than {FEW_ROWS} "
-        "says much about each of them; collect more before you publish it, or pass allow_small=True",
-        FewRowsWarning,
-        stacklevel=4,
-    )
-
-
-def _tell_of_little_kept(modules: Sequence[Published], rows_per_point: int | None) -> None:
-    """With what more points would cost."""
-    poor = [m for m in modules if m.kept is not None and m.kept < LITTLE_KEPT]
-    if not poor:
-        return
-    worst = min(poor, key=lambda m: m.kept or 0.0)
-    now = worst.points
-    more = f"{2 * now} points would take {worst.bytes(2 * now):,} bytes instead of {worst.bytes(now):,}"
-    others = f", and {len(poor) - 1} others of {len(modules)} less than {LITTLE_KEPT:.0%}" if len(poor) > 1 else ""
-    remedy = f"publish={2 * now}" if rows_per_point is None else f"a smaller rows_per_point than {rows_per_point}"
-    warnings.warn(
-        f"{worst.name} keeps {worst.kept:.0%} of what its {worst.rows} rows say about f at {now} points{others}; "
-        f"{more} ({remedy})",
-        LittleKeptWarning,
-        stacklevel=4,
-    )
-
-
-def _one(request: FitRequest) -> Fitted:
-    """One model, alone."""
-    made = retry_on_oom(partial(batch_fit.solve, [request])).models
-    if made is None:
-        raise RecycleGPError(
-            f"module {request.name!r}: no hyperparameters were found at which its posterior is finite; check y for "
-            "extreme values, or pass a kernel with learn=False"
-        )
-    return made
+    if options.chooses_kernel:
+        options = options.changed(kernel=choose(lambda kernel: [requests(options.changed(kernel=kernel))]))
+    checked = requests(options)
+    record = of_requests(batching.solve_one(checked), [owner], [at]).record(0)
+    if weights is not None:  # which need not add up to a whole number
+        effective = [r.effective_rows for r in checked.requests]
+        latents = zip(record.latents, effective, strict=True)
+        record = record._replace(latents=tuple(p if p.rows == n else p._replace(effective_rows=n) for p, n in latents))
+    warn_about_publishing([PublishedSize.of(record)], options.publishing)
+    return Module(*record)
 
 
 def fit_many(
-    data: Iterable[tuple[Any, ...]],
+    data: Iterable[DataSet],
     *,
     names: Sequence[str] | None = None,
     likelihood: str = "gaussian",
-    kernel: str | gpytorch.kernels.Kernel = "rbf",
+    kernel: KernelLike = "rbf",
     method: str = "auto",
-    inducing: Any = None,
-    publish: Any = "auto",
+    inducing: CountOrPoints = None,
+    publish: PublishLike = "auto",
     rows_per_point: int | None = None,
     learn: bool = True,
     noise: float | None = None,
     seed: int = 0,
-    device: Any = None,
+    device: DeviceLike = None,
     columns: Sequence[str] | None = None,
-    target: str | None = None,
-    unit: str | None = None,
+    target: str | Sequence[str] | None = None,
+    unit: str | Sequence[str | None] | None = None,
     labels: Sequence[str | None] | None = None,
     owners: Sequence[str] | None = None,
+    times: Sequence[TimeLike] | None = None,
     on_failure: str = "raise",
     progress: bool | None = None,
     missing: str = "refuse",
@@ -271,7 +172,7 @@ def fit_many(
 
     Args:
         data: (X, y) pairs, or any iterator of them, which is read as it is needed. Where noise variances are known,
-            (X, y, noise) with one number, or one for each row, as for `fit`.
+            (X, y, noise) with one number, or one for each row or cell, as for `fit`.
         names: one for each.
         likelihood: as for `fit`, the same for all.
         kernel: as for `fit`, the same for all; "auto" chooses one for all data sets together.
@@ -288,6 +189,7 @@ def fit_many(
         unit: as for `fit`, the same for all.
         labels: as for `fit`, the same for all.
         owners: whose rows they are, one for each; needs `names`.
+        times: when the rows of each were observed, as for `fit`; None of those of which nobody knows.
         on_failure: a model that fails beside others is tried again alone. If it fails again: "raise", naming it, once
             all are done (the error's `modules` are those that succeeded), or "skip", which leaves it out with a
             warning.
@@ -298,75 +200,47 @@ def fit_many(
 
     Returns:
         One module for each data set: a sequence like a list, which is kept as columns. It slices, `save` writes all
-        of it to one file, `load_many` reads that, and `merge` takes either. Of several functions a list of joint
-        modules, each of which is saved by itself.
+        of it to one file, `load_many` reads that, and `merge` takes either.
+
+    Raises:
+        RecycleGPError: An argument or a data set cannot be what it is; the message names it.
+        FitManyError: Some models failed, also alone; the error holds the others.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> x = np.linspace(0, 6, 40)
+        >>> ms = rgp.fit_many([(x, np.sin(x)), (x, np.cos(x))], names=["a", "b"])
+        >>> ms.names, ms[1].rows
+        (['a', 'b'], 40)
     """
+    options = FitOptions.among(locals())
     check_on_failure(on_failure)
-    whose = _owners(names, owners)
     total = len(data) if isinstance(data, Sized) else None
     if names is not None and total is not None and len(names) != total:
         raise RecycleGPError(f"names has {len(names)} entries for {total} data sets; give one each")
     check_unique(names)
+    whose = _owners(names, owners)
+    dated = _times(times, total)
     if arrays.are_several(noise):
         raise RecycleGPError(
             "noise: pass one number for all; noises of data sets or rows go with them, as data=[(X, y, noise), …]"
         )
-    options = FitOptions(
-        likelihood=likelihood,
-        kernel=kernel,
-        method=method,
-        inducing=inducing,
-        publish=publish,
-        learn=learn,
-        noise=noise,
-        seed=seed,
-        device=device,
-        columns=columns,
-        target=target,
-        unit=unit,
-        labels=labels,
-        rows_per_point=rows_per_point,
-        allow_small=allow_small,
-    )
-    first, data = _peeked(data)
-    if first is not None and is_joint(first, likelihood):
-        return cast(
-            Modules, _fit_many_jointly(list(_named(data, names)), JointOptions(options, missing, classes), whose)
-        )
-    check_alone(missing, classes)
-    if automatic(options):
+    if options.chooses_kernel:
         data = list(data)
-        options = replace(options, kernel=chosen_together(data, options))
+        options = options.changed(kernel=batching.choose_kernel(data, options))
         total = len(data)
     with bar("fitting", total, progress) as advance:
-        modules, failures = fit_data_sets(data, names, options, advance, owners=whose)
+        modules, failures = fit_data_sets(data, names, options, advance, owners=whose, times=dated)
     if failures and on_failure == "raise":
-        said = f"{what_failed(failures)}; on_failure='skip' leaves them out, and this error's modules are the others"
+        said = Message(
+            f"{failure_message(failures)}; ",
+            SKIP_THEM,
+            " leaves them out, and this error's modules are the others",
+        )
         raise FitManyError(said, modules, failures)
-    tell_of_failures(failures)
-    tell_of_published(list(Published.of_all(modules)), options)
+    warn_about_failures(failures)
+    warn_about_publishing(list(PublishedSize.of_all(modules)), options.publishing)
     return modules
-
-
-def _peeked(data: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
-    """The targets of the first data set, and all data sets."""
-    if isinstance(data, Sequence):
-        first = data[0] if len(data) else None
-    else:
-        read = iter(data)
-        first = next(read, None)
-        data = data if isinstance(data, Sized) else chain([] if first is None else [first], read)
-    return first[1] if isinstance(first, (tuple, list)) and len(first) > 1 else None, data
-
-
-def _fit_many_jointly(
-    named: Sequence[tuple[Any, str]], options: JointOptions, owners: Mapping[str, str]
-) -> list[JointModule]:
-    if any(len(pair) != 2 for pair, _ in named):
-        raise RecycleGPError("data: noises beside (X, y) are for one output; pass pairs")
-    made = _fit_jointly([(pair[0], pair[1]) for pair, _ in named], [name for _, name in named], options)
-    tell_of_published([Published.of(p) for m in made for p in m.parts], options.fit)
-    return [m.owned_by(owners[m.name]) if m.name in owners else m for m in made]
 
 
 class Outcome(NamedTuple):
@@ -377,83 +251,36 @@ class Outcome(NamedTuple):
 
 
 def fit_data_sets(
-    data: Iterable[tuple[Any, ...]],
+    data: Iterable[DataSet],
     names: Sequence[str] | None,
     options: FitOptions,
     advance: Callable[[int], None],
     *,
     first: int = 0,
-    owners: Mapping[str, str] = MappingProxyType({}),
+    owners: Sequence[str] | None = None,
+    times: Sequence[When | None] | None = None,
 ) -> Outcome:
     """A module for each data set, but for those that failed also alone; errors count data sets from `first`."""
-    requests: Iterable[FitRequest] = _checked(_named(data, names), FitValidator(options), first)
+    requests = batching.checked(_named(data, names, times), options, first)
     if isinstance(data, Sized):
-        requests = list(requests)  # what is all here is checked before any work begins
-    made = _Made(owners)
-    for window in _windows(requests):
-        _solve_window(window, advance, made)
-    return Outcome(of_pieces(made.pieces), made.failures)
+        requests = iter(list(requests))  # what is all here is checked before any work begins
+    pieces: list[Piece] = []
+    failures: dict[str, str] = {}
+    for found in batching.solve_all(requests, advance):
+        if isinstance(found, Failed):
+            failures[found.name] = found.why
+            continue
+        own, at = ([None if some is None else some[i] for i in found.positions] for some in (owners, times))
+        pieces.append(Piece(of_requests(found, own, at), found.positions))  # type: ignore[arg-type]
+    return Outcome(of_pieces(pieces), failures)
 
 
-def what_failed(failures: Mapping[str, str]) -> str:
-    """The beginning of an error about models that failed."""
-    return f"{len(failures)} of the models failed ({_reasons(failures)})"
-
-
-def tell_of_failures(failures: Mapping[str, str]) -> None:
-    """Warn of models that were left out."""
-    if failures:
-        warnings.warn(f"{len(failures)} models were left out ({_reasons(failures)})", RecycleGPWarning, stacklevel=3)
-
-
-def _reasons(failures: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {why}" for name, why in failures.items())
+# --- names, owners and times ------------------------------------------------------------------
 
 
 def check_on_failure(on_failure: Any) -> None:
     if on_failure not in ("raise", "skip"):
         raise RecycleGPError(f"on_failure={on_failure!r}; use 'raise' or 'skip'")
-
-
-class _Made:
-    """What has been fitted so far, by the position of its data set."""
-
-    def __init__(self, owners: Mapping[str, str]) -> None:
-        self.owners = owners  # by the name of the module
-        self.pieces: list[Piece] = []
-        self.failures: dict[str, str] = {}  # name → why
-        self.before = 0  # data sets in earlier windows
-
-    def take(self, positions: Sequence[int], requests: Sequence[FitRequest], models: Fitted) -> None:
-        block = of_requests(requests, models, [self.owners.get(r.name) for r in requests])
-        self.pieces.append(Piece(block, [self.before + position for position in positions]))
-
-
-def automatic(options: FitOptions) -> bool:
-    """Is the kernel to be chosen?"""
-    return isinstance(options.kernel, str) and options.kernel == AUTO and options.learn is True
-
-
-def chosen_together(data: Sequence[tuple[Any, ...]], options: FitOptions) -> str:
-    """One kernel for all data sets, by the sum of some of their evidences."""
-    some = [pair for pair in data[:: max(1, len(data) // SETS_COMPARED)] if isinstance(pair, (tuple, list))]
-
-    def with_kernel(kernel: str) -> list[FitRequest]:
-        validator = FitValidator(replace(options, kernel=kernel))
-        return [_numbered(i, pair, f"data set {i}", validator) for i, pair in enumerate(some)]
-
-    return choose(with_kernel) if some else SMOOTHNESS[0]
-
-
-def _owners(names: Sequence[str] | None, owners: Sequence[str] | None) -> dict[str, str]:
-    """Name of the module → name of its owner."""
-    if owners is None:
-        return {}
-    if names is None or len(names) != len(owners):
-        raise RecycleGPError("owners needs names: give one of each for every data set")
-    for owner in owners:
-        check_owner(owner)
-    return dict(zip(names, owners, strict=True))
 
 
 def check_unique(names: Sequence[str] | None) -> None:
@@ -464,121 +291,36 @@ def check_unique(names: Sequence[str] | None) -> None:
         )
 
 
-Named = tuple[tuple[Any, ...], str]  # X, y and, where it is known, their noise; and the module's name
+def _owners(names: Sequence[str] | None, owners: Sequence[str] | None) -> Sequence[str] | None:
+    if owners is None:
+        return None
+    if names is None or len(names) != len(owners):
+        raise RecycleGPError("owners needs names: give one of each for every data set")
+    for owner in owners:
+        check_owner(owner)
+    return owners
 
 
-def _checked(named: Iterable[Named], validator: FitValidator, first: int) -> Iterator[FitRequest]:
-    """Data sets as requests, some at a time, where they are alike at once; counted from `first`."""
-    done = first
-    for some in _read_ahead(named):
-        pairs, names = zip(*some, strict=True)
-        found = validator.check_all(pairs, names) if len(some) > 1 else None
-        if found is None:
-            found = [_numbered(done + i, pair, name, validator) for i, (pair, name) in enumerate(some)]
-        yield from found
-        done += len(some)
+def _times(times: Sequence[TimeLike] | None, total: int | None) -> list[When | None] | None:
+    if times is None:
+        return None
+    if total is not None and len(times) != total:
+        raise RecycleGPError(f"times has {len(times)} entries for {total} data sets; give one each")
+    return [None if time is None else when(time, f"times[{i}]") for i, time in enumerate(times)]
 
 
-def _read_ahead(named: Iterable[Named]) -> Iterator[list[Named]]:
-    """Arrays, no more than fill a window; what does not say how large it is comes alone."""
-    some: list[Named] = []
-    numbers = 0
-    for pair, name in named:
-        some.append((pair, name))
-        numbers += pair[0].size if isinstance(pair[0], np.ndarray) else WINDOW
-        if len(some) >= LANES or numbers >= WINDOW:
-            yield some
-            some, numbers = [], 0
-    if some:
-        yield some
-
-
-def _numbered(position: int, data: tuple[Any, ...], name: str, validator: FitValidator) -> FitRequest:
-    try:
-        X, y, *noise = data
-        return validator.check(X, y, name, *noise)
-    except RecycleGPError as error:
-        raise RecycleGPError(f"data set {position} ({name}): {error}") from None
-
-
-def _named(data: Iterable[Any], names: Sequence[str] | None) -> Iterator[Named]:
+def _named(data: Iterable[Any], names: Sequence[str] | None, times: Sequence[Any] | None) -> Iterator[Named]:
     """Each data set with its name, read one at a time."""
+    given = {"names": names, "times": times}
     count = 0
     for pair in data:
         if not isinstance(pair, (tuple, list)) or len(pair) not in (2, 3):
             raise RecycleGPError("data must hold (X, y) pairs, one for each module, or (X, y, noise)")
-        if names is not None and count >= len(names):
-            raise RecycleGPError(f"names has {len(names)} entries and data has more; give one each")
+        for argument, some in given.items():
+            if some is not None and count >= len(some):
+                raise RecycleGPError(f"{argument} has {len(some)} entries and data has more; give one each")
         yield tuple(pair), name_or_new(None if names is None else names[count])
         count += 1
-    if names is not None and count < len(names):
-        raise RecycleGPError(f"names has {len(names)} entries for {count} data sets; give one each")
-
-
-def _windows(requests: Iterable[FitRequest]) -> Iterator[list[FitRequest]]:
-    """As many requests as are worked on together: memory stays bounded however many come."""
-    window: list[FitRequest] = []
-    rows, most = 0, 0.0
-    for request in requests:
-        if not window:
-            most = WINDOW * min(MOST_LANES, memory_factor(request.device))
-        window.append(request)
-        rows += request.X.numel()
-        if rows >= most:
-            yield window
-            window, rows = [], 0
-    if window:
-        yield window
-
-
-def _solve_window(window: list[FitRequest], advance: Callable[[int], None], made: _Made) -> None:
-    """Requests of one kind together; what fails there is tried once more alone, and then reported by name."""
-    kinds: dict[Any, list[int]] = {}
-    for i, request in enumerate(window):
-        kinds.setdefault((request.kind, request.columns, request.target), []).append(i)
-    for members in _groups(window, kinds.values()):
-        for i, request in zip(members, _in_one_coding([window[i] for i in members]), strict=True):
-            window[i] = request
-        work = step_cost(window[members[0]]) * len(members)
-        try:
-            with threads.limit_threads(work):
-                lanes, models = retry_on_oom(partial(batch_fit.solve, [window[i] for i in members]))
-        except RecycleGPError:
-            lanes, models = [], None
-        if models is not None:
-            made.take([members[i] for i in lanes], [window[members[i]] for i in lanes], models)
-        for i in sorted(set(range(len(members))) - set(lanes)):
-            _try_alone(members[i], window[members[i]], made)
-        advance(len(members))
-    made.before += len(window)
-
-
-def _in_one_coding(requests: list[FitRequest]) -> list[FitRequest]:
-    """Levels that have different codes in different data sets have one in all of them."""
-    if all(r.categories == requests[0].categories for r in requests):
-        return requests
-    whole = union_of([r.categories for r in requests])
-
-    def recoded(request: FitRequest, value: Any) -> Any:
-        return request.categories.recoded(value, whole) if isinstance(value, torch.Tensor) else value
-
-    return [
-        r._replace(X=recoded(r, r.X), inducing=recoded(r, r.inducing), publish=recoded(r, r.publish), categories=whole)
-        for r in requests
-    ]
-
-
-def _groups(window: Sequence[FitRequest], kinds: Iterable[list[int]]) -> Iterator[list[int]]:
-    """Requests of one kind, no more than are worked on together."""
-    for alike in kinds:
-        lanes = int(LANES * min(MOST_LANES, memory_factor(window[alike[0]].device)))
-        yield from (alike[i : i + lanes] for i in range(0, len(alike), lanes))
-
-
-def _try_alone(position: int, request: FitRequest, made: _Made) -> None:
-    try:
-        models = _one(request)
-        of_requests([request], models, [None]).module(0)  # complains of numbers that are too large
-        made.take([position], [request], models)
-    except RecycleGPError as error:
-        made.failures[request.name] = str(error)
+    for argument, some in given.items():
+        if some is not None and count < len(some):
+            raise RecycleGPError(f"{argument} has {len(some)} entries for {count} data sets; give one each")

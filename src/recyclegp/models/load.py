@@ -9,24 +9,36 @@ from typing import NamedTuple
 
 import torch
 
-from ..errors import LONGEST_MESSAGE, RecycleGPError, printable
+from ..errors import OfStranger, RecycleGPError
 from ..storage import container
+from ..storage.container import SCHEMA
 from ..storage.fields import Fields
-from . import modules_file
+from ..storage.making import ENSEMBLE, JOINT_ENSEMBLE, JOINT_MODULE, MODULE, MODULES, made_from
+from . import ensemble_file, module_file, modules_file
 from .ensemble import Ensemble
-from .joint.ensemble import JointEnsemble
-from .joint.module import JointModule
 from .module import Module
 from .modules import Modules, of_pieces
-from .reading import made_from
 
-Model = Module | Ensemble | JointModule | JointEnsemble  # what one file may hold
+Model = Module | Ensemble  # what one file may hold
 
-MAKERS: dict[str, Callable[[Fields], Model]] = {
-    "module": Module._from_fields,
-    "ensemble": Ensemble._from_fields,
-    "joint module": JointModule._from_fields,
-    "joint ensemble": JointEnsemble._from_fields,
+
+def _module(f: Fields) -> Model:
+    return Module(*module_file.read_record(f, f.header["schema"]))
+
+
+def _ensemble(f: Fields) -> Model:
+    return Ensemble(*ensemble_file.read_facts(f, f.header["schema"]))
+
+
+MAKERS: dict[tuple[int, str], Callable[[Fields], Model]] = {  # by schema and kind
+    (1, MODULE): _module,
+    (2, MODULE): _module,
+    (2, JOINT_MODULE): _module,
+    (SCHEMA, MODULE): _module,
+    (1, ENSEMBLE): _ensemble,
+    (2, ENSEMBLE): _ensemble,
+    (2, JOINT_ENSEMBLE): _ensemble,
+    (SCHEMA, ENSEMBLE): _ensemble,
 }
 ASKED_POINTS = 512  # of a model that is asked while it is loaded, which takes a few MiB
 ASKED_WORK = 2**24  # M²D: numbers that go into its kernel matrix
@@ -40,7 +52,7 @@ class Opened(NamedTuple):
 
 
 def load(path: str | PathLike[str]) -> Model:
-    """Read what was saved: a module or an ensemble, of one function or of several. Nothing in the file is executed.
+    """Read what was saved: a module or an ensemble. Nothing in the file is executed.
 
     Args:
         path: a file that `save` has written, here or elsewhere.
@@ -50,13 +62,18 @@ def load(path: str | PathLike[str]) -> Model:
 
     Raises:
         RecycleGPError: The file cannot be what it claims to be; the message says why.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> rgp.fit(np.arange(30.0), np.arange(30.0), name="a").save("a.safetensors")
+        >>> rgp.load("a.safetensors").name
+        'a'
     """
     model = made_from(Path(path), container.read(path), MAKERS)
     try:
-        for part in model.parts if isinstance(model, (JointModule, JointEnsemble)) else (model,):
-            _check_it_answers(part)
+        _check_it_answers(model)
     except RecycleGPError as silent:
-        raise RecycleGPError(f"{path}: {printable(str(silent), LONGEST_MESSAGE)}; ask for the file again") from None
+        raise RecycleGPError(f"{path}: ", OfStranger(silent), "; ask for the file again") from None
     return model
 
 
@@ -71,6 +88,12 @@ def load_many(path: str | PathLike[str]) -> Modules:
 
     Raises:
         RecycleGPError: The file cannot be what it claims to be; the message says why.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> rgp.fit_many([(np.arange(30.0), np.arange(30.0))], names=["a"]).save("many.safetensors")
+        >>> rgp.load_many("many.safetensors").names
+        ['a']
     """
     return of_pieces(modules_file.pieces(Path(path)))
 
@@ -79,18 +102,19 @@ def opened(path: str | PathLike[str]) -> Opened:
     """One model or many, with the content id, and not asked anything yet: for those who merge thousands."""
     path = Path(path)
     with container.opened(path) as file:
-        if file.header.get("kind") == modules_file.KIND:
+        if file.header.get("kind") == MODULES:
             return Opened(of_pieces(modules_file.pieces_in(file)), file.content_id)
         document = file.document()
     return Opened(made_from(path, document, MAKERS), document.content_id)
 
 
 @torch.no_grad()
-def _check_it_answers(model: Module | Ensemble) -> None:
+def _check_it_answers(model: Model) -> None:
     """Numbers may be finite one by one and overflow together. What is computed for this is kept for the next question.
 
     A large model is asked when somebody asks it.
     """
-    Z = model._points
-    if len(Z) <= ASKED_POINTS and Z.numel() * len(Z) <= ASKED_WORK:
-        model._latent(Z[:1], model._answers(None, of_y=False))
+    points = model._points
+    if all(len(Z) <= ASKED_POINTS and Z.numel() * len(Z) <= ASKED_WORK for Z in points):
+        for process in model._processes(None, of_y=False):
+            process.moments(points[0][:1])

@@ -2,48 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from os import PathLike
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import gpytorch
 
 from .. import arrays
+from ..arrays import Array, CountOrPoints
 from ..devices import default_device, device_of, retry_on_oom
-from ..errors import RecycleGPError
+from ..errors import Argument, RecycleGPError
 from ..kernels import Kernel, parse
 from ..kernels.gpytorch_objects import from_gpytorch
+from ..likelihoods import Outputs
 from ..local.kernel_choice import AUTO, SMOOTHNESS
-from ..merging.forgetting import aged, check_half_life
+from ..merging.decay import aged, check_half_life
 from ..merging.merge_config import MergeConfig
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
-from ..merging.site_source import SiteSource
-from ..merging.site_store import SiteStore
 from ..merging.trust import Trust
+from .choice import choice_of
+from .couple import wanted as outputs_wanted
 from .ensemble import Ensemble
-from .joint.merging import are_joint, joint_modules, merge_jointly, with_outputs_coupled
-from .joint.module import JointModule
-from .module import Module
-from .reading import Frame, ModulesRead, Source, read_modules
+from .how import Frame, How
+from .intake import FunctionRead, ModuleIntake, ModulesRead
+from .merging import merge_functions
+from .sources import Source
 
-JointSource = JointModule | Iterable[JointModule | Module | str | PathLike[str]]
 POOL, KEEP = "pool", "keep"  # what becomes of the modules' noises
 
 
 @dataclass(frozen=True)
 class MergeOptions:
-    """The arguments of `merge`, as they were given."""
+    """The arguments of `merge` but for its modules and weights, listed once; engines take them by the same names."""
 
-    inducing: Any = "auto"
+    inducing: CountOrPoints = "auto"
     kernel: Any = None  # a name, a GPyTorch kernel, a Kernel, or None for the modules' own
     learn: bool = True
-    owners: Owners = Owners.AUTO
+    owners: str | None = "auto"
     noise: str = POOL
-    trust: Trust = Trust.LEARN
+    trust: str | None = "learn"
     half_life: float | None = None
     now: Any = None
+    outputs: Any = "auto"
+
+    def __post_init__(self) -> None:
+        """What can be checked without any module."""
+        if not isinstance(self.learn, bool):
+            raise TypeError(f"learn must be True or False, not {self.learn!r}")
+        check_half_life(self.half_life, self.now)
+        owners_wanted(self.owners), noise_wanted(self.noise), trust_wanted(self.trust)
+
+    @staticmethod
+    def among(names: Mapping[str, Any]) -> MergeOptions:
+        """From all names of a function, as locals() has them, of which some are options."""
+        return MergeOptions(**{f.name: names[f.name] for f in fields(MergeOptions) if f.name in names})
 
     def check(self, frame: Frame) -> None:
         """What is wrong with them is said before a long stream of modules is read."""
@@ -52,7 +65,12 @@ class MergeOptions:
             self.points(frame)
         if isinstance(self.kernel, str):
             if self.kernel == AUTO and not self.learn:
-                raise RecycleGPError("kernel='auto' is chosen by learning; with learn=False pass a kernel, or None")
+                raise RecycleGPError(
+                    Argument("kernel", AUTO),
+                    " is chosen by learning; with ",
+                    Argument("learn", False),
+                    " pass a kernel, or none",
+                )
             parse(SMOOTHNESS[0] if self.kernel == AUTO else self.kernel, dimension, frame.categories.columns)
         elif self.kernel is not None and not isinstance(self.kernel, Kernel):
             from_gpytorch(self.kernel, dimension)
@@ -62,27 +80,34 @@ class MergeOptions:
             return PointsWanted()
         if isinstance(self.inducing, str) and self.inducing == "all":
             return PointsWanted(all_of_them=True)
-        dimension, columns, _, categories = frame
-        found = arrays.count_or_points(self.inducing, "inducing", dimension, columns, "cpu", categories)
+        found = arrays.count_or_points(
+            self.inducing, "inducing", frame.dimension, frame.columns, "cpu", frame.categories
+        )
         return PointsWanted(count=found) if isinstance(found, int) else PointsWanted(given=found)
 
-    def recipe(self, dimension: int) -> MergeConfig:
-        """How all is chosen."""
+    def how(self, read: ModulesRead) -> How:
+        """How all is chosen, for each function."""
         given = self.kernel
         if given is not None and not isinstance(given, (str, Kernel)):
-            given = from_gpytorch(given, dimension)
-        return MergeConfig(given, self.learn, self.noise == POOL, self._trust)
-
-    @property
-    def _trust(self) -> Trust:
-        """Of a function that changes nobody can say who is wrong."""
-        return self.trust if self.half_life is None else Trust.NONE
+            given = from_gpytorch(given, read.frame.dimension)
+        # of a function that changes nobody can say who is wrong
+        trust = trust_wanted(self.trust) if self.half_life is None else Trust.NONE
+        config = MergeConfig(given, self.learn, self.noise == POOL, trust)
+        C = len(read.functions)
+        choice = choice_of(self.points(read.frame))
+        if isinstance(read.likelihood, Outputs):
+            asked = outputs_wanted(self.outputs, C)
+        elif isinstance(self.outputs, str) and self.outputs == "auto":
+            asked = None
+        else:
+            raise RecycleGPError(f"outputs: these modules have {read.likelihood.meaning}; leave it out")
+        return How(choice, owners_wanted(self.owners), (config,) * C, asked)
 
 
 def merge(
-    modules: Source | JointSource,
+    modules: Source,
     *,
-    inducing: Any = "auto",
+    inducing: CountOrPoints = "auto",
     kernel: str | gpytorch.kernels.Kernel | None = None,
     learn: bool = True,
     weights: Mapping[str, float] | Sequence[float] | None = None,
@@ -93,12 +118,12 @@ def merge(
     half_life: float | None = None,
     now: Any = None,
     device: Any = None,
-    outputs: Any = "auto",
+    outputs: str | int | Array = "auto",
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
 
-    Modules of several functions (outputs, classes, varying noise) become a `JointEnsemble`: each function is merged
-    from the modules that have it.
+    Of modules of several functions (outputs, classes, varying noise) each function is merged from the modules that
+    have it. A module of one function beside modules of several outputs is the output that its target names.
 
     Args:
         modules: a Module, a file, a directory of *.safetensors files, or any iterable of modules and files. They come
@@ -133,74 +158,45 @@ def merge(
 
     Returns:
         The ensemble. It warns where its points cannot express what the modules know.
+
+    Raises:
+        RecycleGPError: Modules do not have the same inputs or functions, two have one name, weights do not fit, or a
+            file cannot be read; the message names the module or the file.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 60)[:, None]
+        >>> ms = [rgp.fit(X[i::3], np.sin(X[i::3, 0]), name=f"ward-{i}") for i in range(3)]
+        >>> rgp.merge(ms).names
+        ['ward-0', 'ward-1', 'ward-2']
     """
     if keep not in ("sites", "names"):
-        raise RecycleGPError(f"keep={keep!r}; use 'sites' or 'names'")
-    options = merge_options(
-        inducing=inducing,
-        kernel=kernel,
-        learn=learn,
-        owners=owners,
-        noise=noise,
-        trust=trust,
-        half_life=half_life,
-        now=now,
-    )
-
-    def merge_one(some: Source, weights: Any, own: MergeOptions = options) -> Ensemble:
-        with SiteStore(device_of(device)) as store:
-            read = read_modules(some, store, keep=keep == "sites", weights=weights, check=own.check)
-            return merge_read(read, store, own)
-
-    def merge_coupled(some: list[Module], kernel: Kernel, learn: bool) -> Ensemble:
-        # they have been brought to one noise, and judged, output by output
-        return merge_one(some, None, replace(options, kernel=kernel, learn=learn, noise=KEEP, trust=Trust.NONE))
-
-    if are_joint(modules):  # declared as one function, as nearly always; see `fit`
-        together = joint_modules(modules)
-        apart = merge_jointly(together, weights, merge_one)
-        return cast(Ensemble, with_outputs_coupled(apart, outputs, learn, merge_coupled))
-    return merge_one(cast(Source, modules), weights)
+        raise RecycleGPError(Argument("keep", keep), "; use 'sites' or 'names'")
+    options = MergeOptions.among(locals())
+    with ModuleIntake(device=device_of(device), keep=keep == "sites", weights=weights) as intake:
+        return merge_read(intake.read(modules, options.check), options)
 
 
-def merge_options(
-    *,
-    inducing: Any = "auto",
-    kernel: str | gpytorch.kernels.Kernel | None = None,
-    learn: bool = True,
-    owners: str | None = "auto",
-    noise: str = POOL,
-    trust: str | None = "learn",
-    half_life: float | None = None,
-    now: Any = None,
-) -> MergeOptions:
-    """The arguments of `merge` but for its modules and weights, checked as far as they can be without any module."""
-    if not isinstance(learn, bool):
-        raise TypeError(f"learn must be True or False, not {learn!r}")
-    check_half_life(half_life, now)
-    models = owners_wanted(owners), noise_wanted(noise), trust_wanted(trust)
-    return MergeOptions(inducing, kernel, learn, *models, half_life, now)
-
-
-def merge_read(read: ModulesRead, store: SiteSource, options: MergeOptions) -> Ensemble:
+def merge_read(read: ModulesRead, options: MergeOptions) -> Ensemble:
     """What was read, with the sites wherever they are, as one ensemble."""
-    frame = read.frame
-    wanted = options.points(frame)
-    recipe = options.recipe(frame.dimension)
+    device = read.functions[0].sites.device
+    how = options.how(read)
 
     def merged() -> Ensemble:
-        members, sites = aged(read.members, store, options.half_life, options.now)
-        made = recipe.run(members, sites, wanted, frame.dimension, options.owners, frame.columns)
-        return Ensemble._from_merged(made, wanted, frame.columns, frame.categories, options.owners, recipe)
+        functions = [
+            FunctionRead(*aged(own.members, own.sites, options.half_life, options.now)) for own in read.functions
+        ]
+        groups = merge_functions(read.likelihood, functions, read.frame, how, options.points(read.frame))
+        return Ensemble._of_groups(read.likelihood, read.frame, groups, how, device)
 
-    with default_device(store.device):
+    with default_device(device):
         return retry_on_oom(merged)
 
 
 def noise_wanted(noise: Any) -> str:
     """The argument `noise`, checked."""
     if noise not in (POOL, KEEP):
-        raise RecycleGPError(f"noise={noise!r}; use 'pool' or 'keep'")
+        raise RecycleGPError(Argument("noise", noise), "; use 'pool' or 'keep'")
     return str(noise)
 
 
@@ -208,7 +204,7 @@ def trust_wanted(trust: Any) -> Trust:
     """The argument `trust`, as a value."""
     found = {None: Trust.NONE, "learn": Trust.LEARN, "report": Trust.REPORT}
     if (trust is not None and not isinstance(trust, str)) or trust not in found:
-        raise RecycleGPError(f"trust={trust!r}; use 'learn', 'report' or None")
+        raise RecycleGPError(Argument("trust", trust), "; use 'learn', 'report' or None")
     return found[trust]
 
 
@@ -216,5 +212,5 @@ def owners_wanted(owners: Any) -> Owners:
     """The argument `owners`, as a value."""
     found = {None: Owners.NONE, "offset": Owners.OFFSET, "smooth": Owners.SMOOTH, "auto": Owners.AUTO}
     if (owners is not None and not isinstance(owners, str)) or owners not in found:
-        raise RecycleGPError(f"owners={owners!r}; use 'auto', 'offset', 'smooth' or None")
+        raise RecycleGPError(Argument("owners", owners), "; use 'auto', 'offset', 'smooth' or None")
     return found[owners]

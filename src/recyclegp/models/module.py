@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -14,148 +13,264 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import arrays, likelihoods
-from ..categories import NO_CATEGORIES, Categories
-from ..core import least_squares, linalg, rounding, sites
-from ..core import publishing as core_publishing
+from .. import arrays
+from ..arrays import Array, CountOrPoints
+from ..categories import Categories
+from ..core import least_squares, sites
 from ..core.convergence import Convergence
 from ..core.least_squares import Solution
-from ..core.noise import NoiseEvidence
-from ..core.owner_posterior import FunctionPosterior
 from ..core.posterior import Basis, Posterior, basis
-from ..core.publishing import PublishedSite, publish
-from ..core.sites import Converted, Site
+from ..core.sites import Site
 from ..devices import CPU
-from ..errors import RecycleGPError, RecycleGPWarning
+from ..errors import Argument, RecycleGPError
 from ..kernels import Kernel
-from ..kernels.file_form import to_json
-from ..kernels.gpytorch_objects import from_gpytorch
-from ..kernels.units import in_units
-from ..likelihoods import DEFAULT_DF, Likelihood
-from ..local import placement
+from ..likelihoods import Likelihood, Outputs
+from ..record import About, Latent, Record
 from ..storage import container
-from ..storage.container import Document
-from ..storage.fields import (
-    UNITS,
-    Fields,
-    categories_from_json,
-    categories_to_json,
-    convergence_from_json,
-    kept_from_json,
-    likelihoods_to_json,
-    noise_evidence_from_json,
-    noise_evidence_to_json,
-    target_from_json,
-    target_to_json,
-    time_from_json,
-)
-from ..target import NO_TARGET, Target
-from ..times import When, when, written
-from .naming import check_name, check_owner, name_or_new
-from .predictive import Predictive, outside_autograd
-from .units import new_units
-
-MOST_DIGITS = 15  # that a float64 has
-MOMENTS_JITTER = 1e-8  # of the prior variance, where the source's jitter is not given
+from ..target import Target
+from ..times import When, when
+from . import module_file, moments, publishing
+from .checks import check_finite
+from .naming import check_name, check_owner
+from .predictive import Predictive, outside_autograd, squeezed
+from .processes import OneFunction, Process
+from .units import input_units
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Module(Predictive):
-    """A fitted local model, ready to be saved, sent and merged. Made by `fit`, `load`, `from_moments`."""
+    """A fitted local model of one function or of several, ready to be saved, sent and merged.
 
-    name: str
-    _site: Site
-    _kernel: Kernel
-    mean: float  # constant prior mean of f
-    jitter: float  # added to the diagonal of K_ZZ, and part of the kernel there
-    likelihoods: tuple[Likelihood, ...]
-    rows: int  # data rows behind it
-    columns: arrays.Columns
-    convergence: Convergence
-    method: str
-    target: Target = NO_TARGET  # what y means, where its owner has said so
-    densities: float | None = None  # of y, in its evidence: its rows, unless it is made of weighted modules
-    given_owner: str | None = None  # whose it is, where its owner has said so
-    kept: float | None = None  # of what its rows say about f, in (0, 1]; None where that is not known
-    noise_evidence: NoiseEvidence | None = None  # what its rows say about their noise, where they were asked
-    time: When | None = None  # of its rows, where its owner has said so
-    categories: Categories = NO_CATEGORIES  # the levels of columns that hold some, by name
+    Made by `fit`, `load`, `from_moments` and `of_outputs`. What is one value for a single function (mean, kernel,
+    noise, …) is a tuple for several.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 30)[:, None]
+        >>> m = rgp.fit(X, np.sin(X[:, 0]), noise=0.01, name="a")
+    """
+
+    about: About
+    likelihoods: tuple[Likelihood, ...]  # of all functions together
+    latents: tuple[Latent, ...]  # one for each function
     _device: torch.device = CPU  # where it predicts; what it says stays on the CPU
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        check_owner(self.given_owner)
-        check_finite(f"module {self.name!r}", *self._site, self._kernel.theta)
-        object.__setattr__(self, "_site", Site(*map(arrays.own, self._site)))
-        object.__setattr__(self, "_kernel", self._kernel.own())
+        check_name(self.about.name)
+        check_owner(self.about.owner_override)
+        if len({len(self.latents), len(self.about.targets), *(len(p.functions) for p in self.likelihoods)}) > 1:
+            raise RecycleGPError(
+                f"{len(self.latents)} functions with {len(self.about.targets)} targets, of a likelihood of "
+                f"{len(self.likelihoods[0].functions)}; give one of each for every function"
+            )
+        object.__setattr__(self, "latents", tuple(self._owned(latent) for latent in self.latents))
+
+    def _owned(self, latent: Latent) -> Latent:
+        """With copies of its numbers that nobody else can change."""
+        check_finite(f"module {self.name!r}", *latent.known_site, latent.kernel.theta)
+        site = Site(*map(arrays.own, latent.known_site))
+        return latent._replace(site=site, kernel=latent.kernel.own())
 
     def __repr__(self) -> str:
         state = "" if self.convergence.converged else ", NOT CONVERGED"
-        kept = "" if self.kept is None else f" keep {self.kept:.0%}"
+        shares = [p.kept for p in self.latents if p.kept is not None]
+        kept = f" keep {min(shares):.0%}" if shares else ""
+        kept += f" to {max(shares):.0%}" if shares and max(shares) > min(shares) else ""
+        several = len(self.latents) > 1
+        said = f"{self.likelihoods[0].words}; " if several else ""
+        kernel = "" if several else f", {self.likelihood}, {self.latents[0].kernel.describe()}"
         return (
-            f"Module({self.name!r}, {self.rows} rows, {len(self._site.Z)} points in {self.dimension}-D{kept}, "
-            f"{self.likelihood}, {self._kernel.describe()}{state})"
+            f"Module({self.name!r}, {said}{self.rows} rows, {max(map(len, self._points))} points in "
+            f"{self.dimension}-D{kept}{kernel}{state})"
         )
+
+    # --- who and what ---
+
+    @property
+    def name(self) -> str:
+        """Unique within an ensemble."""
+        return self.about.name
 
     @property
     def owner(self) -> str:
         """Whose it is: its name's, unless its owner has said so."""
-        return self.name if self.given_owner is None else self.given_owner
+        return self.about.owner
 
     @property
-    def site(self) -> Site:
+    def time(self) -> When | None:
+        """Of its rows, where its owner has said so."""
+        return self.about.time
+
+    @property
+    def method(self) -> str:
+        """How it was made."""
+        return self.about.method
+
+    @property
+    def columns(self) -> arrays.Columns:
+        return self.about.columns
+
+    @property
+    def categories(self) -> Categories:
+        return self.about.categories
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return self.about.targets
+
+    # --- what it knows ---
+
+    @property
+    def rows(self) -> int:
+        """Data rows behind it; where outputs were not always seen, behind the function that has most."""
+        return max(latent.rows for latent in self.latents)
+
+    @property
+    def mean(self) -> Any:
+        """Constant prior mean of f."""
+        return squeezed([latent.mean for latent in self.latents])
+
+    @property
+    def jitter(self) -> Any:
+        """Added to the diagonal of K_ZZ, and part of the kernel there."""
+        return squeezed([latent.jitter for latent in self.latents])
+
+    @property
+    def kept(self) -> Any:
+        """Of what its rows say about f, in (0, 1]; None where that is not known."""
+        return squeezed([latent.kept for latent in self.latents])
+
+    @property
+    def noise_evidence(self) -> Any:
+        """What its rows say about their noise, where they were asked."""
+        return squeezed([latent.noise_evidence for latent in self.latents])
+
+    @property
+    def convergence(self) -> Convergence:
+        """How the search for its parameters ended; of several functions the first that had not, or the longest."""
+        return min((p.convergence for p in self.latents), key=lambda c: (c.converged, -c.evaluations))
+
+    @property
+    def site(self) -> Any:
         """What it says about f, as a copy."""
-        return Site(*(t.clone() for t in self._site))
+        return squeezed([Site(*(t.clone() for t in latent.known_site)) for latent in self.latents])
 
     @property
     def evidence(self) -> float:
         """log∫ t(u) p(u) du under its own prior: the local (bound on the) log marginal likelihood."""
-        return float(self._solution.bound)
+        return sum(float(s.bound) for s in self._solutions)
 
     @property
     def region(self) -> np.ndarray:
         """(D, 2): from where to where it has points, along each input."""
-        return arrays.frozen(torch.stack([self._site.Z.amin(0), self._site.Z.amax(0)], 1))
+        Z = torch.cat(self._points)
+        return arrays.frozen(torch.stack([Z.amin(0), Z.amax(0)], 1))
 
     @property
-    def likelihood(self) -> str:
-        """Its name, or several joined by +."""
-        return "+".join(p.name for p in self.likelihoods)
-
-    @property
-    def _points(self) -> Tensor:
-        return self._site.Z
+    def _points(self) -> tuple[Tensor, ...]:
+        return tuple(latent.known_site.Z for latent in self.latents)
 
     @property
     def _boxes(self) -> list[Tensor]:
-        return [sites.box(self._site.Z)]
+        return [sites.box(torch.cat(self._points))]
 
     @property
-    def _prior_kernel(self) -> Kernel:
-        return self._kernel
+    def _kernels(self) -> tuple[Kernel, ...]:
+        return tuple(latent.kernel for latent in self.latents)
 
     @cached_property
     @outside_autograd
-    def _posterior(self) -> Posterior:
-        mean = torch.tensor(self.mean, dtype=torch.float64)
-        return Posterior(self._basis, mean, self._solution.v, self._solution.C).to(self._device)
+    def _bases(self) -> tuple[Basis, ...]:
+        return tuple(basis(latent.kernel, latent.known_site.Z, latent.jitter) for latent in self.latents)
 
-    def _answers(self, owner: str | None, *, of_y: bool) -> FunctionPosterior:
+    @cached_property
+    @outside_autograd
+    def _solutions(self) -> tuple[Solution, ...]:
+        parts = zip(self.latents, self._bases, strict=True)
+        return tuple(least_squares.solve(sites.to_rows(p.known_site, base.L, p.mean)) for p, base in parts)
+
+    @cached_property
+    @outside_autograd
+    def _posteriors(self) -> tuple[Posterior, ...]:
+        parts = zip(self.latents, self._bases, self._solutions, strict=True)
+        return tuple(
+            Posterior(base, torch.tensor(p.mean, dtype=torch.float64), found.v, found.C).to(self._device)
+            for p, base, found in parts
+        )
+
+    def _processes(self, owner: str | None, *, of_y: bool) -> Sequence[Process]:
         if owner not in (None, self.owner):
-            raise RecycleGPError(f"owner={owner!r}: the module is of {self.owner!r} alone; leave owner out")
-        return self._posterior
+            raise RecycleGPError(Argument("owner", owner), f": the module is of {self.owner!r} alone; leave owner out")
+        return [OneFunction(posterior) for posterior in self._posteriors]
 
-    @cached_property
-    @outside_autograd
-    def _basis(self) -> Basis:
-        return basis(self._kernel, self._site.Z, self.jitter)
+    # --- one function of several, and several as one ---
 
-    @cached_property
-    @outside_autograd
-    def _solution(self) -> Solution:
-        return least_squares.solve(sites.to_rows(self._site, self._basis.L, self.mean))
+    def part(self, function: str) -> Module:
+        """One of its functions as a module by itself.
 
-    def publish(self, points: Any, seed: int = 0) -> Module:
+        Args:
+            function: its name, one of `functions`.
+
+        Returns:
+            The module of this function.
+
+        Raises:
+            RecycleGPError: There is no function of this name.
+
+        Examples:
+            >>> both = rgp.fit(X, np.c_[np.sin(X), np.cos(X)], target=["heat", "salt"])
+            >>> both.part("salt").target.name
+            'salt'
+        """
+        if function not in self.functions:
+            raise RecycleGPError(f"function={function!r}: there are {', '.join(self.functions)}")
+        c = self.functions.index(function)
+        about = self.about._replace(targets=(self.targets[c],))
+        return replace(
+            self, about=about, likelihoods=tuple(p.parts[c] for p in self.likelihoods), latents=(self.latents[c],)
+        )
+
+    @staticmethod
+    def of_outputs(parts: Sequence[Module]) -> Module:
+        """Modules of one owner as one with as many outputs, each called like its target.
+
+        Args:
+            parts: modules of one name and one function; each must say what its y is called (`fit(target=...)`).
+
+        Returns:
+            The module of all outputs.
+
+        Raises:
+            RecycleGPError: A target has no name, or the modules are not of one name, owner and inputs.
+
+        Examples:
+            >>> heat = rgp.fit(X, np.sin(X[:, 0]), name="a", target="heat")
+            >>> salt = rgp.fit(X, np.cos(X[:, 0]), name="a", target="salt")
+            >>> rgp.Module.of_outputs([heat, salt]).outputs
+            ('heat', 'salt')
+        """
+        names = [part.target.name for part in parts]
+        if not parts or not all(names) or any(len(part.latents) > 1 for part in parts):
+            raise RecycleGPError("outputs are called like their targets; fit each module with ", Argument("target"))
+        first = parts[0]
+        for part in parts[1:]:
+            if (part.name, part.owner, part.columns, part.dimension, part.categories) != (
+                first.name,
+                first.owner,
+                first.columns,
+                first.dimension,
+                first.categories,
+            ):
+                raise RecycleGPError(
+                    "functions of one module must have its name, its owner, its columns and its categories"
+                )
+        whole = Outputs(tuple(str(n) for n in names), tuple(part.likelihoods[0] for part in parts))
+        about = first.about._replace(targets=tuple(part.target for part in parts))
+        return replace(first, about=about, likelihoods=(whole,), latents=tuple(part.latents[0] for part in parts))
+
+    # --- the same, otherwise ---
+
+    def publish(self, points: CountOrPoints, seed: int = 0) -> Module:
         """The same posterior at other, usually fewer, points: the exact marginal there.
 
         Args:
@@ -163,36 +278,17 @@ class Module(Predictive):
             seed: of where automatic points go.
 
         Returns:
-            The smaller module.
+            The smaller module. Functions that had points in common have them again.
+
+        Raises:
+            RecycleGPError: The points are none, or do not have the module's columns.
+
+        Examples:
+            >>> len(m.publish(4).inducing)
+            4
         """
         chosen = arrays.count_or_points(points, "points", self.dimension, self.columns, "cpu", self.categories)
-        if isinstance(chosen, int):
-            if chosen >= len(self._site.Z):
-                return self
-            means = self._posterior.predict(self._site.Z).mean
-            rng = np.random.default_rng(placement.entropy(arrays.seed(seed), self._site.Z, means))
-            chosen = placement.over(self._site.Z, chosen, self._kernel, rng)
-        made = publish(self._site, self.jitter, self._kernel, self.mean, chosen)
-        return replace(
-            self,
-            _site=made.site,
-            jitter=made.jitter,
-            kept=self._still_kept(made.information),
-            noise_evidence=self._noise_evidence_after(made),
-        )
-
-    def _still_kept(self, information: float) -> float | None:
-        """The share of what the rows say that is left, where so many nats are."""
-        if self.kept is None:
-            return None
-        now = core_publishing.information(sites.to_rows(self._site, self._basis.L, self.mean))
-        return min(self.kept, max(1e-12, self.kept * information / max(now, 1e-300)))
-
-    def _noise_evidence_after(self, made: PublishedSite) -> NoiseEvidence | None:
-        noise = self.likelihoods[0].parameters[:1]
-        if self.noise_evidence is None or not noise:
-            return None
-        return self.noise_evidence.published(noise[0], self._densities, made.chi2, made.left_open)
+        return self._with_latents(publishing.published(self._as_posteriors, chosen, arrays.seed(seed)))
 
     def rounded(self, digits: int) -> Module:
         """The same in numbers of fewer digits: the points, and what is known of f there.
@@ -206,40 +302,70 @@ class Module(Predictive):
         Returns:
             The rounded module: the posterior at the rounded points, in rounded numbers. With two digits or fewer it
             may predict visibly worse.
+
+        Raises:
+            RecycleGPError: digits is not a whole number from 1 to 15.
+
+        Examples:
+            >>> m.rounded(3).name
+            'a'
         """
-        if isinstance(digits, bool) or not isinstance(digits, (int, np.integer)) or not 1 <= digits <= MOST_DIGITS:
-            raise RecycleGPError(f"digits={digits!r}; pass a whole number from 1 to {MOST_DIGITS}")
-        moved = self.publish(rounding.by_column(self._site.Z, int(digits), self._kernel.structure.discrete))
-        short = rounding.site(moved._site, moved._basis.L, moved.mean, int(digits))
-        evidence = moved.noise_evidence
-        if evidence is not None:
-            evidence = NoiseEvidence(
-                *rounding.significant(torch.tensor(evidence, dtype=torch.float64), int(digits)).tolist()
-            )
-        return replace(moved, _site=short, noise_evidence=evidence)
+        return self._with_latents(publishing.rounded(self._as_posteriors, digits))
 
     def rename(self, name: str) -> Module:
-        """The same under another name."""
-        return replace(self, name=name)
+        """The same under another name.
+
+        Raises:
+            RecycleGPError: The name is empty, too long, or cannot be printed.
+
+        Examples:
+            >>> m.rename("b").name
+            'b'
+        """
+        return replace(self, about=self.about._replace(name=name))
 
     def owned_by(self, owner: str) -> Module:
-        """The same as a module of this owner, who may have others."""
-        return replace(self, given_owner=owner)
+        """The same as a module of this owner, who may have others.
+
+        Raises:
+            RecycleGPError: The owner is empty, too long, cannot be printed, or is "new".
+
+        Examples:
+            >>> m.owned_by("ward").owner
+            'ward'
+        """
+        return replace(self, about=self.about._replace(owner_override=owner))
 
     def at_time(self, time: Any) -> Module:
-        """The same as of a time: a number in any unit, or a date, for `merge(half_life=...)`."""
-        return replace(self, time=when(time))
+        """The same as of a time: a number in any unit, or a date, for `merge(half_life=...)`.
+
+        Raises:
+            RecycleGPError: The time is neither a number nor a date.
+
+        Examples:
+            >>> m.at_time(7).time
+            7.0
+        """
+        return replace(self, about=self.about._replace(time=when(time)))
 
     def with_columns(self, columns: Sequence[str]) -> Module:
-        """The same with names for its input columns, in their order: for a module that has none."""
-        return replace(self, columns=arrays.named_columns(columns, self.dimension))
+        """The same with names for its input columns, in their order: for a module that has none.
+
+        Raises:
+            RecycleGPError: There are not as many different names as columns.
+
+        Examples:
+            >>> m.with_columns(["day"]).columns
+            ('day',)
+        """
+        return replace(self, about=self.about._replace(columns=arrays.named_columns(columns, self.dimension)))
 
     def transform(
         self,
         input_shift: Any = None,
-        output_scale: float = 1.0,
-        output_shift: float = 0.0,
-        unit: str | None = None,
+        output_scale: Any = 1.0,
+        output_shift: Any = 0.0,
+        unit: Any = None,
         *,
         input_scale: Any = None,
     ) -> Module:
@@ -252,108 +378,66 @@ class Module(Predictive):
         Args:
             input_shift: one number for each input column, or {column: number} by name (by position where columns have
                 none); 0 for those that are not named.
-            output_scale: s; a negative one turns f upside down.
-            output_shift: b.
-            unit: what y is measured in afterwards, if the module is to say so.
+            output_scale: s; a negative one turns f upside down. Of several outputs one number for all, one for each,
+                or {output: number} by name. Classes have no other units.
+            output_shift: b, likewise.
+            unit: what y is measured in afterwards, likewise, if the module is to say so.
             input_scale: the same of positive numbers; 1 for those that are not named.
 
         Returns:
             The module in its new units.
+
+        Raises:
+            RecycleGPError: A scale is zero, a column or output is not known, or y has no units.
+
+        Examples:
+            >>> m.transform(output_scale=1.8, output_shift=32, unit="°F").target.unit
+            '°F'
         """
-        new = new_units(
+        changes = self.likelihoods[0].changes(output_scale, output_shift, unit)
+        inputs = input_units(
             input_scale,
             input_shift,
-            output_scale,
-            output_shift,
-            unit,
             dimension=self.dimension,
             columns=self.columns,
-            discrete=self._kernel.structure.discrete,
+            discrete=self.latents[0].kernel.structure.discrete,
         )
-        return replace(
-            self,
-            _site=sites.moved(sites.in_units(self._site, new.scale, new.shift, self._densities), new.inputs),
-            _kernel=in_units(self._kernel, new.scale, new.inputs),
-            mean=new.scale * self.mean + new.shift,
-            jitter=new.scale**2 * self.jitter,
-            likelihoods=tuple(p.in_units(new.scale, new.shift) for p in self.likelihoods),
-            target=self.target.in_units(new.scale, new.shift, unit),
-            noise_evidence=None if self.noise_evidence is None else self.noise_evidence.in_units(new.scale),
-        )
+        latents = tuple(p.in_units(change, inputs) for p, change in zip(self.latents, changes, strict=True))
+        targets = tuple(t.in_units(*change) for t, change in zip(self.targets, changes, strict=True))
+        about, changed = self.about._replace(targets=targets), [p.rescaled(changes) for p in self.likelihoods]
+        return replace(self, about=about, likelihoods=tuple(changed), latents=latents)
 
     @property
-    def _densities(self) -> float:
-        return self.rows if self.densities is None else self.densities
+    def _record(self) -> Record:
+        return Record(self.about, self.likelihoods, self.latents)
 
-    # --- files ---
+    @property
+    def _as_posteriors(self) -> publishing.Posteriors:
+        return publishing.Posteriors(self.latents, self._bases, self._posteriors, self.likelihoods[0])
+
+    def _with_latents(self, latents: Sequence[Latent]) -> Module:
+        return replace(self, latents=tuple(latents))
+
+    # --- files, and models from elsewhere ---
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write to a safetensors file, all or nothing."""
-        container.write(path, self._document())
+        """Write to a safetensors file, all or nothing.
 
-    def _document(self) -> Document:
-        header = {
-            "kind": "module",
-            "name": self.name,
-            "kernel": to_json(self._kernel, self.dimension),
-            "mean": self.mean,
-            "jitter": self.jitter,
-            "likelihoods": likelihoods_to_json(self.likelihoods),
-            "rows": self.rows,
-            "columns": None if self.columns is None else list(self.columns),
-            "units": UNITS,
-            "convergence": asdict(self.convergence),
-            "method": self.method,
-            "owner": self.given_owner,
-            **target_to_json(self.target),
-        }
-        if self.densities is not None:
-            header["densities"] = self.densities
-        if self.kept is not None:
-            header["kept"] = self.kept
-        if self.noise_evidence is not None:
-            header["noise_evidence"] = noise_evidence_to_json(self.noise_evidence)
-        if self.time is not None:
-            header["time"] = written(self.time)
-        header |= categories_to_json(self.categories)
-        return Document(header, self._site._asdict())
+        Raises:
+            OSError: The file cannot be written; what was there before is as it was.
 
-    @staticmethod
-    def _from_fields(f: Fields) -> Module:
-        Z = f.tensor("Z", None, None)
-        M, D = Z.shape
-        Rt = f.tensor("Rt", None, M)
-        if M == 0 or len(Rt) > M:
-            raise RecycleGPError(f"a site of {len(Rt)} rows on {M} points in {D}-D is not one")
-        return Module(
-            name=f.text("name"),
-            _site=Site(Z, Rt, f.tensor("rho", len(Rt)), f.tensor("e")),
-            _kernel=f.kernel(D),
-            mean=f.number("mean"),
-            jitter=f.number("jitter", least=0.0),
-            likelihoods=f.likelihoods(),
-            rows=f.count("rows", least=1),
-            columns=f.columns(D),
-            convergence=convergence_from_json(f.header["convergence"]),
-            method=f.text("method"),
-            target=target_from_json(f.header),
-            densities=f.number("densities", least=0.0) if f.header.get("densities") is not None else None,
-            given_owner=f.text("owner") if f.header.get("owner") is not None else None,
-            kept=kept_from_json(f.header.get("kept")),
-            noise_evidence=noise_evidence_from_json(f.header.get("noise_evidence"), f.likelihoods()),
-            time=time_from_json(f.header.get("time")),
-            categories=categories_from_json(f.header, D, Z),
-        )
-
-    # --- from elsewhere ---
+        Examples:
+            >>> m.save("a.safetensors")
+        """
+        container.write(path, module_file.to_document(self._record))
 
     @staticmethod
     def from_moments(
-        Z: Any,
-        mean: Any,
-        covariance: Any,
+        Z: Array,
+        mean: Array,
+        covariance: Array,
         *,
-        kernel: str | gpytorch.kernels.Kernel,
+        kernel: gpytorch.kernels.Kernel,
         likelihood: str = "gaussian",
         name: str | None = None,
         noise: float | None = None,
@@ -382,118 +466,16 @@ class Module(Predictive):
 
         Returns:
             The module.
+
+        Raises:
+            RecycleGPError: The covariance is none, points coincide, or shapes do not fit.
+
+        Examples:
+            >>> import gpytorch, numpy as np, recyclegp as rgp
+            >>> k = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
+            >>> rgp.Module.from_moments([[0.0], [1.0]], [0.2, 0.4], 0.1 * np.eye(2), kernel=k, noise=0.1).rows
+            2
         """
-        points, columns, categories = arrays.inputs(Z, "Z", device="cpu")
-        M, D = points.shape
-        if M == 0 or len(torch.unique(points, dim=0)) < M:
-            raise RecycleGPError(f"Z has {M} points, which must be distinct and at least one")
-        mu = arrays.targets(mean, M, "mean", device="cpu")
-        S = arrays.as_tensor(covariance, "covariance", "cpu")
-        if S.shape != (M, M):
-            raise RecycleGPError(f"covariance has shape {tuple(S.shape)} for {M} points; pass ({M}, {M})")
-        largest = float(S.diagonal().abs().max())
-        if float((S - S.mT).abs().max()) > 1e-5 * largest or float(torch.linalg.eigvalsh(S).min()) < -1e-6 * largest:
-            raise RecycleGPError("covariance is not symmetric positive semi-definite; pass q's covariance of f(Z)")
-        prior_mean, evidence = arrays.number(prior_mean, "prior_mean"), arrays.number(evidence, "evidence")
-        if jitter is not None and arrays.number(jitter, "jitter") < 0:
-            raise RecycleGPError(f"jitter={jitter}; pass what the source added to the diagonal of K_ZZ, or 0")
-        if rows is not None and (not isinstance(rows, (int, np.integer)) or rows < 1):
-            raise RecycleGPError(f"rows={rows!r}; pass the number of data rows behind the moments, or None")
-        observed = likelihoods.named(likelihood)
-        if noise is not None:
-            observed = with_noise(observed, noise)
-        if isinstance(kernel, str):
-            raise RecycleGPError(f"kernel={kernel!r}: pass the fitted GPyTorch kernel, with its parameters")
-        spec = from_gpytorch(kernel, D)
-        K = spec.matrix(points, points)
-        first = MOMENTS_JITTER * float(K.diagonal().mean()) if jitter is None else jitter
-        L, used = linalg.cholesky(K, first)
-        # what is added beyond the source's own jitter is added to both: they are then moments of f + noise
-        S = S + (used - (jitter or 0.0)) * torch.eye(M, dtype=S.dtype)
-        return module_from_moments(
-            sites.from_moments(points, L, prior_mean, mu, S),
-            L,
-            name=name_or_new(name),
-            kernel=spec,
-            mean=prior_mean,
-            jitter=float(used),
-            likelihood=observed,
-            rows=M if rows is None else int(rows),
-            columns=columns,
-            categories=categories,
-            evidence=evidence,
-            stacklevel=3,
-        )
-
-
-def module_from_moments(
-    converted: Converted,
-    L: Tensor,
-    *,
-    name: str,
-    kernel: Kernel,
-    mean: float,
-    jitter: float,
-    likelihood: Likelihood,
-    rows: int,
-    columns: arrays.Columns = None,
-    categories: Categories = NO_CATEGORIES,
-    evidence: float = 0.0,
-    stacklevel: int,
-) -> Module:
-    """A module from a site made of moments from elsewhere; directions that had to be floored are said aloud."""
-    site, floored = converted
-    message = "moments from elsewhere"
-    if floored:
-        message = f"{floored} of {len(site.Z)} directions of the covariance were wider than the prior and were floored"
-        warnings.warn(
-            f"module {name}: {message}; the local fit had not converged, or its kernel or jitter is not the one given",
-            RecycleGPWarning,
-            stacklevel=stacklevel,
-        )
-    # e = their ELBO − log∫ t dp
-    bound = least_squares.solve(sites.to_rows(site, L, mean)).bound
-    return Module(
-        name=name,
-        _site=site._replace(e=evidence - bound),
-        _kernel=kernel,
-        mean=mean,
-        jitter=jitter,
-        likelihoods=(likelihood,),
-        rows=rows,
-        columns=columns,
-        convergence=Convergence(not floored, 0, message),
-        method="moments",
-        categories=categories,
-    )
-
-
-def with_noise(likelihood: Likelihood, noise: Any) -> Likelihood:
-    """A likelihood with this noise variance; its other parameters as they were, or as usual."""
-    if not likelihood.has_units:
-        raise RecycleGPError(f"noise={noise}: likelihood {likelihood.name!r} has no noise; leave it out")
-    rest = likelihood.parameters[1:] if likelihood.known else (DEFAULT_DF,) * (len(likelihood.parameter_names) - 1)
-    return likelihood.with_values(arrays.number(noise, "noise", positive=True), *rest)
-
-
-def likelihood_for(known: Sequence[Likelihood], name: str | None, noise: float | None) -> Likelihood:
-    """What new data are of: one of those that are known, or another whose parameters are."""
-    found = {p.name: p for p in known}
-    if noise is not None:
-        wanted = likelihoods.only(tuple(known)) if name is None else likelihoods.named(name)
-        return with_noise(found.get(wanted.name, wanted), noise)
-    if name is None or likelihoods.named(name).name in found:
-        return likelihoods.choose(tuple(known), name)
-    new = likelihoods.named(name)
-    if not new.known:
-        raise RecycleGPError(f"update: the noise of {name} data is not known here; pass noise=")
-    return new
-
-
-def check_finite(what: str, *tensors: torch.Tensor) -> None:
-    """Never a silent NaN: whatever went wrong before, it stops where an object is made."""
-    if not all(bool((t.abs() <= arrays.LARGEST).all()) for t in tensors):  # also catches NaN
-        raise RecycleGPError(
-            f"{what} would hold NaN or numbers beyond {arrays.LARGEST:g}: its data or kernel overflow; rescale "
-            "X and y to ordinary sizes, use a larger noise, or smaller weights"
-        )
+        given = moments.Moments(Z, mean, covariance)
+        source = moments.Source(kernel, likelihood, noise, prior_mean, jitter, rows, evidence)
+        return Module(*moments.from_moments(given, source, name))

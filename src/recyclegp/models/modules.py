@@ -12,15 +12,17 @@ from os import PathLike
 from typing import Any, Self, overload
 from weakref import WeakValueDictionary
 
+from ..arrays import PerColumn, PerOutput
 from ..categories import NO_CATEGORIES, Categories
 from ..core.sites import Site
 from ..storage import container
 from ..storage.container import Document
 from . import modules_file
-from .blocks import Block, Common, Piece, in_one_coding, joined
+from .blocks import Block, Common, Piece, concatenate, in_one_coding
 from .module import Module
 from .naming import few
-from .units import new_units
+from .predictive import squeezed
+from .units import input_units
 
 
 class Modules(Sequence[Module]):
@@ -69,44 +71,85 @@ class Modules(Sequence[Module]):
         return [self._blocks[b].names[i] for b, i in self._order]
 
     @property
-    def kept(self) -> list[float]:
-        """Of what the rows of each say about f, by its points."""
-        columns = [block.models.kept.tolist() for block in self._blocks]
+    def kept(self) -> list[Any]:
+        """Of what the rows of each say about f, by its points; of several functions a tuple."""
+        columns = [
+            [squeezed(shares) for shares in zip(*(f.models.kept.tolist() for f in block.functions), strict=True)]
+            for block in self._blocks
+        ]
         return [columns[b][i] for b, i in self._order]
 
     def transform(
         self,
-        input_shift: Any = None,
-        output_scale: float = 1.0,
-        output_shift: float = 0.0,
-        unit: str | None = None,
+        input_shift: PerColumn = None,
+        output_scale: PerOutput = 1.0,
+        output_shift: PerOutput = 0.0,
+        unit: PerOutput = None,
         *,
-        input_scale: Any = None,
+        input_scale: PerColumn = None,
     ) -> Modules:
-        """Every module of them in other units; arguments as for one module."""
+        """Every module of them in other units.
+
+        Args:
+            input_shift: as for one module.
+            output_scale: as for one module.
+            output_shift: as for one module.
+            unit: as for one module.
+            input_scale: as for one module.
+
+        Returns:
+            The modules in their new units.
+
+        Raises:
+            RecycleGPError: As for one module.
+
+        Examples:
+            >>> import numpy as np, recyclegp as rgp
+            >>> x = np.linspace(0, 5, 20)
+            >>> rgp.fit_many([(x, np.sin(x))], names=["a"]).transform(input_shift=[100.0]).names
+            ['a']
+        """
 
         def changed(block: Block) -> Block:
             c = block.common
-            given = (input_scale, input_shift, output_scale, output_shift, unit)
-            return block.in_units(
-                new_units(*given, dimension=c.dimension, columns=c.columns, discrete=c.structure.discrete)
+            inputs = input_units(
+                input_scale,
+                input_shift,
+                dimension=c.dimension,
+                columns=c.columns,
+                discrete=c.structures[0].discrete,
             )
+            return block.in_units(c.likelihood.changes(output_scale, output_shift, unit), inputs)
 
         small = self._compact()
         return Modules([changed(block) for block in small._blocks], small._order)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write all of them to one safetensors file, all or nothing; `load_many` gives them back."""
+        """Write all of them to one safetensors file, all or nothing; `load_many` gives them back.
+
+        Raises:
+            OSError: The file cannot be written; what was there before is as it was.
+
+        Examples:
+            >>> import os, tempfile, numpy as np, recyclegp as rgp
+            >>> x, path = np.linspace(0, 5, 20), os.path.join(tempfile.mkdtemp(), "all.safetensors")
+            >>> rgp.fit_many([(x, np.sin(x))], names=["a"]).save(path)
+            >>> rgp.load_many(path).names
+            ['a']
+        """
         container.write(path, self._document())
 
     def _document(self) -> Document:
         return modules_file.document(list(self._pieces()))
 
-    def _sites(self, categories: Categories) -> list[Site]:
-        """What each says about f, in their order, in codes of these levels."""
+    def _sites(self, categories: Categories, function: str) -> list[Site]:
+        """What those that have this function say about it, in their order, in codes of these levels."""
         found: dict[int, Site] = {}
         for block, positions in self._pieces():
-            found.update(zip(positions, block.in_coding(categories).models.sites.each(), strict=True))
+            names = block.common.likelihood.functions
+            if function in names:
+                own = block.in_coding(categories).functions[names.index(function)]
+                found.update(zip(positions, own.models.sites.each(), strict=True))
         return [found[position] for position in sorted(found)]
 
     def _compact(self) -> Modules:
@@ -138,5 +181,5 @@ def of_pieces(pieces: Iterable[Piece]) -> Modules:
     for b, some in enumerate(alike.values()):
         positions = [position for piece in some for position in piece.positions]
         where.update({position: (b, i) for i, position in enumerate(positions)})
-    blocks = [joined(in_one_coding([piece.block for piece in some])) for some in alike.values()]
+    blocks = [concatenate(in_one_coding([piece.block for piece in some])) for some in alike.values()]
     return Modules(blocks, [where[position] for position in sorted(where)])

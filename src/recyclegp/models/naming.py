@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..errors import RecycleGPError
+from ..errors import Argument, Message, Part, RecycleGPError
 
 LONGEST = 200  # characters
 SHOWN = 5  # names in a message
@@ -24,7 +25,7 @@ def check_name(name: Any) -> None:
     if not isinstance(name, str):
         raise TypeError(f"name must be a string, not {type(name).__name__}")
     if not name or len(name) > LONGEST or not name.isprintable():
-        raise RecycleGPError(f"name={name[:50]!r}; use 1 to {LONGEST} printable characters")
+        raise RecycleGPError(Argument("name", name[:50]), f"; use 1 to {LONGEST} printable characters")
 
 
 def check_owner(owner: str | None) -> str | None:
@@ -35,8 +36,8 @@ def check_owner(owner: str | None) -> str | None:
         raise TypeError(f"owner must be a string, not {type(owner).__name__}")
     if not owner or len(owner) > LONGEST or not owner.isprintable() or owner == NEW:
         raise RecycleGPError(
-            f"owner={owner[:50]!r}; use 1 to {LONGEST} printable characters, but not {NEW!r}, which is somebody "
-            "nobody has met"
+            Argument("owner", owner[:50]),
+            f"; use 1 to {LONGEST} printable characters, but not {NEW!r}, which is somebody nobody has met",
         )
     return owner
 
@@ -52,6 +53,11 @@ def name_of_update(name: str | None, taken: Sequence[str]) -> str:
     return name
 
 
-def few(names: Sequence[str]) -> str:
+def few(names: Sequence[Part]) -> Message:
     """Some of them, and how many there are."""
-    return ", ".join(names[:SHOWN]) + (f", … ({len(names)} in all)" if len(names) > SHOWN else "")
+    return Message(Message.joined(names[:SHOWN]), f", … ({len(names)} in all)" if len(names) > SHOWN else "")
+
+
+def repeated(names: Iterable[str]) -> set[str]:
+    """Those that are there more than once: of modules, one for each of several functions."""
+    return {name for name, count in Counter(names).items() if count > 1}

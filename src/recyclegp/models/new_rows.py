@@ -1,73 +1,204 @@
-"""Rows of data that come to an ensemble, as a member of it."""
+"""Rows of data that come to an ensemble, as what they say of each of its functions.
+
+They are summarised as a module of their own is, under the ensemble's prior (see `merging.updating`): each function by
+itself where observations are its own, all functions together where the likelihood couples them.
+"""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from .. import arrays
+from .. import arrays, likelihoods
+from ..arrays import Array
+from ..core import sites
+from ..core.convergence import Convergence
+from ..core.posterior import Basis, basis
 from ..core.sites import Site
-from ..errors import RecycleGPWarning
-from ..likelihoods import Likelihood
+from ..errors import Argument, RecycleGPError, warn_user
+from ..likelihoods import DirichletCategorical, Gaussian, Likelihood, Outputs, SeveralFunctions
+from ..local import dual
+from ..local.dual import WhitenedData
 from ..local.observations import Observed
 from ..local.request import check_rows_have_noises
 from ..local.samples import known_noise
-from ..merging.build import Form
-from ..merging.growing import basis_for_rows, with_room_for_rows
+from ..merging.constants import POINTS
+from ..merging.extending import candidates_among
+from ..merging.form import Form
 from ..merging.member import Member
-from ..merging.points_form import PointsForm
-from ..merging.updating import summarise
-from .module import likelihood_for
+from ..merging.updating import RowsSummary, summarise
+from ..record import About, Latent
+from .group import Group
+from .moments import with_noise
 
 
-def observed(X: Tensor, y: Any, known: Sequence[Likelihood], likelihood: str | None, noise: Any) -> Observed:
-    """New rows, checked; their likelihood is one of those known, or another whose parameters are."""
+class NewRows(NamedTuple):
+    """What they say of one function."""
+
+    member: Member
+    form: Form | None  # of the function's group, with points for them; None where it has all of its own
+
+
+class _Place(NamedTuple):
+    """Where the rows of one function are summarised."""
+
+    new: Observed
+    base: Basis
+    mean: float
+    form: Form | None
+    appended: int
+
+
+def members_of_rows(
+    groups: Sequence[Group],
+    whole: Likelihood,
+    rows: Sequence[Observed | None],
+    about: About,
+    *,
+    may_append: bool,
+) -> dict[int, NewRows]:
+    """By function; of those that were seen at all."""
+    where = {c: group for group in groups for c in group.functions}
+    places = {c: _place(where[c], c, new, may_append) for c, new in enumerate(rows) if new is not None}
+    if isinstance(whole, SeveralFunctions) and not isinstance(whole, (Outputs, DirichletCategorical)):
+        found = dict(zip(places, _summarised_together(whole, list(places.values())), strict=True))
+    else:
+        found = {c: summarise(place.base, place.mean, place.new) for c, place in places.items()}
+    if not all(s.settled for s in found.values()):
+        warn_user(f"update {about.name!r}: the posterior had not settled")
+    return {c: NewRows(_member(where[c], c, places[c], found[c], whole, about), places[c].form) for c in places}
+
+
+def _place(group: Group, c: int, new: Observed, may_append: bool) -> _Place:
+    i = group.functions.index(c)
+    if group.coupling is None:
+        rows = group.rows_of(c) + len(new.y) if may_append else None
+        found = group.form.basis_for_rows(new, rows)
+        return _Place(new, found.basis, group.form.mean, found.form, found.appended)
+    kernel, mean = group.kernels[i], group.means[i]
+    Z = candidates_among(new, kernel, mean, min(POINTS.of_update, max(16, 2 * len(new.y)))).Z
+    return _Place(new, basis(kernel, Z), mean, None, 0)
+
+
+def _member(group: Group, c: int, place: _Place, found: RowsSummary, whole: Likelihood, about: About) -> Member:
+    known = [m for m in group.members if m.function == c]
+    latent = Latent(
+        site=Site(*(t.cpu() for t in found.site)),
+        kernel=place.base.kernel.own(),
+        mean=place.mean,
+        rows=len(place.new.y),
+        jitter=float(place.base.jitter),
+        convergence=Convergence(found.settled, 0, "new rows"),
+    )
+    own = (place.new.likelihood,) if not isinstance(whole, SeveralFunctions) else (whole.parts[c],)
+    if isinstance(whole, Outputs):
+        own = (place.new.likelihood,)
+    target = known[0].target if known else about.targets[0]
+    return Member(
+        about=about._replace(targets=(target,)),
+        latent=latent,
+        likelihoods=own,
+        function=c,
+        points_appended=place.appended,
+        slack=found.slack,
+        added_after_merge=True,
+        update=True,
+    )
+
+
+@torch.no_grad()
+def _summarised_together(whole: SeveralFunctions, places: Sequence[_Place]) -> list[RowsSummary]:
+    """Rows whose likelihood couples the functions; bases of fewer points are padded with features that are zero."""
+    M = max(len(place.base.Z) for place in places)
+    each = [
+        dual.whiten(p.base, p.new.X, p.new.y, whole, torch.tensor(p.mean, dtype=torch.float64, device=p.new.X.device))
+        for p in places
+    ]
+    data = WhitenedData(
+        torch.stack([torch.nn.functional.pad(s.V, (0, 0, 0, M - s.V.shape[-2])) for s in each]),
+        torch.stack([s.spare for s in each]),
+        torch.stack([s.y for s in each]),
+        torch.stack([s.w for s in each]),
+        whole,
+        torch.stack([s.mean for s in each]),
+    )
+    state = dual.fixed_point(data)
+    rows = dual.rows(data, state)
+    found = []
+    for c, place in enumerate(places):
+        own = type(rows)(*(t[c] for t in rows))
+        own = own._replace(H=own.H[:, : len(place.base.Z)])
+        site = sites.from_rows(place.base.Z, place.base.L, own, place.mean)
+        found.append(RowsSummary(site, float(own.slack), bool(state.converged)))
+    return found
+
+
+# --- what users pass in -------------------------------------------------------------------------
+
+
+def observed(
+    X: Tensor, y: Array, known: Sequence[Likelihood], likelihood: str | None, noise: object
+) -> tuple[Likelihood, list[Observed | None]]:
+    """New rows, checked: their likelihood, and what each function sees of them; None where it sees nothing."""
+    whole = known[0]
+    if isinstance(whole, Outputs):
+        return whole, _outputs(X, whole.targets(y, len(X), X.device), whole, noise)
+    if not isinstance(whole, SeveralFunctions):
+        one = _one(X, y, known, likelihood, noise)
+        return one.likelihood, [one]
+    if noise is not None:
+        raise RecycleGPError(f"noise: {whole.meaning} have none to be given; leave it out")
+    checked = whole.targets(y, len(X), X.device)
+    if isinstance(whole, DirichletCategorical):
+        return whole, [_regression(X, checked == c) for c in range(len(whole.functions))]
+    return whole, [Observed(X, own, whole) for own in whole.seen_by_functions(checked)]
+
+
+def _regression(X: Tensor, is_class: Tensor) -> Observed:
+    seen = DirichletCategorical.observations(is_class)
+    assert seen.noise is not None
+    level = seen.noise.mean()
+    return Observed(X, seen.y, Gaussian(float(level)), (level / seen.noise).sqrt())
+
+
+def _outputs(X: Tensor, Y: Tensor, whole: Outputs, noise: object) -> list[Observed | None]:
+    noises = likelihoods.noise_of_cells(noise, len(Y), whole.names)
+    found: list[Observed | None] = []
+    for c, own in enumerate(whole.each):
+        seen = torch.isfinite(Y[:, c])
+        if not bool(seen.any()):
+            found.append(None)
+            continue
+        known = noises[seen.to(noises.device), c] if isinstance(noises, Tensor) and noises.ndim else noises
+        found.append(_one(X[seen], Y[seen, c], (own,), None, known))
+    if not any(found):
+        raise RecycleGPError("update: y has no values at all; pass at least one")
+    return found
+
+
+def _one(X: Tensor, y: Array, known: Sequence[Likelihood], likelihood: str | None, noise: object) -> Observed:
+    """Of one function; the likelihood is one of those known, or another whose parameters are."""
     if not arrays.are_several(noise):
-        chosen = likelihood_for(known, likelihood, noise)
+        chosen = _likelihood_for(known, likelihood, noise)
         return Observed(X, chosen.check(arrays.targets(y, len(X), device=X.device)), chosen)
     own = known_noise(arrays.variances(noise, len(X), device=X.device))
-    chosen = likelihood_for(known, likelihood, own.mean)
+    chosen = _likelihood_for(known, likelihood, own.mean)
     check_rows_have_noises(chosen)
     return Observed(X, chosen.check(arrays.targets(y, len(X), device=X.device)), chosen, own.w)
 
 
-class NewRows(NamedTuple):
-    member: Member
-    form: Form  # with points for them, where it may have more
-
-
-def as_member(
-    form: Form,
-    new: Observed,
-    name: str,
-    owner: str | None,
-    *,
-    rows: int | None,
-    stacklevel: int,
-) -> NewRows:
-    """The rows summarised under the form's prior; `rows` are all there will be, where points may be appended."""
-    appended = list[int]()
-    if isinstance(form, PointsForm) and rows is not None:
-        form, appended = with_room_for_rows(form, new, rows)
-    site, slack, settled = summarise(basis_for_rows(form, new), form.mean, new)
-    if not settled:
-        warnings.warn(f"update {name!r}: the posterior had not settled", RecycleGPWarning, stacklevel=stacklevel + 1)
-    member = Member(
-        name=name,
-        site=Site(*(t.cpu() for t in site)),
-        rows=len(new.y),
-        weight=1.0,
-        likelihoods=(new.likelihood,),
-        kernel=form.kernel.own(),
-        mean=form.mean,
-        points_appended=len(appended),
-        converged=settled,
-        slack=slack,
-        owner_override=owner,
-        added_after_merge=True,
-        update=True,
-    )
-    return NewRows(member, form)
+def _likelihood_for(known: Sequence[Likelihood], name: str | None, noise: object) -> Likelihood:
+    """What new data are of: one of those that are known, or another whose parameters are."""
+    found = {p.name: p for p in known}
+    if noise is not None:
+        wanted = likelihoods.only(tuple(known)) if name is None else likelihoods.named(name)
+        return with_noise(found.get(wanted.name, wanted), noise)
+    if name is None or likelihoods.named(name).name in found:
+        return likelihoods.choose(tuple(known), name)
+    new = likelihoods.named(name)
+    if not new.known:
+        raise RecycleGPError(f"update: the noise of {name} data is not known here; pass ", Argument("noise"))
+    return new

@@ -1,4 +1,8 @@
-"""What modules and ensembles have in common: both are a Gaussian process one can ask."""
+"""What modules and ensembles have in common: Gaussian processes one can ask, of one function or of several.
+
+Inside, moments are (n, C) for C functions. What a question answers is the likelihood's business; of one function it is
+(n,), as in scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import Any, NamedTuple, Self
+from typing import Any, Self, TypeVar
 
-import gpytorch
 import numpy as np
 import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
+from ..arrays import Array
 from ..categories import Categories, described
 from ..core import linalg
 from ..core.exact import ExactPosterior
-from ..core.owner_posterior import FunctionPosterior
-from ..core.posterior import Posterior, Predicted
-from ..devices import CPU, device_of, retry_on_oom
+from ..core.posterior import Posterior
+from ..devices import CPU, device_of
 from ..errors import RecycleGPError, warn_user
 from ..kernels import Kernel
 from ..kernels.gpytorch_objects import to_gpytorch
-from ..likelihoods import Likelihood
+from ..likelihoods import Likelihood, Moments
+from ..target import Target
+from . import regions
+from .processes import Process
 
-MARGIN = 0.25  # of a module's box, or of a lengthscale: how far beside its points it still counts as having seen data
+T = TypeVar("T")
 
 
 def outside_autograd(compute: Callable[[Any], Any]) -> Any:
@@ -40,15 +46,70 @@ def outside_autograd(compute: Callable[[Any], Any]) -> Any:
 
 
 class Predictive(ABC):
-    """Predictions from a posterior; the two final classes Module and Ensemble say which."""
+    """Predictions from posteriors; the two final classes Module and Ensemble say which.
 
-    likelihoods: tuple[Likelihood, ...]
-    columns: arrays.Columns
-    categories: Categories
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 30)[:, None]
+        >>> m = rgp.fit(X, np.sin(X[:, 0]), noise=0.01, name="a")
+    """
+
+    likelihoods: tuple[Likelihood, ...]  # what y may be: several where modules of different data share one function
     _device: torch.device = CPU
 
+    # --- what the two classes say ---
+
+    @property
+    @abstractmethod
+    def columns(self) -> arrays.Columns:
+        """Names of the inputs, where somebody has given them."""
+
+    @property
+    @abstractmethod
+    def categories(self) -> Categories:
+        """Inputs that hold categories, with their levels by name."""
+
+    @property
+    @abstractmethod
+    def targets(self) -> tuple[Target, ...]:
+        """What y means, for each function."""
+
+    @property
+    @abstractmethod
+    def _kernels(self) -> tuple[Kernel, ...]:
+        """Of each function, as they are kept inside."""
+
+    @property
+    @abstractmethod
+    def _posteriors(self) -> tuple[Posterior | ExactPosterior, ...]:
+        """q(f) of every shared f."""
+
+    @property
+    @abstractmethod
+    def _points(self) -> tuple[Tensor, ...]:
+        """Z of each function, as they are kept inside."""
+
+    @property
+    @abstractmethod
+    def _boxes(self) -> list[Tensor]:
+        """(2, D) each: the corners of the boxes in which modules have points, as far as that is known."""
+
+    @abstractmethod
+    def _processes(self, owner: str | None, *, of_y: bool) -> Sequence[Process]:
+        """Whose functions a question is about, checked; in the order of the functions."""
+
+    # --- what it is ---
+
     def to(self, device: Any) -> Self:
-        """The same on another device, as "cuda" or "cpu": predictions and all operations are computed there."""
+        """The same on another device, as "cuda" or "cpu": predictions and all operations are computed there.
+
+        Raises:
+            RecycleGPError: There is no such device here.
+
+        Examples:
+            >>> m.to("cpu").device
+            device(type='cpu')
+        """
         return replace(self, _device=device_of(device))  # type: ignore[type-var]  # both classes are dataclasses
 
     @property
@@ -56,67 +117,81 @@ class Predictive(ABC):
         """Where it computes."""
         return self._device
 
-    @property
-    @abstractmethod
-    def _prior_kernel(self) -> Kernel:
-        """As it is kept inside."""
-
-    @property
-    @abstractmethod
-    def _posterior(self) -> Posterior | ExactPosterior:
-        """q(f) of the shared f."""
-
-    @abstractmethod
-    def _answers(self, owner: str | None, *, of_y: bool) -> FunctionPosterior:
-        """Whose function a question is about, checked."""
-
-    @property
-    @abstractmethod
-    def _points(self) -> Tensor:
-        """Z, as it is kept inside."""
-
-    @property
-    @abstractmethod
-    def _boxes(self) -> list[Tensor]:
-        """(2, D) each: the corners of the boxes in which modules have points, as far as that is known."""
-
     def __getstate__(self) -> dict[str, Any]:
         """Pickled without what can be computed again, and as it is on the CPU: not every machine has the same GPU."""
         here = vars(self if self._device.type == "cpu" else self.to("cpu"))
         return {name: value for name, value in here.items() if name in type(self).__annotations__}
 
     @property
-    def posterior(self) -> Posterior | ExactPosterior:
-        """q(f) as prior and solution: a copy."""
-        return self._posterior.copy()
+    def likelihood(self) -> str:
+        """Its name, or several joined by +."""
+        return "+".join(p.name for p in self.likelihoods)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Names of its functions: outputs, classes, f and the logarithm of its noise; a single one is called f."""
+        return self.likelihoods[0].functions
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The labels of its classes, in the order of `predict_proba`."""
+        chosen = self._likelihood(None)
+        if not chosen.classifies:
+            raise RecycleGPError(f"classes: this model has {chosen.meaning} of likelihood {chosen.name!r}")
+        labels = self.targets[0].labels
+        return chosen.classes if labels is None else tuple(own or c for own, c in zip(labels, ("0", "1"), strict=True))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of its outputs, in the order of the columns of `predict`."""
+        chosen = self.likelihoods[0]
+        if chosen.predicts_all and not chosen.classifies:
+            return chosen.functions
+        if len(self.functions) > 1:
+            raise RecycleGPError(f"outputs: this model has {chosen.meaning}; see its functions")
+        return (self.targets[0].name or "y",)
+
+    @property
+    def target(self) -> Target:
+        """What y means, where somebody has said so; of several outputs see `targets`."""
+        return self.targets[0]
 
     @property
     def dimension(self) -> int:
         """Number of input columns."""
-        return self._points.shape[1]
+        return self._points[0].shape[1]
 
     @property
-    def inducing(self) -> np.ndarray:
-        """The points Z, read-only."""
-        return arrays.frozen(self._points)
+    def posterior(self) -> Any:
+        """q(f) as prior and solution: a copy; of several functions a tuple."""
+        return squeezed([q.copy() for q in self._posteriors])
 
     @property
-    def kernel_spec(self) -> Kernel:
-        """The kernel as a value: a copy."""
-        return self._prior_kernel.own()
+    def inducing(self) -> Any:
+        """The points Z, read-only; of several functions that have different ones a tuple."""
+        if all(Z is self._points[0] or torch.equal(Z, self._points[0]) for Z in self._points):
+            return arrays.frozen(self._points[0])
+        return tuple(arrays.frozen(Z) for Z in self._points)
 
     @property
-    def kernel(self) -> gpytorch.kernels.Kernel:
-        """A fresh GPyTorch kernel in the user's units."""
-        return to_gpytorch(self._prior_kernel, self.dimension)
+    def kernel_spec(self) -> Any:
+        """The kernel as a value: a copy; of several functions a tuple."""
+        return squeezed([k.own() for k in self._kernels])
 
     @property
-    def noise(self) -> float | None:
-        """Noise variance of the gaussian (or student-t) likelihood, where there is one."""
-        known = [p.parameters[0] for p in self.likelihoods if p.has_units and p.known]
-        return known[0] if known else None
+    def kernel(self) -> Any:
+        """A fresh GPyTorch kernel in the user's units; of several functions a tuple."""
+        return squeezed([to_gpytorch(k, self.dimension) for k in self._kernels])
 
-    def predict(self, X: Any, owner: str | None = None) -> tuple[Any, Any]:
+    @property
+    def noise(self) -> Any:
+        """Noise variance of the gaussian (or student-t) likelihood, where there is one; of several outputs a tuple."""
+        parts = zip(*(p.parts for p in self.likelihoods), strict=True)
+        return squeezed([_noise_among(own) for own in parts])
+
+    # --- questions ---
+
+    def predict(self, X: Array, owner: str | None = None) -> tuple[Any, Any]:
         """Mean and variance of the latent f at each row of X.
 
         Args:
@@ -124,12 +199,21 @@ class Predictive(ABC):
             owner: whose function, by name, or "new" for somebody nobody has met; the shared one unless given.
 
         Returns:
-            Both with n numbers, in the kind of array that X is.
+            Both with n numbers, in the kind of array that X is; of several outputs and of classes (n, C), a column for
+            each function.
+
+        Raises:
+            RecycleGPError: X does not have the model's columns, or nobody is called like the owner.
+
+        Examples:
+            >>> mean, variance = m.predict(X)
+            >>> mean.shape
+            (30,)
         """
-        mean, variance = self._latent(self._inputs(X), self._answers(owner, of_y=False))
+        mean, variance = self.likelihoods[0].answered(self._moments(X, owner, of_y=False))
         return arrays.like(X, mean), arrays.like(X, variance)
 
-    def predict_y(self, X: Any, likelihood: str | None = None, owner: str | None = None) -> tuple[Any, Any]:
+    def predict_y(self, X: Array, likelihood: str | None = None, owner: str | None = None) -> tuple[Any, Any]:
         """Mean and variance of a new observation y at each row of X.
 
         Args:
@@ -138,14 +222,42 @@ class Predictive(ABC):
             owner: whose observation; a new owner's unless given.
 
         Returns:
-            Both with n numbers, in the kind of array that X is.
+            Both with n numbers, in the kind of array that X is; of several outputs (n, C). Of classes: their
+            probabilities p (n, C), and p(1 − p).
+
+        Raises:
+            RecycleGPError: The noise is not known, or the model has several likelihoods and none is named.
+
+        Examples:
+            >>> bool((m.predict_y(X)[1] > m.predict(X)[1]).all())
+            True
         """
-        chosen = self._likelihood(likelihood)
-        mean, variance = chosen.moments(*self._latent(self._inputs(X), self._answers(owner, of_y=True)))
+        mean, variance = self._likelihood(likelihood).observed(self._moments(X, owner, of_y=True))
         return arrays.like(X, mean), arrays.like(X, variance)
 
+    def predict_noise(self, X: Array, likelihood: str | None = None, owner: str | None = None) -> Any:
+        """The noise variance at each row of X; where it is a function e^g, at the middle of what is known of g.
+
+        Args:
+            X: (n, D) inputs.
+            likelihood: which one, by name; may be left out where the model has one.
+            owner: whose noise; the shared one unless given.
+
+        Returns:
+            n numbers; of several outputs (n, C).
+
+        Raises:
+            RecycleGPError: The likelihood has no noise.
+
+        Examples:
+            >>> m.predict_noise(X[:2])
+            array([0.01, 0.01])
+        """
+        chosen = self._likelihood(likelihood)
+        return arrays.like(X, chosen.noise_at(self._moments(X, owner, of_y=False)))
+
     def predict_interval(
-        self, X: Any, level: float = 0.95, likelihood: str | None = None, owner: str | None = None
+        self, X: Array, level: float = 0.95, likelihood: str | None = None, owner: str | None = None
     ) -> tuple[Any, Any]:
         """The central interval of a new observation y at each row of X.
 
@@ -156,14 +268,21 @@ class Predictive(ABC):
             owner: whose observation; a new owner's unless given.
 
         Returns:
-            Its lower and its upper ends, n numbers each, in the kind of array that X is.
+            Its lower and its upper ends, each as `predict_y`'s mean.
+
+        Raises:
+            RecycleGPError: y is a class, which has no interval; use `predict_proba`.
+
+        Examples:
+            >>> low, high = m.predict_interval(X, 0.9)
+            >>> bool((low < high).all())
+            True
         """
-        level = arrays.share(level, "level")
-        chosen = self._likelihood(likelihood)
-        low, high = chosen.interval(*self._latent(self._inputs(X), self._answers(owner, of_y=True)), level)
+        level, chosen = arrays.share(level, "level"), self._likelihood(likelihood)
+        low, high = chosen.interval_at(self._moments(X, owner, of_y=True), level)
         return arrays.like(X, low), arrays.like(X, high)
 
-    def predict_quantiles(self, X: Any, q: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
+    def predict_quantiles(self, X: Array, q: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
         """Quantiles of a new observation y at each row of X: the smallest y with P(Y ≤ y) ≥ q.
 
         Args:
@@ -173,15 +292,21 @@ class Predictive(ABC):
             owner: whose observation; a new owner's unless given.
 
         Returns:
-            n numbers; for several q (n, len(q)) numbers, a column for each.
-        """
-        levels = levels_of(q)
-        chosen = self._likelihood(likelihood)
-        latent = self._latent(self._inputs(X), self._answers(owner, of_y=True))
-        found = torch.stack([chosen.quantile(p, *latent) for p in levels], dim=-1)
-        return arrays.like(X, found if np.ndim(q) else found[:, 0])
+            As `predict_y`'s mean; for several q with one more axis, the last, as (n, len(q)).
 
-    def predict_joint(self, X: Any, owner: str | None = None) -> tuple[Any, Any]:
+        Raises:
+            RecycleGPError: y is a class, which has no quantiles; use `predict_proba`.
+
+        Examples:
+            >>> m.predict_quantiles(X, [0.1, 0.5, 0.9]).shape
+            (30, 3)
+        """
+        levels, chosen = levels_of(q), self._likelihood(likelihood)
+        at = self._moments(X, owner, of_y=True)
+        found = torch.stack([chosen.quantile_at(p, at) for p in levels], dim=-1)
+        return arrays.like(X, found if np.ndim(q) else found[..., 0])
+
+    def predict_joint(self, X: Array, owner: str | None = None) -> tuple[Any, Any]:
         """Mean and covariance of the latent f at all rows of X together.
 
         Args:
@@ -189,15 +314,25 @@ class Predictive(ABC):
             owner: whose function, by name, or "new"; the shared one unless given.
 
         Returns:
-            n means, and an (n, n) matrix of covariances whose diagonal is the variance of `predict`.
+            n means, and an (n, n) matrix of covariances whose diagonal is the variance of `predict`. Of several
+            outputs and of classes (n, C) and (C, n, n): each function by itself.
+
+        Raises:
+            RecycleGPError: X does not have the model's columns, or nobody is called like the owner.
+
+        Examples:
+            >>> m.predict_joint(X)[1].shape
+            (30, 30)
         """
         points = self._inputs(X)
-        answers = self._answers(owner, of_y=False).to(points.device)
-        mean, covariance = _finite(retry_on_oom(lambda: answers.joint(points)))
+        found = [own for process in self._processes(owner, of_y=False) for own in process.each(points)]
+        if not self.likelihoods[0].predicts_all:
+            return arrays.like(X, found[0].mean), arrays.like(X, found[0].covariance)
+        mean, covariance = torch.stack([f.mean for f in found], -1), torch.stack([f.covariance for f in found])
         return arrays.like(X, mean), arrays.like(X, covariance)
 
-    def predict_proba(self, X: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
-        """Probabilities of classes 0 and 1 at each row of X.
+    def predict_proba(self, X: Array, likelihood: str | None = None, owner: str | None = None) -> Any:
+        """Probabilities of the classes at each row of X.
 
         Args:
             X: (n, D) inputs.
@@ -205,34 +340,64 @@ class Predictive(ABC):
             owner: whose observation; a new owner's unless given.
 
         Returns:
-            (n, 2) numbers.
+            (n, C) numbers, in the order of `classes`; each row adds up to one. Of yes/no data (n, 2): classes 0 and 1.
+
+        Raises:
+            RecycleGPError: y is not a class; use `predict_y`.
+
+        Examples:
+            >>> rgp.fit(X, X[:, 0] > 3, likelihood="bernoulli").predict_proba(X).shape
+            (30, 2)
         """
         chosen = self._likelihood(likelihood)
-        if not chosen.classifies:
-            raise RecycleGPError(
-                f"predict_proba needs a bernoulli likelihood, this model has {chosen.name!r}; use predict_y"
-            )
-        p = chosen.moments(*self._latent(self._inputs(X), self._answers(owner, of_y=True))).mean
-        return arrays.like(X, torch.stack([1 - p, p], dim=-1))
+        return arrays.like(X, chosen.probabilities(self._moments(X, owner, of_y=True)))
 
-    def log_density(self, X: Any, y: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
+    def predict_class(self, X: Array, likelihood: str | None = None, owner: str | None = None) -> np.ndarray:
+        """The most probable class at each row of X.
+
+        Args:
+            X: (n, D) inputs.
+            likelihood: which one, by name; may be left out where the model has one.
+            owner: whose observation; a new owner's unless given.
+
+        Returns:
+            n labels, as text.
+
+        Raises:
+            RecycleGPError: y is not a class; use `predict_y`.
+
+        Examples:
+            >>> found = rgp.fit(X, np.where(X[:, 0] > 3, "high", "low"), likelihood="categorical")
+            >>> found.predict_class([[0.5], [5.5]])
+            array(['low', 'high'], dtype=object)
+        """
+        best = np.asarray(torch.as_tensor(self.predict_proba(X, likelihood, owner)).argmax(-1).cpu())
+        return np.array(self.classes, dtype=object)[best]
+
+    def log_density(self, X: Array, y: Array, likelihood: str | None = None, owner: str | None = None) -> Any:
         """log p(y_t) of each observation, on y.
 
         Args:
             X: (n, D) inputs.
-            y: n targets.
+            y: n targets or classes; of several outputs (n, C), NaN where one was not seen.
             likelihood: which one, by name; may be left out where the model has one.
             owner: whose observations; a new owner's unless given.
 
         Returns:
-            n numbers.
+            n numbers; of several outputs (n, C), NaN where one was not seen.
+
+        Raises:
+            RecycleGPError: y does not fit X or the likelihood.
+
+        Examples:
+            >>> m.log_density(X, np.sin(X[:, 0])).shape
+            (30,)
         """
         chosen = self._likelihood(likelihood)
-        points = self._inputs(X)
-        y = chosen.check(arrays.targets(y, len(points), device=points.device))
-        return arrays.like(X, chosen.log_density(y, *self._latent(points, self._answers(owner, of_y=True))))
+        at = self._moments(X, owner, of_y=True)
+        return arrays.like(X, chosen.log_density_at(chosen.targets(y, len(at.mean), at.mean.device), at))
 
-    def sample(self, X: Any, n: int = 1, seed: int = 0, owner: str | None = None) -> Any:
+    def sample(self, X: Array, n: int = 1, seed: int = 0, owner: str | None = None) -> Any:
         """Joint draws of f at the rows of X.
 
         Args:
@@ -242,19 +407,31 @@ class Predictive(ABC):
             owner: whose function, by name, or "new"; the shared one unless given.
 
         Returns:
-            (n, len(X)) numbers, one draw in each row.
+            (n, len(X)) numbers, one draw in each row; of several functions (n, len(X), C), functions that go together
+            drawn together.
+
+        Raises:
+            RecycleGPError: n is not a positive number of draws.
+
+        Examples:
+            >>> m.sample(X, 5).shape
+            (5, 30)
         """
         points = self._inputs(X)
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
             raise RecycleGPError(f"n={n!r}; pass a positive number of draws")
-        noise = np.random.default_rng(arrays.seed(seed)).standard_normal((n, len(points)))
-        draws = torch.as_tensor(noise, device=points.device)
-        mean, covariance = self._answers(owner, of_y=False).to(points.device).joint(points)
-        if len(points):
-            draws = draws @ linalg.cholesky(covariance).L.mT
-        return arrays.like(X, mean + draws)
+        rng = np.random.default_rng(arrays.seed(seed))
+        found = []
+        for process in self._processes(owner, of_y=False):
+            mean, covariance = process.together(points)
+            draws = torch.as_tensor(rng.standard_normal((n, len(mean))), device=points.device)
+            if len(mean):
+                draws = draws @ linalg.cholesky(covariance).L.mT
+            found.append((mean + draws).unflatten(-1, (-1, len(points))) if len(points) else draws[:, None])
+        drawn = torch.cat(found, 1).mT  # (draws, rows, functions)
+        return arrays.like(X, drawn if len(self.functions) > 1 else drawn[..., 0])
 
-    def outside(self, X: Any) -> np.ndarray:
+    def extrapolates(self, X: Array) -> np.ndarray:
         """Which rows of X lie outside every module's region, where nobody has seen data.
 
         A module's region is a box: from where to where it has points along each input, wider on either side by a
@@ -267,21 +444,23 @@ class Predictive(ABC):
 
         Returns:
             n booleans.
+
+        Raises:
+            RecycleGPError: X does not have the model's columns.
+
+        Examples:
+            >>> m.extrapolates([[3.0], [60.0]])
+            array([False,  True])
         """
         points = arrays.matched(X, self.dimension, self.columns, self.categories, device="cpu").X.detach()
-        found = torch.zeros(len(points), dtype=torch.bool)
-        for c in self.categories.columns:  # levels that the model does not know have codes behind those that it does
-            found |= points[:, c] >= len(self.categories.names(c))
-        numbers = [c for c in range(self.dimension) if c not in self.categories.columns]
-        lengthscales = self._prior_kernel.lengthscales(self.dimension)
-        rest = (~found).nonzero()[:, 0] if numbers else torch.arange(0)
-        for low, high in self._boxes:
-            margin = MARGIN * torch.maximum(high - low, lengthscales)
-            here = points[rest]
-            within = (here >= low - margin) & (here <= high + margin)
-            rest = rest[~within[:, numbers].all(-1)]
-        found[rest] = True
-        return found.numpy()
+        lengthscales = torch.stack([k.lengthscales(self.dimension) for k in self._kernels]).amax(0).cpu()
+        return regions.outside(points, self._boxes, lengthscales, self.categories).numpy()
+
+    def outside(self, X: Array) -> np.ndarray:
+        """The older name of `extrapolates`."""
+        return self.extrapolates(X)
+
+    # --- behind them ---
 
     def _inputs(self, X: Any) -> Tensor:
         device = None if self._device.type == "cpu" else self._device  # then it follows X
@@ -294,12 +473,28 @@ class Predictive(ABC):
             )
         return points
 
-    def _latent(self, points: Tensor, answers: FunctionPosterior) -> Predicted:
-        """Moments of f there. Never a silent NaN, whatever file a model comes from."""
-        return Predicted(*_finite(retry_on_oom(lambda: answers.to(points.device).predict(points))))
+    def _moments(self, X: Any, owner: str | None, *, of_y: bool) -> Moments:
+        """Mean and variance of every function at each row: (n, C) both."""
+        points = self._inputs(X)
+        return self._moments_at(points, owner, of_y=of_y)
+
+    def _moments_at(self, points: Tensor, owner: str | None = None, *, of_y: bool = False) -> Moments:
+        """The same at inputs that are checked and coded."""
+        found = [process.moments(points) for process in self._processes(owner, of_y=of_y)]
+        return Moments(*(torch.cat(part, -1) for part in zip(*found, strict=True)))
 
     def _likelihood(self, name: str | None) -> Likelihood:
         return likelihoods.choose(self.likelihoods, name)
+
+
+def squeezed(values: Sequence[T]) -> Any:
+    """One value for one function, a tuple for several."""
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _noise_among(own: Sequence[Likelihood]) -> float | None:
+    known = [p.parameters[0] for p in own if p.has_units and p.known]
+    return known[0] if known else None
 
 
 def levels_of(q: Any) -> list[float]:
@@ -308,26 +503,3 @@ def levels_of(q: Any) -> list[float]:
     if not levels:
         raise RecycleGPError("q is empty; pass one number between 0 and 1, or several")
     return levels
-
-
-def _finite(found: Sequence[Tensor]) -> Sequence[Tensor]:
-    if not all(bool(torch.isfinite(part.detach()).all()) for part in found):
-        raise RecycleGPError(
-            "predictions are not finite numbers: the model's kernel or what it says overflows there; rescale X, or "
-            "make the model again from data of ordinary size"
-        )
-    return found
-
-
-class AsSeenBy(NamedTuple):
-    """A model, asked for one owner's function; for the shared one where there is no owner."""
-
-    gp: Predictive
-    owner: str | None
-
-    @property
-    def likelihoods(self) -> tuple[Likelihood, ...]:
-        return self.gp.likelihoods
-
-    def predict(self, X: Any) -> tuple[Any, Any]:
-        return self.gp.predict(X, self.owner)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from ..merging.owners import Owners
-from ..merging.site_store import SiteStore
+from ..devices import CPU
+from ..errors import Remedy
 from ..merging.trust import screen_members
-from ..merging.verdicts import TRUSTED, Standing, Verdict
-from .joint.merging import are_joint, joint_modules, united
-from .joint.module import JointModule
-from .merge import POOL, JointSource, noise_wanted, owners_wanted
-from .reading import Source, read_modules
+from ..merging.verdicts import TRUSTED, Standing, Verdict, proposed
+from .intake import ModuleIntake
+from .merge import POOL, noise_wanted, owners_wanted
+from .sources import Source
 
 WORST_FIRST = (Standing.FLAGGED, Standing.UNCHECKED, Standing.TRUSTED)
 
@@ -24,6 +23,7 @@ class Screening:
 
     verdicts: dict[str, Verdict]  # by the modules' names
     rows: dict[str, int]
+    remedies: dict[str, Remedy]  # what would make a module agree, where that is known
 
     @property
     def flagged(self) -> list[str]:
@@ -49,7 +49,7 @@ class Screening:
                 "rows": self.rows[name],
                 "standing": v.standing.value,
                 "reason": v.reason,
-                "proposal": v.proposal,
+                "proposal": str(self.remedies.get(name, "")),
             }
             for name, v in self.verdicts.items()
         ]
@@ -67,14 +67,14 @@ class Screening:
         lines = [self.summary_line]
         for name, v in self.verdicts.items():
             if v.standing is not Standing.TRUSTED:
-                lines.append(f"  {name}: {v.words}" + (f"; try {v.proposal}" if v.proposal else ""))
+                lines.append(f"  {name}: {v.words}" + (f"; try {self.remedies[name]}" if name in self.remedies else ""))
         return "\n".join(lines)
 
     def _of(self, standing: Standing) -> list[str]:
         return [name for name, v in self.verdicts.items() if v.standing is standing]
 
 
-def screen(modules: Source | JointSource, *, owners: str | None = "auto", noise: str = "pool") -> Screening:
+def screen(modules: Source, *, owners: str | None = "auto", noise: str = "pool") -> Screening:
     """Which modules contradict the others, and why. Nothing is merged.
 
     A module is flagged where its being of another function, in other units, or far too sure of itself explains it
@@ -92,39 +92,47 @@ def screen(modules: Source | JointSource, *, owners: str | None = "auto", noise:
 
     Returns:
         A verdict on each; `flagged` has the names, `table` the reasons.
+
+    Raises:
+        RecycleGPError: Modules cannot be merged, or a file cannot be read; the message names it.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 90)[:, None]
+        >>> ms = [rgp.fit(X[i::5], np.sin(X[i::5, 0]), name=f"ward-{i}") for i in range(5)]
+        >>> rgp.screen(ms).flagged
+        []
     """
     wanted, pool = owners_wanted(owners), noise_wanted(noise) == POOL
-    if are_joint(modules):
-        return _screen_jointly(joint_modules(modules), wanted, pool)
-    return _screen_one(cast(Source, modules), wanted, pool)
+    found: dict[str, dict[str, Verdict]] = {}  # name → function → verdict
+    rows: dict[str, int] = {}
+    with ModuleIntake(device=CPU, keep=False) as intake:
+        read = intake.read(modules)
+        for function, (members, sites) in zip(read.likelihood.functions, read.functions, strict=True):
+            verdicts = screen_members(members, sites, owners=wanted, pool_noise=pool).verdicts
+            for member, verdict in zip(members, verdicts, strict=True):
+                found.setdefault(member.name, {})[function] = verdict
+                rows[member.name] = max(rows.get(member.name, 0), member.rows)
+    worst = {name: _worst(each) for name, each in found.items()}
+    alone = len(read.likelihood.functions) == 1
+    said = {name: next(iter(each.values())) if alone else _summed_up(each) for name, each in worst.items()}
+    return Screening(said, rows, proposals(worst))
 
 
-def _screen_one(modules: Source, owners: Owners, pool: bool) -> Screening:
-    """Of one function."""
-    with SiteStore() as store:
-        members, frame = read_modules(modules, store, keep=False)
-        found = screen_members(members, store, owners=owners, pool_noise=pool, columns=frame.columns).verdicts
-    return Screening(dict(zip((m.name for m in members), found, strict=True)), {m.name: m.rows for m in members})
+def proposals(verdicts: Mapping[str, Mapping[str, Verdict]]) -> dict[str, Remedy]:
+    """By the names of modules, from the verdicts on their functions."""
+    remedies = {name: proposed(each) for name, each in verdicts.items()}
+    return {name: remedy for name, remedy in remedies.items() if remedy is not None}
 
 
-def _screen_jointly(modules: Sequence[JointModule], owners: Owners, pool: bool) -> Screening:
-    """Each function by itself."""
-    found: dict[str, dict[str, Verdict]] = {m.name: {} for m in modules}  # name → function → verdict
-    for function in united(modules).names:
-        own = [m.part(function) for m in modules if function in m.link.names]
-        for name, verdict in _screen_one(own, owners, pool).verdicts.items():
-            found[name][function] = verdict
-    return Screening({name: _worst(each) for name, each in found.items()}, {m.name: m.rows for m in modules})
-
-
-def _worst(verdicts: dict[str, Verdict]) -> Verdict:
-    """Of the functions of one module. A remedy is for one function alone, so it goes into the reason."""
+def _worst(verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
+    """Of the functions of one module."""
     standing = min((v.standing for v in verdicts.values()), key=WORST_FIRST.index)
-    if standing is Standing.TRUSTED:
-        return TRUSTED
-    said = [
-        f"{function}: {v.reason or v.standing.value}" + (f" (for {function} alone: {v.proposal})" if v.proposal else "")
-        for function, v in verdicts.items()
-        if v.standing is standing
-    ]
-    return Verdict(standing, "; ".join(said))
+    return {function: v if v.standing is standing else TRUSTED for function, v in verdicts.items()}
+
+
+def _summed_up(worst: dict[str, Verdict]) -> Verdict:
+    """With the names of the functions it is about."""
+    bad = {function: v for function, v in worst.items() if v is not TRUSTED}
+    said = [f"{function}: {v.reason or v.standing.value}" for function, v in bad.items()]
+    return Verdict(next(iter(bad.values())).standing, "; ".join(said)) if bad else TRUSTED

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
-from ..merging import affordable
-from ..merging.build import Form
-from ..merging.exact_form import ExactForm
+from ..merging.form import Form
 from ..merging.member import Member, active
 from ..merging.merge_config import MergeConfig
 from ..merging.noise import PooledNoise
 from ..merging.owners import Owners
 from ..merging.pooling import median_mean, most_common_kernel, pool_likelihoods, with_unknown_filled
-from ..storage import limits
-from ..storage.fields import count, fields, listed
-from .naming import check_name, few
+from .naming import few
 
 
 class Trace(Enum):
@@ -76,37 +72,15 @@ class Unlearned(NamedTuple):
         return self._replace(traces=())
 
 
+def together(several: Sequence[Unlearned]) -> Unlearned:
+    """Of several processes of one ensemble."""
+    traces = {trace for u in several for trace in u.traces}
+    updates = dict.fromkeys(name for u in several for name in u.updates)
+    return Unlearned(max(u.removed for u in several), tuple(t for t in Trace if t in traces), tuple(updates))
+
+
 ROUNDING = 1e-12  # relative: no trace of anybody
 NOTHING_REMOVED = Unlearned()
-EVERYTHING = (Trace.KERNEL, Trace.MEAN, Trace.NOISE, Trace.POINTS)  # where an older file has only counted
-
-
-def unlearned_to_json(u: Unlearned) -> dict[str, Any]:
-    """Header fields, where there is something to say; the first is what readers knew before the second."""
-    found: dict[str, Any] = {}
-    if u.guarantee is Guarantee.TRACES:
-        found["traces_of_removed"] = u.removed
-    if u.removed:
-        found["unlearned"] = {
-            "removed": u.removed,
-            "traces": [t.value for t in u.traces],
-            "updates": list(u.updates),
-        }
-    return found
-
-
-def unlearned_from_json(header: Mapping[str, Any]) -> Unlearned:
-    counted = count(header.get("traces_of_removed", 0), "traces_of_removed")
-    if header.get("unlearned") is None:
-        return Unlearned(counted, EVERYTHING if counted else ())
-    found = fields(header["unlearned"], "unlearned")
-    traces = {Trace(t) for t in listed(found["traces"], "traces", most=len(Trace))}
-    updates = listed(found["updates"], "updates", most=limits.MOST_MEMBERS)
-    for name in updates:
-        check_name(name)
-    return Unlearned(
-        count(found["removed"], "removed", least=1), tuple(t for t in Trace if t in traces), tuple(updates)
-    )
 
 
 class Chosen(NamedTuple):
@@ -158,7 +132,7 @@ def _traces(e: Chosen, gone: set[str], rest: Sequence[Member]) -> set[Trace]:
         Trace.KERNEL: learn or not same_kernel,
         Trace.MEAN: learn or not same_mean,
         Trace.NOISE: e.noise is not None or not first,
-        Trace.POINTS: _points_chosen(e),
+        Trace.POINTS: e.points_chosen and e.form.depends_on_choice_of_points,
         Trace.OWNERS: e.owners is not Owners.NONE and (learn or e.owners is not Owners.AUTO),
     }
     return judged | {trace for trace, chosen in is_so.items() if chosen}
@@ -167,12 +141,6 @@ def _traces(e: Chosen, gone: set[str], rest: Sequence[Member]) -> set[Trace]:
 def _alike(one: Kernel, other: Kernel) -> bool:
     """A median of equal kernels is the same but for rounding."""
     return one.structure == other.structure and float((one.theta - other.theta).abs().max()) <= ROUNDING
-
-
-def _points_chosen(e: Chosen) -> bool:
-    """An exact form has no points; but with fewer modules points might have been enough."""
-    in_any_case = isinstance(e.form, ExactForm) and len(e.form.stacked.rho) <= affordable.DIRECT
-    return e.points_chosen and not in_any_case
 
 
 def _reflects(u: Member, e: Chosen, gone: set[str], traces: set[Trace], rest: Sequence[Member]) -> bool:

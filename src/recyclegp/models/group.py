@@ -1,0 +1,334 @@
+"""One Gaussian process of an ensemble: of one function or, where outputs go together, of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..categories import Categories
+from ..core.convergence import NOTHING_TO_LEARN, Convergence
+from ..core.exact import ExactPosterior
+from ..core.owner_posterior import FunctionPosterior
+from ..core.posterior import Posterior
+from ..errors import Argument, Part, RecycleGPError
+from ..kernels import Kernel
+from ..kernels.units import InputUnits
+from ..likelihoods import Change, Likelihood
+from ..merging import affordable, decay, pooling
+from ..merging.agreement import remembered
+from ..merging.form import Form, GrowthLimits
+from ..merging.member import Member, active, extent, kept_points, stored
+from ..merging.noise import PooledNoise
+from ..merging.owners import owner_numbers, owner_site
+from ..merging.points_form import PointsForm
+from ..merging.site_source import SiteSource, corners
+from ..merging.site_store import SiteStore
+from ..merging.size import Size
+from . import coupling as coupled
+from . import unlearning
+from .checks import check_finite
+from .choice import ALL, AUTO, Choice
+from .how import Coupling, How
+from .processes import OneFunction, Process
+from .unlearning import NOTHING_REMOVED, Chosen, Unlearned
+
+
+class Grown(NamedTuple):
+    group: Group
+    lost: float = 0.0  # nats of what is new that points, which stay where they are, cannot express
+    points: int = 0  # of these
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    functions: tuple[int, ...]  # which of the ensemble's functions it has
+    form: Form  # prior and posterior, as values
+    members: tuple[Member, ...]  # what modules say of these functions, as they published it
+    likelihoods: tuple[tuple[Likelihood, ...], ...]  # of the observations of each function
+    noises: tuple[PooledNoise | None, ...]  # of each function, to which modules were brought; None: they stay
+    convergence: Convergence = NOTHING_TO_LEARN  # of the search for its kernel
+    unlearned: Unlearned = NOTHING_REMOVED  # what is left of modules that were removed
+    extent: Tensor | None = None  # (2, D): where modules have points, where their sites are not kept
+    coupling: Coupling | None = None  # the units of outputs that go together
+
+    def __post_init__(self) -> None:
+        check_finite("ensemble", *self.form.tensors())
+
+    def __getstate__(self) -> dict[str, object]:
+        """Pickled without what can be computed again."""
+        return {name: value for name, value in vars(self).items() if name in type(self).__annotations__}
+
+    def on(self, device: torch.device) -> Group:
+        """With copies of its numbers, there, that nobody else can change; members stay on the CPU."""
+        return replace(self, form=self.form.own(device))
+
+    # --- what it knows ---
+
+    @property
+    def dimension(self) -> int:
+        """Of the inputs: a process of several functions has their index as one more."""
+        return self.form.Z.shape[1] - (self.coupling is not None)
+
+    @property
+    def keeps_sites(self) -> bool:
+        return all(m.site is not None for m in self.members)
+
+    @property
+    def effective_rows(self) -> float:
+        """Densities of y behind it, weighted."""
+        return sum(m.effective_row_count * m.weight for m in self.members)
+
+    def rows_of(self, function: int) -> int:
+        """Data rows behind one of its functions, each counted with its module's weight."""
+        return max(1, round(sum(m.weighted_rows for m in self.members if m.function == function)))
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The prior kernel of each function, in its own units."""
+        if self.coupling is None:
+            return (self.form.kernel,)
+        return tuple(coupled.kernel_of_output(self.form.kernel, c, self.coupling) for c in self.functions)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """The constant prior mean of each function."""
+        if self.coupling is None:
+            return (self.form.mean,)
+        return tuple(b + s * self.form.mean for s, b in zip(*self.coupling, strict=True))
+
+    @property
+    def points(self) -> tuple[Tensor, ...]:
+        """Z of each function."""
+        Z = self.form.Z
+        if self.coupling is None:
+            return (Z,)
+        found = [Z[Z[:, -1] == c, :-1] for c in self.functions]
+        return tuple(own if len(own) else torch.unique(Z[:, :-1], dim=0) for own in found)
+
+    @property
+    def offset_sds(self) -> tuple[float, ...]:
+        """How far owners' constants are from each shared function, in its own units."""
+        sd = self.form.effects.offset_sd
+        return (sd,) if self.coupling is None else tuple(abs(scale) * sd for scale in self.coupling.scale)
+
+    @property
+    def reach(self) -> Tensor:
+        """(2, D): the corners of the box in which modules have points."""
+        ends = [t for t in (self.extent, extent(self.members)) if t is not None] or [torch.cat(self.points)]
+        both = torch.cat([t.cpu() for t in ends])
+        return torch.stack([both.amin(0), both.amax(0)])
+
+    @cached_property
+    def with_evidence(self) -> Form:
+        """Nothing but the evidence and the report asks for it, so it may wait."""
+        with torch.inference_mode(False), torch.no_grad(), self.sites(self.members) as store:
+            form = self.form.without_sites(store)
+        check_finite("ensemble", *form.tensors())
+        return form
+
+    @property
+    def evidence(self) -> float:
+        """The block-marginal evidence, of y in its own units."""
+        return self.with_evidence.evidence(SiteStore()) - self._unscaled
+
+    @property
+    def bound(self) -> float:
+        return self.form.bound - self._unscaled
+
+    @property
+    def _unscaled(self) -> float:
+        return 0.0 if self.coupling is None else coupled.unscaled(self.members, self.coupling)
+
+    @property
+    def size(self) -> Size:
+        kept = [m.site for m in active(self.members) if m.site is not None]
+        return self.form.size(sum(len(site.rho) for site in kept) if self.keeps_sites else None)
+
+    # --- asking it ---
+
+    @cached_property
+    def posterior(self) -> Posterior | ExactPosterior:
+        """Of the shared functions."""
+        with torch.inference_mode(False), torch.no_grad():
+            return self.form.posterior
+
+    def process(self, owner: str | None, *, of_y: bool) -> Process:
+        """y is somebody's: without an owner it is a new one's; f without an owner is the shared one."""
+        asked = [self._function(owner, c, of_y=of_y) for c in self.functions]
+        return OneFunction(asked[0]) if self.coupling is None else coupled.CoupledOutputs(tuple(asked), self.coupling)
+
+    def _function(self, owner: str | None, function: int, *, of_y: bool) -> FunctionPosterior:
+        if not self.form.effects.present or (owner is None and not of_y):
+            return self.posterior
+        own = [(m.owner, m.function) == (owner, function) for m in self.members]
+        if not any(mine and m.weight > 0 for mine, m in zip(own, self.members, strict=True)):
+            return self.form.of_new_owner()  # also for somebody whose modules do not count, or are of other functions
+        number = owner_numbers(self.members)[own.index(True)]
+        return self.form.of_owner(number, owner_site(self.mapped(self.members), str(owner), function))
+
+    def report(self) -> tuple[Member, ...]:
+        """Members with their agreement with the rest, and their owners' offsets."""
+        with self.sites(self.members) as store:
+            return remembered(self.with_evidence, self.members, store)
+
+    # --- other members ---
+
+    def mapped(self, members: Sequence[Member]) -> tuple[Member, ...]:
+        """Members as the form knows them: over the index of their output, where outputs go together."""
+        if self.coupling is None:
+            return tuple(members)
+        return coupled.over_index(members, self.coupling, self.form.kernel)
+
+    def sites(self, members: Sequence[Member]) -> SiteSource:
+        """The sites that members have kept, as the form takes them."""
+        return self.form.grouped(stored(self.mapped(members)), owner_numbers(members))
+
+    def add(self, new: tuple[Member, ...], store: SiteSource, choice: Choice, larger: Form | None = None) -> Grown:
+        """New members' rows, from their store, under what is already there; `larger` has points for them, if known."""
+        members = (*self.members, *new)
+        first, numbers = len(self.members), owner_numbers(members)
+        known: Form = vars(self).get("with_evidence", self.form)
+        base = known if larger is None or larger is self.form else larger
+        if base.can_append_owner(numbers[:first], numbers[first:]):
+            limits = GrowthLimits(
+                rows=sum(m.weighted_rows for m in members),
+                may_append=larger is None and choice == AUTO,
+                most=None if choice == ALL else affordable.held(),
+            )
+            form, appended, rechosen = base.grown(store, numbers, first, limits)
+            new = tuple(m._replace(points_appended=m.points_appended + appended.count(i)) for i, m in enumerate(new))
+            members = (*self.members, *new)
+            if rechosen:  # points were chosen with everybody
+                members = tuple(m._replace(added_after_merge=False) for m in members)
+        else:
+            # an owner's modules are one site where owners differ, so that its old ones must be read again
+            self.need_sites("another module of an owner who has one here")
+            with self.sites(members) as everything:
+                form = base.only(everything, numbers)
+        pooled = tuple(
+            pooling.with_unknown_filled(known, pooling.pool_likelihoods([m for m in members if m.function == c]))
+            for c, known in zip(self.functions, self.likelihoods, strict=True)
+        )
+        more = replace(self, form=form, members=members, likelihoods=pooled)
+        lost = form.slack - self.form.slack + sum(m.slack for m in new)
+        points = len(form.chosen_points) or sum(len(m.site.Z) for m in new if m.site is not None)
+        return Grown(more if self.keeps_sites else more.without_sites(store, first), lost, points)
+
+    def rebuilt(self, members: tuple[Member, ...]) -> Group:
+        """Of these members, at the same kernel, mean, noise and points."""
+        with self.sites(members) as store:
+            form = self.form.only(store, owner_numbers(members))
+        likelihoods = []
+        for c, known in zip(self.functions, self.likelihoods, strict=True):
+            left = {p.name for m in active(members) if m.function == c for p in m.likelihoods}
+            likelihoods.append(tuple(p for p in known if p.name in left))
+        return replace(self, form=form, members=members, likelihoods=tuple(likelihoods))
+
+    def without(self, gone: set[str], how: How, categories: tuple[Categories, Categories]) -> Group:
+        """Without some members, at the same kernel and mean; levels that only they had are forgotten."""
+        rest = tuple(m for m in self.members if m.name not in gone)
+        form = self.form.without_points(kept_points(self.members, gone, len(self.form.Z)))
+        left = replace(self, form=form).recoded(*categories, members=rest)
+        left = left.rebuilt(left.members)
+        known = tuple(
+            unlearning.likelihoods_without(old, [m for m in rest if m.function == c])
+            for c, old in zip(self.functions, self.likelihoods, strict=True)
+        )
+        return replace(left, likelihoods=known, unlearned=self.after_removal(gone, how, relearned=False))
+
+    def recoded(self, old: Categories, new: Categories, *, members: tuple[Member, ...]) -> Group:
+        """With codes of other levels, in its points and in these members, which are its own from now on."""
+        members = tuple(
+            m if m.site is None else m.with_site(m.site._replace(Z=old.recoded(m.site.Z, new))) for m in members
+        )
+        return replace(self, form=self.form.recoded(lambda Z: old.recoded(Z, new)), members=members)
+
+    def after_removal(self, gone: set[str], how: How, *, relearned: bool) -> Unlearned:
+        """What is left of modules that go now, and of those that went before."""
+        known = tuple(p for own in self.likelihoods for p in own)
+        noise = next((n for n in self.noises if n is not None), None)
+        config = how.configs[self.functions[0]]
+        chosen = Chosen(
+            self.form, self.mapped(self.members), config, how.owners, noise, known, how.choice not in (None, ALL)
+        )
+        return unlearning.after_removal(self.unlearned, chosen, gone, relearned=relearned)
+
+    def decayed(self, share: float) -> Group:
+        """All that is known to the power of a share."""
+        members = decay.decayed_members(self.members, share)
+        return replace(self, form=self.form.faded(self.mapped(members), share), members=members)
+
+    def without_sites(self, store: SiteSource, first: int = 0) -> Group:
+        """Names only; how well those in the store agree with the rest is written down while it is known."""
+        store = self.form.grouped(store, owner_numbers(self.members)[first:])
+        form = self.form.without_sites(store)
+        members = remembered(form, self.members, store, first)
+        ends = torch.cat([corners(store).cpu()[:, : self.dimension]] + ([] if self.extent is None else [self.extent]))
+        return replace(
+            self,
+            form=form,
+            members=members[:first] + tuple(m.with_site(None) for m in members[first:]),
+            extent=torch.stack([ends.amin(0), ends.amax(0)]),
+        )
+
+    # --- other units, other points ---
+
+    def in_units(self, changes: Sequence[Change], inputs: InputUnits) -> Group:
+        """Of the functions s·f((x − shift)/scale) + b, the inputs changed so; changes of all functions."""
+        own = [changes[c] for c in self.functions]
+        if self.coupling is None:
+            form = self.form.in_units(*own[0][:2], inputs.to(self.form.Z.device), self.effective_rows)
+        else:  # which is in units of its own
+            pad = torch.nn.functional.pad
+            whole = InputUnits(pad(inputs.scale, (0, 1), value=1.0), pad(inputs.shift, (0, 1)))
+            form = self.form.in_units(1.0, 0.0, whole.to(self.form.Z.device), 0.0)
+        return replace(
+            self,
+            form=form,
+            members=tuple(m.in_units(changes[m.function], inputs) for m in self.members),
+            likelihoods=tuple(
+                tuple(p.in_units(change.scale, change.shift) for p in known)
+                for known, change in zip(self.likelihoods, own, strict=True)
+            ),
+            noises=tuple(
+                None if noise is None else noise.in_units(change.scale)
+                for noise, change in zip(self.noises, own, strict=True)
+            ),
+            extent=None if self.extent is None else inputs.of(self.extent),
+            coupling=None if self.coupling is None else coupled.rescaled(self.coupling, own),
+        )
+
+    def at_points(self, points: int | Tensor | None) -> tuple[PointsForm, ...]:
+        """What it knows of each function at points: at its own, at these, or at as many as it takes or were asked for.
+
+        Of outputs that go together it is what modules say of each output by itself: what outputs tell each other is
+        found again where they are merged, and would count twice.
+        """
+        if self.coupling is None:
+            return (self.form.at_points(points),)
+        return tuple(self._alone(c).at_points(points) for c in self.functions)
+
+    def _alone(self, c: int) -> Form:
+        """One output from its own members, at the prior that it has here."""
+        assert self.coupling is not None
+        self.need_sites("to_module of correlated outputs")
+        own = [m for m in self.members if m.function == c]
+        effects = self.form.effects.in_units(self.coupling.scale[c])
+        with stored(own) as store:
+            Z = self.points[self.functions.index(c)]
+            i = self.functions.index(c)
+            return self.form.like(self.kernels[i], self.means[i], effects, Z, store, owner_numbers(own))
+
+    def need_sites(self, what: Part) -> None:
+        if not self.keeps_sites:
+            raise RecycleGPError(
+                what,
+                " needs the modules' sites, and this ensemble keeps only names; merge the module files again without "
+                "the ones to leave out, or merge with ",
+                Argument("keep", "sites"),
+            )

@@ -1,0 +1,302 @@
+"""Modules come in one at a time, from memory, an iterator, files or a directory: checked, and sorted by function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple, Self, TypeVar
+
+import torch
+
+from ..core.sites import Site
+from ..devices import memory_factor
+from ..errors import Argument, RecycleGPError
+from ..kernels import Kernel
+from ..likelihoods import Likelihood, Outputs
+from ..merging.member import Member
+from ..merging.site_source import SiteSource
+from ..merging.site_store import SiteStore
+from ..record import About, Record
+from .alignment import aligned, fitted, words_of
+from .blocks import Piece
+from .how import Frame
+from .merge_warnings import MergeWarnings
+from .naming import few
+from .sources import Source, items
+from .weights import Weights
+
+T = TypeVar("T")
+
+
+class FunctionRead(NamedTuple):
+    """All that modules say of one function."""
+
+    members: tuple[Member, ...]
+    sites: SiteSource
+
+
+class ModulesRead(NamedTuple):
+    likelihood: Likelihood  # what all functions are together
+    functions: tuple[FunctionRead, ...]
+    frame: Frame
+
+
+class Known(NamedTuple):
+    """What is there already, where modules are added."""
+
+    likelihood: Likelihood
+    frame: Frame
+    members: tuple[Member, ...]
+
+
+class _Reading:
+    """Of one function, while modules come in."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.members: list[Member] = []
+        self.store = SiteStore(device)
+
+    def append(self, member: Member, keep: bool) -> None:
+        site = member.latent.known_site
+        if member.weight > 0:
+            self.store.put(site, member.weight, len(self.members))
+        self.members.append(member if keep else member.with_site(None))
+
+    def take(self, member: Member, site: Site | None) -> None:
+        """A member of another reading, whose site is weighted already."""
+        if site is not None:
+            self.store.put(site, 1.0, len(self.members))
+        self.members.append(member)
+
+
+class _Placed(NamedTuple):
+    place: int  # among the members of a function
+    member: Member
+
+
+class ModuleIntake:
+    """Where modules come in one after the other, and are compared with those before them. Closes its stores."""
+
+    def __init__(self, *, device: torch.device, keep: bool, weights: Any = None, known: Known | None = None) -> None:
+        self.frame = None if known is None else known.frame
+        self.count = 0
+        self._device, self._keep = device, keep
+        self._known = known
+        self._weights = Weights(weights)
+        self._seen = set() if known is None else {m.name for m in known.members}
+        self._shared = _Shared()
+        self._single = _Reading(device)  # of modules of one function
+        self._several: dict[str, _Reading] = {}  # by the names of functions
+        self._likelihood: Likelihood | None = None  # of modules of several functions, together
+        if known is not None and len(known.likelihood.functions) > 1:
+            self._likelihood = known.likelihood
+        self._warnings = MergeWarnings()
+        if known is not None:
+            self._warnings = MergeWarnings(known.members, known.likelihood.functions)
+            self._warnings.look_at_levels(known.frame.categories, known.frame.columns, "(ensemble)")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with ExitStack() as stack:
+            for reading in (self._single, *self._several.values()):
+                stack.callback(reading.store.close)
+
+    def read(self, source: Source, check: Callable[[Frame], None] | None = None) -> ModulesRead:
+        """Every module of the source; `check` sees the inputs of the first before the others are read."""
+        for item, label in items(source):
+            if isinstance(item, Record):
+                self.append(item, label, check)
+            else:
+                self.append_pieces(item, label, check)
+        return self.finish()
+
+    # --- one module, or many as columns ---
+
+    def append(self, record: Record, label: str, check: Callable[[Frame], None] | None = None) -> None:
+        about, likelihoods, latents = record
+        D = latents[0].known_site.Z.shape[1]
+        self._check_inputs(Frame(D, about.columns, about.categories, about.name), label, check)
+        weight = self._admit(about, all(p.convergence.converged for p in latents))
+        for c, reading in enumerate(self._readings(about, likelihoods, label)):
+            own = aligned(about, latents[c], self._frame)
+            parts = tuple(p.parts[c] for p in likelihoods)
+            self._warnings.look_at_target(about.targets[c], likelihoods[0].functions[c], parts, label)
+            words = words_of(about, c, self._frame)
+            member = self._shared.member(Member(words, own, parts, weight, added_after_merge=self._known is not None))
+            reading.append(member, self._keep)
+
+    def append_pieces(self, pieces: Iterable[Piece], label: str, check: Callable[[Frame], None] | None = None) -> None:
+        """Many modules, in the order of their positions; no objects are made of them.
+
+        Of several functions, of which a module may lack some, those of one block come before those of the next.
+        """
+        first = self.count
+        found: dict[_Reading, list[_Placed]] = {}
+        admitted: dict[int, tuple[About, bool]] = {}
+        for block, positions in pieces:
+            common = block.common
+            frame = Frame(common.dimension, common.columns, common.categories, block.names[0])
+            self._check_inputs(frame, f"{label}: module {block.names[0]!r}", None if admitted else check)
+            block = block.in_order(self._frame.columns).in_coding(self._frame.categories)
+            weights = [self._weights.of(n, first + p) for n, p in zip(block.names, positions, strict=True)]
+            about = About(block.names[0], targets=common.targets)
+            for c, reading in enumerate(self._readings(about, (common.likelihood,), label)):
+                new = found.setdefault(reading, [])
+                start = len(reading.members)
+                places = [start + p for p in positions]
+                if reading is not self._single:
+                    places = [start + len(new) + i for i in range(len(block))]
+                for packed in block.packs(places, weights, memory_factor(self._device), c):
+                    reading.store.put_packed(packed)
+                parts = (common.likelihood.parts[c],)
+                self._warnings.look_at_target(common.targets[c], common.likelihood.functions[c], parts, label)
+                for place, position, member in zip(
+                    places, positions, block.members(weights, keep=self._keep, function=c), strict=True
+                ):
+                    new.append(_Placed(place, member._replace(added_after_merge=self._known is not None)))
+                    settled = admitted.get(position, (member.about, True))[1] and member.converged
+                    admitted[position] = (member.about, settled)
+        for position in sorted(admitted):
+            self._admit(*admitted[position])
+        for reading, new in found.items():
+            reading.members.extend(placed.member for placed in sorted(new, key=lambda placed: placed.place))
+
+    def append_elsewhere(self, likelihood: Likelihood, members: Sequence[Member], frame: Frame, label: str) -> None:
+        """One module whose sites lie elsewhere: what it says of each function, in the order of the likelihood's."""
+        self._check_inputs(frame, label, None)
+        about = members[0].about
+        weight = self._admit(about, all(m.converged for m in members))
+        about = about._replace(targets=tuple(m.target for m in members))
+        for c, reading in enumerate(self._readings(about, (likelihood,), label)):
+            own = members[c]
+            self._warnings.look_at_target(own.target, likelihood.functions[c], own.likelihoods, label)
+            reading.members.append(self._shared.member(own)._replace(weight=weight))
+
+    @property
+    def _frame(self) -> Frame:
+        assert self.frame is not None
+        return self.frame
+
+    def _check_inputs(self, frame: Frame, label: str, check: Callable[[Frame], None] | None) -> None:
+        """Has it the inputs of those before it?"""
+        if check is not None and not self.count and self._known is None:
+            check(frame)
+        self.frame = fitted(self.frame, frame, label)
+        self._warnings.look_at_levels(frame.categories, frame.columns, frame.named_by)
+
+    def _admit(self, about: About, converged: bool) -> float:
+        """Its weight, if its name is free."""
+        if about.name in self._seen:
+            raise RecycleGPError(f"two modules are named {about.name!r}; rename one (module.rename), or use weights")
+        self._seen.add(about.name)
+        self._warnings.look_at(about, converged)
+        self.count += 1
+        return self._weights.of(about.name, self.count - 1)
+
+    # --- which function is which ---
+
+    def _readings(self, about: About, likelihoods: Sequence[Likelihood], label: str) -> list[_Reading]:
+        """For each of a module's functions, where it belongs.
+
+        A module of one function beside modules of several outputs is the output that its target names; those that came
+        before the first of several have waited for it.
+        """
+        whole = likelihoods[0]
+        if self._known is not None:
+            self._check_known(about, whole, label)
+        single = len(whole.functions) == 1 and not isinstance(whole, Outputs)
+        if self._likelihood is None and single:
+            return [self._single]
+        if single:
+            whole = self._as_output(about, whole)
+        if self._likelihood is None:
+            self._likelihood = whole
+            self._sort_singles()
+        self._likelihood = self._likelihood.united(whole)
+        return [self._several.setdefault(name, _Reading(self._device)) for name in whole.functions]
+
+    def _as_output(self, about: About, likelihood: Likelihood) -> Outputs:
+        name = about.targets[0].name
+        if name is None or not isinstance(self._likelihood, Outputs):
+            beside = "" if self._likelihood is None else f" ({self._likelihood.meaning})"
+            raise RecycleGPError(
+                f"module {about.name!r} has one function beside modules of several{beside}, and does not say which of "
+                "their outputs it is; fit it with ",
+                Argument("target"),
+            )
+        return Outputs((name,), (likelihood,))
+
+    def _sort_singles(self) -> None:
+        sites = dict(self._single.store.each()) if self._single.members else {}
+        for i, member in enumerate(self._single.members):
+            assert self._likelihood is not None
+            own = self._as_output(member.about, member.likelihoods[0])
+            self._likelihood = self._likelihood.united(own)
+            reading = self._several.setdefault(own.names[0], _Reading(self._device))
+            reading.take(member, sites.get(i))
+        self._single.members.clear()
+
+    def _check_known(self, about: About, whole: Likelihood, label: str) -> None:
+        """Are its functions among those of the ensemble that it is added to?"""
+        assert self._known is not None
+        here = self._known.likelihood
+        one = len(whole.functions) == 1
+        names = (about.targets[0].name or "",) if one and len(here.functions) > 1 else whole.functions
+        same = one if len(here.functions) == 1 else (one or whole.meaning == here.meaning)
+        strange = [name for name in names if name not in here.functions] if len(here.functions) > 1 else []
+        if not same or strange:
+            raise RecycleGPError(
+                f"{label} has {whole.meaning} ({few(list(names))}) where the ensemble has {here.words}; merge all "
+                "modules anew"
+            )
+
+    def finish(self) -> ModulesRead:
+        """All of them, once nobody else will come."""
+        if not self.count or self.frame is None:
+            raise RecycleGPError("modules is empty; merge needs at least one module")
+        self._weights.finish(self.count, self._seen)
+        if self._likelihood is None:
+            own = FunctionRead(tuple(self._single.members), self._single.store)
+            read = ModulesRead(own.members[0].likelihoods[0], (own,), self.frame)
+        else:
+            readings = [self._several.get(name) or _Reading(self._device) for name in self._likelihood.functions]
+            functions = tuple(
+                FunctionRead(tuple(m._replace(function=c) for m in own.members), own.store)
+                for c, own in enumerate(readings)
+            )
+            read = ModulesRead(self._likelihood, functions, self.frame)
+        members = [m for own in read.functions for m in own.members]
+        if not any(m.weight > 0 for m in members):
+            raise RecycleGPError("weights are all zero; give at least one module a positive weight")
+        self._warnings.warn(self.frame.columns)
+        return read
+
+
+class _Shared:
+    """Equal kernels and likelihoods of many modules become one object: a hundred thousand members are small."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, Any] = {}
+        self.firsts: set[int] = set()  # the identities of those: comparing by value is dear, and often not needed
+
+    def one(self, value: T) -> T:
+        """The first of all values equal to this one."""
+        if id(value) in self.firsts:
+            return value
+        first: T = self.known.setdefault(value, value)
+        self.firsts.add(id(first))
+        return first
+
+    def member(self, m: Member) -> Member:
+        """The same, with what it has in common with others as one object."""
+        latent, about, own = m.latent, m.about, m.latent.kernel
+        structure, targets, likelihoods = self.one(own.structure), self.one(about.targets), self.one(m.likelihoods)
+        if structure is not own.structure:
+            latent = latent._replace(kernel=Kernel(structure, own.theta))
+        if targets is not about.targets:
+            about = about._replace(targets=targets)
+        if latent is m.latent and about is m.about and likelihoods is m.likelihoods:
+            return m
+        return m._replace(about=about, latent=latent, likelihoods=likelihoods)

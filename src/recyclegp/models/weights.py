@@ -1,0 +1,43 @@
+"""What each module counts, as users say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import arrays
+from ..errors import RecycleGPError
+from ..storage.limits import LARGEST_WEIGHT
+
+
+class Weights:
+    """name → w, or one w after the other; whether they match the modules is known when all have come."""
+
+    def __init__(self, weights: Any) -> None:
+        self.named: dict[Any, float] = {}
+        self.listed: list[float] | None = None
+        if isinstance(weights, Mapping):
+            self.named = {n: arrays.number(w, f"weights[{n!r}]") for n, w in weights.items()}
+        elif weights is not None:
+            self.listed = [arrays.number(w, "weights") for w in weights]
+        for weight in (*self.named.values(), *(self.listed or ())):
+            check_weight(weight)
+
+    def of(self, name: str, position: int) -> float:
+        if self.listed is None:
+            return self.named.get(name, 1.0)
+        return self.listed[position] if position < len(self.listed) else 1.0
+
+    def finish(self, count: int, names: set[str]) -> None:
+        unknown = set(self.named) - names
+        if unknown:
+            raise RecycleGPError(f"weights names modules that are not here: {', '.join(sorted(map(str, unknown)))}")
+        if self.listed is not None and len(self.listed) != count:
+            raise RecycleGPError(f"weights has {len(self.listed)} numbers for {count} modules; give one each")
+
+
+def check_weight(weight: float) -> None:
+    if weight < 0:
+        raise RecycleGPError("weights must not be negative")
+    if weight > LARGEST_WEIGHT:
+        raise RecycleGPError(f"weights: {weight:g} would count a module so many times; pass at most {LARGEST_WEIGHT:g}")
