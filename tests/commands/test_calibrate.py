@@ -122,7 +122,7 @@ def test_a_calibration_is_of_one_model(each_kind, local, new, tmp_path):
         (["-o", "c.csv"], "a calibration is written as JSON; write to c.json"),
         (["-o", "absent/c.json"], "absent/c.json: No such file or directory"),
         (["-o", "c.json", "--levels", "0.9,most"], "--levels most: write numbers between 0 and 1"),
-        (["-o", "c.json", "--levels", "95"], "--levels 95.0; pass a number between 0 and 1"),
+        (["-o", "c.json", "--levels", "95"], "--levels 95; pass a number between 0 and 1"),
         (["-o", "c.json", "--levels", "0.999"], "there are 80 calibration rows, and 999 are needed"),
         (["-o", "c.json", "--owner", "ward-9"], "leave owner out"),
     ],

@@ -149,7 +149,7 @@ WRONG = {
     ),
     "a slip": ({"age": ["old", *range(59)]}, [], "column 'age' holds text among numbers ('old'); correct it"),
     "decimal commas": ({"age": [f"{i},5" for i in range(60)]}, [], "numbers need a decimal point"),
-    "a gap": ({"sex": ["", *["f"] * 59]}, [], "1 of 60 rows have missing or infinite values (sex: 1)"),
+    "a gap": ({"sex": ["", *["f"] * 59]}, [], "1 of 60 rows has missing or infinite values (sex: 1)"),
     "no input": ({}, ["--categories", "size"], "--categories size: it is none of the inputs"),
 }
 

@@ -12,6 +12,7 @@ import recyclegp as rgp
 from cases_bad import one_line
 from cases_cli import call, ok
 from recyclegp.cli import PANELS
+from recyclegp.errors import Argument, Name, warn_user
 
 PNG = b"\x89PNG\r\n\x1a\n"
 COMMANDS = [function.__name__ for functions in PANELS.values() for function in functions]
@@ -127,6 +128,20 @@ def test_warnings_of_the_library_are_one_line_each(tmp_path, monkeypatch):
     monkeypatch.setattr("recyclegp.demo.run", warns)
     result = call("demo", "-o", tmp_path, "--quiet")
     assert result.stderr == "recyclegp: warning: mind the gap\nrecyclegp: over\n"
+
+
+def test_messages_are_worded_for_the_command_line(tmp_path, monkeypatch):
+    def fails(seed, folder):
+        warn_user("a smaller ", Name("rows_per_point"), " would do")
+        raise rgp.RecycleGPError(
+            "f: ", rgp.RecycleGPError(Argument("trust", "x y"), "; or ", Argument("relearn", True))
+        )
+
+    monkeypatch.setattr("recyclegp.demo.run", fails)
+    result = call("demo", "-o", tmp_path)
+    warning, error = result.stderr.splitlines()
+    assert warning == "recyclegp: warning: a smaller --rows-per-point would do"
+    assert error == "recyclegp: f: --trust 'x y'; or --relearn"
 
 
 def test_a_bug_is_not_dressed_up(tmp_path, monkeypatch):

@@ -11,10 +11,11 @@ import pytest
 
 import recyclegp as rgp
 from cases_bad import one_line
-from cases_cli import NORTH, X, answer, call, means, module, ok, owner, written
+from cases_cli import answer, call, ok, owner, written
 from recyclegp.commands import tables
 from recyclegp.core.convergence import Convergence
-from recyclegp.local import request
+from recyclegp.local import planning
+from recyclegp.local.constants import PLANNING
 from recyclegp.local.request import Method
 from recyclegp.models import fit as library
 
@@ -75,7 +76,7 @@ def test_time_reaches_the_module(data, tmp_path, given, kept):
     assert answer("fit", data, "-t", "y", *SMALL, "--time", given, "-o", path)["time"] == kept
     assert f"time                {kept}\n" in ok("inspect", path).stdout
     assert rgp.load(path).at_time(kept).time == rgp.load(path).time
-    assert "--time 'soon': write a number" in one_line(call("fit", data, "-t", "y", "--time", "soon", "-o", path))
+    assert "--time soon: write a number" in one_line(call("fit", data, "-t", "y", "--time", "soon", "-o", path))
 
 
 def test_in_words_and_quietly(data, tmp_path):
@@ -90,7 +91,9 @@ def test_a_fit_that_ended_early_is_said_even_quietly(data, tmp_path, monkeypatch
     real = library.fit
 
     def early(*args, **options):
-        return dataclasses.replace(real(*args, **options), convergence=Convergence(False, 9, "stopped"))
+        module = real(*args, **options)
+        late = [latent._replace(convergence=Convergence(False, 9, "stopped")) for latent in module.latents]
+        return dataclasses.replace(module, latents=tuple(late))
 
     monkeypatch.setattr(library, "fit", early)
     out = tmp_path / "a.safetensors"
@@ -102,8 +105,8 @@ def test_a_fit_that_ended_early_is_said_even_quietly(data, tmp_path, monkeypatch
 
 def test_one_rule_for_where_to_publish(data, tmp_path, monkeypatch):
     """The command line publishes what the library does, by whatever method."""
-    monkeypatch.setattr(request, "EXACT_ROWS", 30)
-    monkeypatch.setitem(request.INDUCING, Method.COLLAPSED, 20)
+    few = {**PLANNING.inducing, Method.COLLAPSED: 20}
+    monkeypatch.setattr(planning, "PLANNING", PLANNING._replace(exact_rows=30, inducing=few))
     path = tmp_path / "a.safetensors"
     for options, arguments in (((), {}), (("--method", "exact"), {"method": "exact"})):
         found = answer("fit", data, "-t", "y", "-o", path, *options)
@@ -194,16 +197,16 @@ WRONG = {
     "a row too long": ("x,y\n1,2\n3,4,5\n", ["-t", "y"], "Expected 2 fields in line 3, saw 3"),
     "an open quote": ('x,y\n1,"2\n', ["-t", "y"], "EOF inside string"),
     "all rows incomplete": ("x,y\n1,\n,2\n", ["-t", "y", "--drop-missing"], "every row has missing"),
-    "infinity": ("x,y\n1,2\ninf,2\n", ["-t", "y"], "1 of 2 rows have missing or infinite values (x: 1)"),
+    "infinity": ("x,y\n1,2\ninf,2\n", ["-t", "y"], "1 of 2 rows has missing or infinite values (x: 1)"),
     "an unknown likelihood": (
         "x,y\n1,2\n",
         ["-t", "y", "--likelihood", "normal"],
-        "--likelihood 'normal' is not known",
+        "--likelihood normal is not known",
     ),
-    "an unknown kernel": ("x,y\n1,2\n", ["-t", "y", "--kernel", "rfb"], "--kernel 'rfb' cannot be read"),
-    "an unknown method": ("x,y\n1,2\n", ["-t", "y", "--method", "fast"], "--method 'fast' is not known"),
-    "a negative noise": ("x,y\n1,2\n", ["-t", "y", "--noise", "-1"], "--noise -1.0; pass a positive number"),
-    "an owner nobody has met": ("x,y\n1,2\n", ["-t", "y", "--owner", "new"], "--owner 'new'; use 1 to 200 printable"),
+    "an unknown kernel": ("x,y\n1,2\n", ["-t", "y", "--kernel", "rfb"], "--kernel rfb cannot be read"),
+    "an unknown method": ("x,y\n1,2\n", ["-t", "y", "--method", "fast"], "--method fast is not known"),
+    "a negative noise": ("x,y\n1,2\n", ["-t", "y", "--noise", "-1"], "--noise -1; pass a positive number"),
+    "an owner nobody has met": ("x,y\n1,2\n", ["-t", "y", "--owner", "new"], "--owner new; use 1 to 200 printable"),
     "fractions for counts": ("x,y\n1,2.5\n", ["-t", "y", "--likelihood", "poisson"], "takes counts"),
     "a class for numbers": ("x,y\n1,2\n", ["-t", "y", "--positive", "2"], "use --likelihood bernoulli"),
 }
@@ -391,47 +394,3 @@ def test_options_that_make_a_file_say_less(data, tmp_path):
 def test_nonsense_about_points_and_digits_is_one_line(data, tmp_path, options, message):
     done = call("fit", data, "-t", "y", *options, "-o", tmp_path / "a.safetensors")
     assert message in one_line(done)
-
-
-# --- measurement errors -----------------------------------------------------------------------
-
-ERRORS = np.linspace(0.05, 0.9, len(NORTH))
-
-
-@pytest.mark.parametrize(("option", "column"), [("--noise-column", ERRORS**2), ("--noise-sd-column", ERRORS)])
-def test_errors_of_rows(tmp_path, out, option, column):
-    """One per row: what the library does with them. Their column is no input; rows without one are missing values."""
-    table = NORTH.assign(error=column)
-    ok("fit", written(table, tmp_path / "a.csv"), "-t", "y", option, "error", "--publish", 6, "-o", out)
-    direct = module(NORTH, "a", noise=ERRORS**2)
-    assert rgp.load(out).columns == ("day", "depth")
-    assert rgp.load(out).noise == pytest.approx(np.mean(ERRORS**2))
-    np.testing.assert_allclose(means(out), direct.predict(X)[0], rtol=1e-9, atol=1e-9)
-    table.loc[3, "error"] = np.nan
-    gaps = written(table, tmp_path / "b.csv")
-    arguments = ("fit", gaps, "-t", "y", option, "error", "--publish", 6, "-o", out)
-    assert "(error: 1)" in one_line(call(*arguments))
-    ok(*arguments, "--drop-missing")
-    assert rgp.load(out).rows == len(NORTH) - 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--noise-column", "none"), "no column 'none'"),
-        (("--noise-column", "said"), "column 'said' holds text ('small' in row 1); correct it; measurement errors are"),
-        (("--noise-column", "y"), "--noise-column y: it is the target"),
-        (("--noise-column", "day", "-i", "day"), "--noise-column day: it is among the inputs"),
-        (("--noise-column", "depth"), "column 'depth' holds -0"),
-        (("--noise-sd-column", "depth"), "a standard deviation of --noise-sd-column must be positive"),
-        (("--noise-column", "day", "--noise", "0.1"), "--noise and --noise-column: both say what the noise is"),
-        (("--noise-column", "day", "--noise-sd-column", "depth"), "--noise-column and --noise-sd-column: both"),
-        (("--noise-column", "day", "--partitions", "2"), "--noise-column: it is for a single module"),
-        (("--noise-column", "day", "--likelihood", "student-t"), "'student-t' has one for all rows"),
-    ],
-)
-def test_errors_that_cannot_be(tmp_path, out, arguments, said):
-    table = NORTH.assign(said=["small", "large"] * (len(NORTH) // 2)) if "said" in arguments else NORTH
-    result = call("fit", written(table, tmp_path / "a.csv"), "-t", "y", *arguments, "-o", out)
-    assert said in one_line(result)
-    assert not out.exists()

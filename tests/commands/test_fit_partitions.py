@@ -108,7 +108,7 @@ def test_numbers_are_the_same_value_beside_missing_ones(table, tmp_path, monkeyp
     path = tmp_path / "rows.parquet"
     holes.to_parquet(path, index=False)
     options = (path, "-t", "y", "--partition-by", "ward", "--jobs", 1, "-o", tmp_path / "a.safetensors")
-    refused("--partition-by ward: 1 rows have no value there", *options)
+    refused("--partition-by ward: 1 row has no value there", *options)
     said = answer("fit", *options, "--drop-missing")
     assert said["names"] == ["0", "1"]
     assert said["rows"] == ROWS - 1
@@ -118,7 +118,7 @@ def test_missing_rows(table, tmp_path):
     path = tmp_path / "rows.parquet"
     table.assign(day=table["day"].where(table.index != 7)).to_parquet(path, index=False)
     options = (path, "-t", "y", "--partition-by", "ward", "--jobs", 1, "-o", tmp_path / "a.safetensors")
-    refused("1 of 240 rows have missing", *options)
+    refused("1 of 240 rows has missing", *options)
     said = answer("fit", *options, "--drop-missing")
     assert (said["rows"], said["rows_left_out"]) == (ROWS - 1, 1)
 

@@ -16,12 +16,12 @@ def test_inspect_says_what_is_in_a_module(owners):
     facts, m = answer("inspect", path), rgp.load(path)
     assert facts["content_id"] == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
     assert facts["bytes"] == path.stat().st_size
-    assert (facts["kind"], facts["name"], facts["rows"], facts["schema"]) == ("module", "north", 40, 2)
+    assert (facts["kind"], facts["name"], facts["rows"], facts["schema"]) == ("module", "north", 40, 3)
     assert facts["region"]["day"] == [m.inducing[:, 0].min(), m.inducing[:, 0].max()]
     assert facts["noise"] == m.noise
     assert facts["contains_data_rows"] is False
     words = ok("inspect", path).stdout
-    for phrase in ("north, 40 rows of 2 inputs", "day from ", "rbf(", "schema 2", "yes, after", "no, only 6 points"):
+    for phrase in ("north, 40 rows of 2 inputs", "day from ", "rbf(", "schema 3", "yes, after", "no, only 6 points"):
         assert phrase in words, words
     assert facts["content_id"] in words
 

@@ -54,7 +54,7 @@ def test_ages_reach_the_merge(owners, tmp_path, out):
         call("merge", owners / "parts", *options)
     )
     later = one_line(call("merge", tmp_path / "north.safetensors", *options, "--now", "soon"))
-    assert "--now 'soon': write a number, or a date" in later
+    assert "--now soon: write a number, or a date" in later
 
 
 def test_owners_and_all_points_reach_the_merge(wards, out):
@@ -128,8 +128,8 @@ def test_modules_of_different_columns(owners, tmp_path, out):
         (["parts", "--weights", "north=-1"], "weights must not be negative"),
         (["parts", "--inducing", "few"], "give a positive number of points, all, or auto"),
         (["parts", "--owners", "some"], "--owners some: use auto, offset, smooth or none"),
-        (["parts", "--keep", "all"], "--keep 'all'; use 'sites' or 'names'"),
-        (["parts", "--kernel", "rfb"], "--kernel 'rfb' cannot be read"),
+        (["parts", "--keep", "all"], "--keep all; use 'sites' or 'names'"),
+        (["parts", "--kernel", "rfb"], "--kernel rfb cannot be read"),
         (["north.csv"], "not a complete recyclegp file"),
     ],
 )

@@ -53,7 +53,7 @@ def test_update_of_an_owner(wards, tmp_path, out):
         expected = direct.predict(X, asked)[0]
         np.testing.assert_allclose(rgp.load(out).predict(X, asked)[0], expected, rtol=1e-9, atol=1e-9)
     said = one_line(call("update", wards / "city.safetensors", data, "-t", "y", "--owner", "new", "-o", out))
-    assert "--owner 'new'; use 1 to 200 printable characters, but not 'new'" in said
+    assert "--owner new; use 1 to 200 printable characters, but not 'new'" in said
 
 
 def test_add_then_remove_is_never_added(owners, tmp_path, out):

@@ -63,7 +63,7 @@ def test_owners_can_be_left_out(tmp_path):
         (["-o", "figure.png", "--region", "day=3"], "write COLUMN=LOW:HIGH"),
         (["-o", "figure.png", "--at", "day"], "write COLUMN=NUMBER or COLUMN=LEVEL"),
         (["-o", "figure.png", "--region", "night=0:3"], "night"),
-        (["-o", "figure.png", "--likelihood", "normal"], "--likelihood 'normal' is not known"),
+        (["-o", "figure.png", "--likelihood", "normal"], "--likelihood normal is not known"),
     ],
 )
 def test_what_is_wrong_is_one_line(models, tmp_path, monkeypatch, arguments, message):

@@ -119,9 +119,9 @@ def test_owners_who_are_not_there(wards, each_kind, data, tmp_path):
     test = written(TEST, tmp_path / "test.csv")
     for command, options in (("predict", []), ("score", ["-t", "y"])):
         said = one_line(call(command, wards / "city.safetensors", test, *options, "--owner", "ward-9"))
-        assert "--owner 'ward-9': nobody here is called so; there are ward-1, ward-2, ward-3, ward-4, and 'new'" in said
+        assert "--owner ward-9: nobody here is called so; there are ward-1, ward-2, ward-3, ward-4, and 'new'" in said
         said = one_line(call(command, each_kind / "gaussian.safetensors", test, *options, "--owner", "new"))
-        assert "--owner 'new': the module is of 'gaussian' alone; leave owner out" in said
+        assert "--owner new: the module is of 'gaussian' alone; leave owner out" in said
 
 
 def test_several_likelihoods(each_kind, data):
@@ -193,7 +193,7 @@ def test_models_without_column_names(data, tmp_path):
         (["-o", "."], "a folder, not a file to write"),
         (["--keep", "name"], "no column 'name'; there are id, depth, day"),
         (["--inputs", "id,day"], "the model was fitted on day, depth"),
-        (["--likelihood", "normal"], "--likelihood 'normal' is not known"),
+        (["--likelihood", "normal"], "--likelihood normal is not known"),
     ],
 )
 def test_what_is_wrong_is_one_line(each_kind, data, tmp_path, monkeypatch, options, message):

@@ -83,7 +83,7 @@ def test_merge_may_report_or_not_look(parts, out):
         facts = json.loads(call("merge", parts, "--trust", trust, "-o", out, "--json").stdout)
         assert list(facts["not_trusted"]) == named
         assert {row["weight"] for row in rgp.load(out).report()} == {1.0}
-        assert rgp.load(out)._recipe.trust.value == trust
+        assert [config.trust.value for config in rgp.load(out).how.configs] == [trust]
 
 
 def test_merge_refuses_nonsense(parts, out):
@@ -113,7 +113,7 @@ HOSTILE = "a\u202eb\n\x1b[31mc[bold]d"
 )
 def test_reasons_from_files_reach_no_terminal(city, command, out):
     parts = taken_apart(city[0].read_bytes())
-    parts.header["members"][0]["verdict"] = {"standing": "flagged", "reason": HOSTILE}
+    parts.header["groups"][0]["members"][0]["verdict"] = {"standing": "flagged", "reason": HOSTILE}
     out.write_bytes(rebuilt(parts.outer, parts.header, parts.body))
     result = call(command, out)  # it may be refused
     assert not {"\x1b", "\u202e"} & set(result.output)

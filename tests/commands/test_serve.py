@@ -8,12 +8,14 @@ import subprocess
 import sys
 import webbrowser
 
+import numpy as np
 import pytest
 
 import cases_serve as cases
 import recyclegp as rgp
 from cases_bad import one_line
-from cases_cli import call, ok
+from cases_cli import call, ok, written
+from cases_joint import outputs
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -95,7 +97,19 @@ def test_a_test_table_may_hold_categories(served, tmp_path):
     ok("serve", tmp_path / "m.safetensors", "--test", tmp_path / "test.csv", "--no-open")
     serve_state = served[0]
     assert serve_state.snapshot.test.X["ward"].tolist() == rows["ward"].tolist()
-    assert serve_state.everybody().score.rmse < 0.3
+    assert serve_state.everybody().scores["f"].rmse < 0.3
+
+
+def test_a_test_table_may_have_several_outputs(several, served, tmp_path):
+    files = [several / f"{name}.safetensors" for name in ("north", "south")]
+    rows = outputs(9, 0, 6)
+    rows.loc[::2, "salt"] = np.nan
+    path = written(rows, tmp_path / "test.csv")
+    ok("serve", *files, "--test", path, "--owners", "none", "--no-open")
+    assert list(served[0].snapshot.test.y) == ["heat", "salt"]
+    found = served[0].everybody()
+    expected = rgp.metrics.score_outputs(found.ensemble, rows[["day", "depth"]], rows)
+    assert found.scores == expected
 
 
 def test_ensembles_are_recycled_if_asked(folder, served):

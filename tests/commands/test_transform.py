@@ -49,11 +49,11 @@ def test_many_modules(tmp_path, out):
         ([], "nothing would change; say what with --input-scale"),
         (["--input-scale", "dose=2"], "north.safetensors: --input-scale: no input column dose; there are day, depth"),
         (["--input-shift", "dose=2"], "--input-shift: no input column dose"),
-        (["--input-scale", "depth=-1"], "--input-scale=[1.0, -1.0]; pass positive numbers"),
+        (["--input-scale", "depth=-1"], "--input-scale depth=-1; pass positive numbers"),
         (["--input-scale", "depth"], "--input-scale depth: write NAME=NUMBER"),
         (["--input-scale", "depth=2,day"], "--input-scale depth=2,day: write NAME=NUMBER"),
         (["--input-scale", "depth=2", "--input-scale", "depth=3"], "'depth' has a number already"),
-        (["--output-scale", "0"], "--output-scale=0.0; pass a number that is not zero"),
+        (["--output-scale", "0"], "--output-scale 0; pass a number that is not zero"),
     ],
 )
 def test_units_that_are_none(owners, out, options, message):
@@ -64,15 +64,18 @@ def test_units_that_are_none(owners, out, options, message):
 
 
 def test_what_cannot_have_other_units(tmp_path, out):
-    """Classes have none, and columns without names cannot be named."""
+    """Classes have none, and columns without names go by their positions."""
     classes = rgp.fit(NORTH[["day", "depth"]], NORTH["y"] > 0, likelihood="bernoulli", publish=6)
     classes.save(tmp_path / "classes.safetensors")
     said = call("transform", tmp_path / "classes.safetensors", "--output-scale", "2", "-o", out).stderr
     assert "classes.safetensors: --output-scale and --output-shift do not apply to likelihood 'bernoulli'" in said
     rgp.fit(NORTH[["day", "depth"]].to_numpy(), NORTH["y"], publish=6).save(tmp_path / "plain.safetensors")
     said = call("transform", tmp_path / "plain.safetensors", "--input-scale", "day=2", "-o", out).stderr
-    assert "plain.safetensors: --input-scale: the 2 input columns have no names" in said
+    assert "plain.safetensors: --input-scale: the 2 input columns have no names; use their positions 0 to 1" in said
     assert not out.exists()
+    ok("transform", tmp_path / "plain.safetensors", "--input-scale", "1=2", "-o", out)
+    before, after = rgp.load(tmp_path / "plain.safetensors"), rgp.load(out)
+    np.testing.assert_array_equal(after.region, before.region * [[1], [2]])
 
 
 def test_the_command_that_is_proposed_makes_a_module_agree(tmp_path, monkeypatch):
@@ -91,7 +94,7 @@ def test_the_command_that_is_proposed_makes_a_module_agree(tmp_path, monkeypatch
     assert [row["command"] for row in screened["modules"]] == ["", command, ""]
     assert f"if the owner of h1 agrees: {command}" in ok("screen", *files).stdout
     merged = call("merge", *files, "-o", "all.safetensors")
-    assert "transform(input_scale={'dose': 1000})" in merged.stderr
+    assert "recyclegp transform FILE --input-scale dose=1000 -o FILE-new.safetensors" in merged.stderr
     assert f"try for h1          {command}" in merged.stdout
     facts = answer("merge", *files, "-o", "all.safetensors")
     assert facts["proposals"] == [{"name": "h1", "python": "transform(input_scale={'dose': 1000})", "command": command}]

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import cases_joint as several
 import cases_plot as cases
 import recyclegp as rgp
 from recyclegp.target import Target
@@ -39,8 +40,15 @@ class Elements(html.parser.HTMLParser):
             self.texts[self._inside] = self.texts.get(self._inside, "") + data
 
     @property
+    def views(self):
+        """What the page shows, one function after the other."""
+        return json.loads(self.texts["data"])["views"]
+
+    @property
     def data(self):
-        return json.loads(self.texts["data"])
+        """Of the only function."""
+        (view,) = self.views
+        return view
 
 
 def page(models, folder, **options):
@@ -150,19 +158,127 @@ def test_names_are_never_markup(title, tmp_path):
     assert found.texts["h1"] == (title or "2 modules")
 
 
+def described(dimension, **words):
+    """A module with these words, as a file may bring them."""
+    m = cases.modules(dimension, "gaussian")[0]
+    return replace(m, about=m.about._replace(**words))
+
+
 def test_column_names_are_never_markup(tmp_path):
     # as a file may bring them: lone surrogates, line ends, marks that turn the text round
-    m = replace(cases.modules(2, "gaussian")[0], columns=("</script><i>", "\ud800\n\u202e"))
+    m = described(2, columns=("</script><i>", "\ud800\n\u202e"))
     found = Elements(page([m], tmp_path))
     assert "i" not in [tag for tag, _ in found.found]
     assert found.data["columns"] == ["</script><i>", "\ufffd" * 3]
 
 
 def test_the_name_of_the_target_is_shown_and_never_markup(tmp_path):
-    m = replace(cases.modules(1, "gaussian")[0], target=Target("</script><i>", "<b>"))
+    m = described(1, targets=(Target("</script><i>", "<b>"),))
     found = Elements(page([m], tmp_path))
     assert not {"i", "b"} & {tag for tag, _ in found.found}
     assert found.data["label"] == "</script><i> (<b>)"
+
+
+# --- several functions ---
+
+
+@pytest.fixture(scope="module")
+def outputs():
+    """Modules of two outputs over one input and over two; the last has seen one of them."""
+    tables = [several.outputs(k, 0, 6) for k in range(3)]
+
+    def fitted(inputs):
+        found = [rgp.fit(t[inputs], t[["heat", EVIL[:30]]], name=f"m{k}", publish=6) for k, t in enumerate(tables)]
+        return [*found[:2], rgp.Module.of_outputs([found[2].part("heat")])]
+
+    tables = [t.rename(columns={"salt": EVIL[:30]}) for t in tables]
+    return {1: fitted(["day"]), 2: fitted(["day", "depth"])}
+
+
+def test_each_output_is_a_view_and_its_name_is_text(outputs, tmp_path):
+    merged = rgp.merge(outputs[1], owners=None, outputs="correlated")
+    found = Elements(page([*outputs[1], merged], tmp_path))
+    assert [tag for tag, _ in found.found].count("script") == 2
+    heat, salt = found.views
+    assert [heat["label"], salt["label"]] == ["heat", EVIL[:30]]
+    assert [e["name"] for e in heat["entries"]] == ["m0", "m1", "m2", "merged"]
+    assert [e["name"] for e in salt["entries"]] == ["m0", "m1", "merged"]
+    for c, view in enumerate((heat, salt)):
+        assert view["panels"][0]["limits"] == heat["panels"][0]["limits"]
+        curve = view["panels"][0]["curves"][-1]
+        mean, variance = merged.predict(np.linspace(curve["from"], curve["to"], len(curve["mean"]))[:, None])
+        same(curve["mean"], mean[:, c])
+        same(curve["high"], mean[:, c] + cases.BAND_SDS * np.sqrt(variance[:, c]))
+        assert "noisy" in curve
+
+
+def test_outputs_over_two_inputs_have_maps_of_their_own(outputs, tmp_path):
+    first = outputs[2][0]
+    views = Elements(page([first], tmp_path)).views
+    assert [[layer["label"] for layer in view["layers"]] for view in views] == [
+        ["mean of heat", "sd of heat"],
+        [f"mean of {EVIL[:30]}", f"sd of {EVIL[:30]}"],
+    ]
+    X = np.stack(np.meshgrid(*(np.linspace(*ends, views[1]["side"]) for ends in views[1]["region"])), -1)
+    same(views[1]["layers"][0]["values"][0], first.predict(X.reshape(-1, 2))[0][:, 1])
+
+
+def of_classes(inputs):
+    tables = [several.classes(k, low, low + 4) for k, low in enumerate((0, 2))]
+    return [
+        rgp.fit(t[inputs], t["kind"], likelihood="categorical", name=f"m{k}", publish=6) for k, t in enumerate(tables)
+    ]
+
+
+def test_classes_are_curves_of_their_probabilities(tmp_path):
+    modules = of_classes(["day"])
+    merged = rgp.merge(modules, owners=None)
+    data = Elements(page([*modules, merged], tmp_path)).data
+    assert [(e["name"], e["kind"]) for e in data["entries"]] == [
+        *((name, "class") for name in several.CLASSES),
+        ("m0", "points"),
+        ("m1", "points"),
+    ]
+    assert [p["title"] for p in data["panels"]] == ["m0", "m1", "merged"]
+    for model, panel in zip([*modules, merged], data["panels"], strict=True):
+        assert [several.CLASSES[c["entry"]] for c in panel["curves"]] == list(model.classes)
+        x = np.linspace(panel["curves"][0]["from"], panel["curves"][0]["to"], len(panel["curves"][0]["mean"]))
+        same(np.transpose([c["mean"] for c in panel["curves"]]), model.predict_proba(x[:, None]))
+        assert not any("low" in c for c in panel["curves"])
+    assert [lane["entry"] for lane in data["panels"][2]["lanes"]] == [3, 4]
+
+
+def test_classes_over_two_inputs_are_regions(tmp_path):
+    merged = rgp.merge(of_classes(["day", "depth"]), owners=None)
+    data = Elements(page([merged], tmp_path)).data
+    X = np.stack(np.meshgrid(*(np.linspace(*ends, data["side"]) for ends in data["region"])), -1).reshape(-1, 2)
+    p = merged.predict_proba(X)
+    assert [c["entry"] for c in data["read"]] == [0, 1, 2]
+    same(np.transpose([c["values"][0] for c in data["read"]]), p)
+    (layer,) = data["layers"]
+    shades = len(layer["colours"]) // 3
+    places = np.array(layer["values"][0])
+    np.testing.assert_array_equal(places // shades, p.argmax(1))
+    certain = (p.max(1) - 1 / 3) / (2 / 3)
+    np.testing.assert_allclose((places % shades) / (shades - 1), certain, atol=0.51 / (shades - 1))
+    for contour in layer["contours"][0]:  # where two classes are equally likely, no other is likelier
+        for line in contour["lines"]:
+            at = np.sort(merged.predict_proba(np.reshape(line, (-1, 2))), axis=1)
+            np.testing.assert_allclose(at[:, 2] - at[:, 1], 0, atol=0.03)
+
+
+def test_noise_that_varies_is_a_band_or_a_view_of_its_own(tmp_path):
+    rows = several.varying(0, 0, 6).assign(hour=np.linspace(0, 9, 60))
+    m = rgp.fit(rows[["day"]], rows["y"], likelihood="heteroscedastic", publish=6, name="m")
+    (curve,) = Elements(page([m], tmp_path)).data["panels"][0]["curves"]
+    low, high = m.predict_interval(np.linspace(curve["from"], curve["to"], len(curve["mean"]))[:, None])
+    same(curve["noisy"][0], low)
+    same(curve["noisy"][1], high)
+    over_two = rgp.fit(rows[["day", "hour"]], rows["y"], likelihood="heteroscedastic", publish=6, name="m")
+    views = Elements(page([over_two], tmp_path)).views
+    assert [view["label"] for view in views] == ["f", "log noise"]
+    X = np.stack(np.meshgrid(*(np.linspace(*ends, views[1]["side"]) for ends in views[1]["region"])), -1)
+    same(views[1]["layers"][0]["values"][0], np.log(over_two.predict_noise(X.reshape(-1, 2))))
 
 
 # --- in a browser, where there is one ---
@@ -250,6 +366,23 @@ def test_maps_answer_the_pointer(tmp_path):
     assert seen[1][0] == "■ merged"
     assert number(seen[1][1]) == pytest.approx(float(e.predict_y(x)[0][0]), rel=0.01)
     assert number(seen[1][2]) == pytest.approx(float(np.sqrt(e.predict(x)[1][0])), rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no chromium here")
+def test_another_function_can_be_chosen(outputs, tmp_path):
+    page(outputs[1], tmp_path)
+    ask = """
+    const list = document.querySelector("#which select"), before = document.querySelectorAll("#who input").length;
+    document.querySelectorAll("#who input")[0].click();
+    list.selectedIndex = 1; list.dispatchEvent(new Event("change"));
+    const label = document.querySelector(".panel > svg").getAttribute("aria-label");
+    const after = document.querySelectorAll("#who input").length;
+    document.title = JSON.stringify({ before, after, label, shown: shown(0) });"""
+    seen = browse(tmp_path / "page.html", HOVER + ask)
+    assert (seen["before"], seen["after"]) == (3, 2)
+    assert seen["label"].startswith(EVIL[:30])
+    assert not any(seen["shown"])  # who is switched off stays so
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import html.parser
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -38,21 +39,27 @@ def judged():
     e = cases.ensemble(1, "gaussian")
     verdicts = (TRUSTED, Verdict(Standing.FLAGGED, f"unlike {EVIL}", weight=1.0), Verdict(Standing.UNCHECKED, "alone"))
     members = tuple(
-        m._replace(verdict=v, name=EVIL if v.flagged else m.name) for m, v in zip(e._members, verdicts, strict=True)
+        m._replace(verdict=v, about=m.about._replace(name=EVIL if v.flagged else m.name))
+        for m, v in zip(e._members, verdicts, strict=True)
     )
-    return rgp.Ensemble(**{**vars_of(e), "_members": (members[0], members[1]._replace(weight=0.0), members[2])})
+    return with_members(e, (members[0], members[1]._replace(weight=0.0), members[2]))
 
 
-def vars_of(e):
-    return {name: getattr(e, name) for name in type(e).__dataclass_fields__}
+def with_members(e, members):
+    return replace(e, groups=(replace(e.groups[0], members=members),))
+
+
+def trusted(file):
+    (view,) = json.loads(Page(file).texts["data"])["views"]
+    return view["trust"]
 
 
 def test_names_and_reasons_are_text(judged, tmp_path):
     rgp.plot.save([judged], tmp_path / "page.html")
     page = Page(tmp_path / "page.html")
-    assert json.loads(page.texts["data"])["trust"] == [
-        {"name": EVIL, "standing": "flagged", "reason": f"unlike {EVIL}", "weight": 0.0},
-        {"name": cases.NAMES[2], "standing": "cannot be checked", "reason": "alone", "weight": 1.0},
+    assert trusted(tmp_path / "page.html") == [
+        {"name": EVIL, "function": "f", "standing": "flagged", "reason": f"unlike {EVIL}", "weight": 0.0},
+        {"name": cases.NAMES[2], "function": "f", "standing": "cannot be checked", "reason": "alone", "weight": 1.0},
     ]
     assert page.tags.count("script") == 2
     assert page.tags.count("img") == 1  # the picture for browsers without scripts
@@ -63,15 +70,13 @@ def test_reasons_from_files_are_made_plain(judged, tmp_path):
     """Marks that turn text round, as a file may bring them."""
     members = judged._members
     strange = members[1].verdict._replace(reason="a\u202eb\nc")
-    turned = rgp.Ensemble(
-        **{**vars_of(judged), "_members": (members[0], members[1]._replace(verdict=strange), members[2])}
-    )
+    turned = with_members(judged, (members[0], members[1]._replace(verdict=strange), members[2]))
     rgp.plot.save([turned], tmp_path / "page.html")
-    reason = json.loads(Page(tmp_path / "page.html").texts["data"])["trust"][0]["reason"]
+    reason = trusted(tmp_path / "page.html")[0]["reason"]
     assert "\u202e" not in reason
     assert "\n" not in reason
 
 
 def test_nobody_is_named_where_all_are_trusted_or_nobody_looked(tmp_path):
     rgp.plot.save([cases.ensemble(1, "gaussian"), cases.modules(1, "gaussian")[0]], tmp_path / "page.html")
-    assert json.loads(Page(tmp_path / "page.html").texts["data"])["trust"] == []
+    assert trusted(tmp_path / "page.html") == []

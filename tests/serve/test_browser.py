@@ -9,6 +9,7 @@ import pytest
 
 import cases_serve as cases
 import recyclegp as rgp
+from cases_joint import outputs
 from recyclegp.serve import state
 
 pytest.importorskip("starlette")
@@ -181,7 +182,8 @@ def test_units_can_be_typed(visit, address, modules):
     editor.get_by_role("button", name="Apply").click()
     v.settle()
     assert v.row("west").get_by_text("units: y × 0.1, hour × 2 + 0.5, in <b>kg</b>").count() == 1
-    change = {"output_scale": 0.1, "output_shift": 0, "input_scale": [2], "input_shift": [0.5], "unit": "<b>kg</b>"}
+    change = {"output_scale": [0.1], "output_shift": [0], "unit": ["<b>kg</b>"]}
+    change |= {"input_scale": [2], "input_shift": [0.5]}
     assert v.page.evaluate("choice()") == {"off": [], "units": {"3": change}}
     changed = modules[3].transform([0.5], 0.1, input_scale=[2])
     drawn = v.page.evaluate("data.panels[0].curves.find(c => data.entries[c.entry].name === 'west')")
@@ -212,6 +214,25 @@ def test_files_can_be_added(visit, tmp_path):
         assert "late.safetensors" in v.row("late").inner_text()
         assert "broken.safetensors: not a complete recyclegp file" in v.page.locator("#notices").inner_text()
         assert v.page.locator("#map g[role=switch]").count() == 3
+
+
+def test_another_function_can_be_looked_at(visit):
+    tables = [outputs(k, 0, 6, 60) for k in range(4)]
+    modules = [rgp.fit(t[["day"]], t[["heat", "salt"]], name=f"m{k}", publish=7) for k, t in enumerate(tables)]
+    modules[3] = modules[3].transform(output_scale={"salt": 10.0})
+    with cases.running(cases.serve_state(modules)) as address:
+        v = visit(address)
+        assert v.page.locator("h1").inner_text() == "heat by day"
+        assert v.page.locator("#function option").all_inner_texts() == ["heat", "salt (1 contradicts)"]
+        v.page.locator("#function").select_option("1")
+        v.settle()
+        assert v.page.locator("h1").inner_text() == "salt by day"
+        v.row("m3").get_by_role("button", name="Try").click()
+        v.settle()
+        (change,) = v.page.evaluate("choice()")["units"].values()
+        assert change["output_scale"] == [1, pytest.approx(0.1, rel=0.05)]
+        assert v.page.locator("#function option").all_inner_texts() == ["heat", "salt"]
+        assert v.complaints == []
 
 
 def test_nothing_in_a_file_becomes_markup(visit):

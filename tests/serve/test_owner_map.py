@@ -90,7 +90,7 @@ def test_categories_are_compared_level_by_level():
 
 
 def prior(module):
-    return float(module.kernel_spec.diagonal(module._points[:1])[0])
+    return float(module.kernel_spec.diagonal(module._points[0][:1])[0])
 
 
 def test_plane_reproduces_distances_that_fit_into_one():

@@ -83,6 +83,8 @@ def test_the_file_is_that_of_merge(client, modules, tmp_path):
         (b"[]", 422, "must be an object"),
         (b'{"column": "0"}', 422, "column must be a whole number"),
         (b'{"column": 7}', 422, "column 7: there are 1 inputs"),
+        (b'{"function": 1.5}', 422, "function must be a whole number"),
+        (b'{"function": -1}', 422, "function -1: there are 1"),
         (b'{"choice": {"off": [0, 1, 2]}}', 422, "nobody is switched on"),
         (b'{"choice": {"off": [9]}}', 422, "no module at '9'"),
         (b'{"choice": {"units": {"0": {"output_scale": NaN}}}}', 422, "output_scale"),
@@ -194,14 +196,16 @@ def test_files_of_many_modules_and_recycled_ensembles(modules, tmp_path):
     assert held.module.name == "a"
 
 
-def test_other_kinds_are_refused_by_name(tmp_path):
+def test_modules_of_several_functions_are_shown_and_other_kinds_refused(tmp_path):
     rows = cases.table(0, 0, 6)
     both = rows[["level"]].assign(height=-rows["level"])
-    rgp.fit(rows[["hour"]], both, publish=6, learn=False).save(tmp_path / "t")
-    with pytest.raises(
-        rgp.RecycleGPError, match=r"two.safetensors: it holds a JointModule, and this page shows modules of one"
-    ):
-        list(reading.modules_in(tmp_path / "t", "two.safetensors", reading.Naming()))
+    rgp.fit(rows[["hour"]], both, name="two", publish=6, learn=False).save(tmp_path / "t")
+    (held,) = reading.modules_in(tmp_path / "t", "two.safetensors", reading.Naming())
+    assert held.module.functions == ("level", "height")
+    kinds = np.where(rows["level"] > 4, "up", "down")
+    classes = rgp.fit(rows[["hour"]], kinds, likelihood="categorical", name="k", publish=6, learn=False)
+    with pytest.raises(rgp.RecycleGPError, match=r"k\.safetensors: one module has outputs, another classes"):
+        reading.with_modules((held,), list(cases.snapshot([classes]).held))
 
 
 def test_a_module_of_categories_alone_has_no_curve(tmp_path):

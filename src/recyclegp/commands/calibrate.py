@@ -6,29 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ..errors import RecycleGPError
-from ..storage.atomic import check_writable
-from . import models
-from .options import (
-    AsJson,
-    Data,
-    Dates,
-    Decimal,
-    DropMissing,
-    Likelihood,
-    Model,
-    ModelInputs,
-    NoSeed,
-    Owner,
-    Positive,
-    Quiet,
-    Target,
-    Threads,
-    in_days,
-)
-from .paths import check_other
+from . import models, options
+from .options import option, output_to
+from .paths import check_output
 from .screen import Screen, say
 
 if TYPE_CHECKING:
@@ -38,25 +19,22 @@ SUFFIX = ".json"
 
 
 def calibrate(
-    model: Model,
-    data: Data,
-    target: Target,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.json", help="The calibration to write.")],
-    levels: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,…", help="Of the intervals.", show_default="0.5,0.8,0.9,0.95,0.99 if rows suffice"),
-    ] = None,
-    inputs: ModelInputs = None,
-    likelihood: Likelihood = None,
-    owner: Owner = None,
-    dates: Dates = None,
-    positive: Positive = None,
-    drop_missing: DropMissing = False,
-    decimal: Decimal = ".",
-    threads: Threads = 1,
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    model: options.Model,
+    data: options.Data,
+    target: options.Target,
+    output: Annotated[Path, output_to("FILE.json", "The calibration to write.")],
+    levels: Annotated[str | None, option("Of the intervals.", "A,B,…", "0.5,0.8,0.9,0.95,0.99 if rows suffice")] = None,
+    inputs: options.ModelInputs = None,
+    likelihood: options.Likelihood = None,
+    owner: options.Owner = None,
+    dates: options.Dates = None,
+    positive: options.Positive = None,
+    drop_missing: options.DropMissing = False,
+    decimal: options.Decimal = ".",
+    threads: options.Threads = 1,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Make intervals that hold as often as they say, whatever is wrong with the model.
 
@@ -70,45 +48,34 @@ def calibrate(
     screen = Screen(quiet, as_json)
     if output.suffix.lower() != SUFFIX:
         raise RecycleGPError(f"-o {output}: a calibration is written as JSON; write to {output.stem}{SUFFIX}")
-    check_writable(output)
-    check_other(output, [model, data])
-    wanted = None if levels is None else [_level(text) for text in levels.split(",")]
-    from .joint_rows import JointRows
-    from .rows import Rows
+    check_output(output, [model, data])
+    wanted_levels = None if levels is None else [_level(text) for text in levels.split(",")]
     from .tables import open_table
+    from .targets import of_model, outputs_of
 
     table = open_table(data, decimal)
     with screen.working("Loading"):
         from ..models import calibration as library
-        from ..models.joint.predictive import JointPredictive
-        from ..models.new_observations import new_observations
         from ..storage.signing import content_id
-        from . import joint_predictions
 
         gp = models.load(model)
-    try:
-        chosen = new_observations(gp, likelihood).likelihood
-    except RecycleGPError as refused:
-        raise RecycleGPError(f"{model}: {refused}") from None
-    columns = models.inputs_of(gp, table, inputs, target)
-    held, days = models.categories_of(gp, columns), in_days(dates)
-    rows: Rows | JointRows
-    if isinstance(gp, JointPredictive):
-        joint_predictions.check_asked(gp, owner, likelihood)
-        whole = Rows(table, columns, drop_missing=drop_missing, keep=[target], categories=held, dates=days)
-        rows = joint_predictions.rows_of(gp, whole, [target], "refuse")
-        part = rows.whole(screen)
-        X, y = part.X, joint_predictions.targets_for(gp, part)
-    else:
-        rows = Rows(table, columns, target, chosen.classifies, positive, drop_missing, categories=held, dates=days)
-        X, y, _ = rows.whole(screen)
-        models.check_labels(gp, rows)
+    models.check_likelihood(gp, likelihood)
+    chosen = models.chosen_likelihood(model, gp, likelihood)
+    if outputs_of(chosen):
+        raise RecycleGPError(
+            f"{model}: it has {len(chosen.functions)} outputs, and a calibration is of one; in Python calibrate each "
+            f"by itself, as calibrate(model, X, y, output={chosen.functions[0]!r})"
+        )
+    models.check_owner(gp, owner)
+    wanted = of_model([target], chosen, "refuse", positive)
+    rows = models.rows_for(gp, table, wanted, inputs=inputs, dates=dates, drop_missing=drop_missing)
+    read = models.read(gp, rows, screen)
     with screen.working("Calibrating", threads):
-        made = library.calibrate(gp, X, y, levels=wanted, likelihood=chosen.name, owner=owner)
+        made = library.calibrate(gp, read.X, read.y, levels=wanted_levels, likelihood=chosen.name, owner=owner)
     found = replace(made.calibration, content_id=content_id(Path(model)))
     found.save(output)
     facts: dict[str, Any] = {"file": str(output), "model": model, "likelihood": found.likelihood, "owner": found.owner}
-    facts |= {"rows": found.rows, "rows_left_out": rows.incomplete}
+    facts |= {"rows": found.rows, "rows_left_out": rows.left_out}
     facts |= {"levels": list(found.levels), "quantiles": list(found.quantiles)}
     screen.result(facts, lambda: say(_words(made, output)))
 

@@ -12,19 +12,18 @@ from rich.table import Table
 
 from ..storage.atomic import replacing
 from ..threads import using_threads
-from .options import AsJson, Quiet
+from . import options
+from .options import option, output_to
 
 if TYPE_CHECKING:
     from ..demo import Results
 
 
 def demo(
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="DIR", help="Where the figure and the module files go.")
-    ] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(min=0, help="Of the data and of everything else random.")] = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    output: Annotated[Path, output_to("DIR", "Where the figure and the module files go.")] = Path("demo-output"),
+    seed: Annotated[int, option("Of the data and of everything else random.", min=0)] = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Three owners, one function: fit apart, merge, compare with a central fit.
 

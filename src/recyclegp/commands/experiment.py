@@ -10,25 +10,23 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .options import AsJson, Quiet
+from . import options
+from .options import option, output_to, switch
 
 
 def experiment(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="One of those of --list, or all.")] = "",
-    listed: Annotated[bool, typer.Option("--list", help="Say which experiments there are, and what each is.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="The paper's sizes, instead of under a minute.")] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Data sets or splits to average over.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    listed: Annotated[bool, switch("--list", "Say which experiments there are, and what each is.")] = False,
+    full: Annotated[bool, switch("--full", "The paper's sizes, instead of under a minute.")] = False,
+    seeds: Annotated[int | None, option("Data sets or splits to average over.", min=1)] = None,
+    seed: Annotated[int, option("The first of them.", min=0)] = 0,
     data_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help=r"Where data files are; else the packages of \[experiments].")
+        Path | None, option(r"Where data files are; else the packages of \[experiments].", "DIR")
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Where files go.  [default: experiment-output/NAME]"),
-    ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="For matrices; one is best where they are small.")] = 1,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    output: Annotated[Path | None, output_to("DIR", "Where files go.  [default: experiment-output/NAME]")] = None,
+    threads: Annotated[int, option("For matrices; one is best where they are small.", min=1)] = 1,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run an experiment of the paper, end to end: a table and a figure, with every rival.
 
@@ -44,7 +42,6 @@ def experiment(
     with notes.status("Importing …"):
         from ..experiments import command
         from ..experiments.core import MissingDataError
-        from ..experiments.output import show
     results, missing = [], []
     for each in EXPERIMENTS if name == "all" else [name]:
         base = output or Path("experiment-output")
@@ -59,7 +56,7 @@ def experiment(
             continue
         results.append(result.to_dict())
         if not quiet and not as_json:
-            show(result, folder)
+            command.show(result, folder)
     if as_json:
         typer.echo(json.dumps(results if name == "all" else results[0], indent=1))
     for line in missing:

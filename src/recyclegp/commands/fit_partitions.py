@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import RecycleGPError
 from ..threads import using_threads
-from . import facts
+from . import models
 from .paths import SUFFIX, check_model_output
 from .screen import Screen, say
-from .tables import Table, open_folder, open_table
 
 if TYPE_CHECKING:
+    from ..local.options import FitOptions
     from .rows import Rows
 
 
@@ -32,11 +32,6 @@ class Partitioning(NamedTuple):
     @property
     def wanted(self) -> bool:
         return self.by is not None or self.number is not None
-
-    @property
-    def option(self) -> str | None:
-        """The one that asks for partitions."""
-        return "--partition-by" if self.by is not None else "--partitions" if self.number is not None else None
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -66,70 +61,51 @@ class Partitioning(NamedTuple):
             raise RecycleGPError("--dask and --jobs: the cluster knows how many workers it has; leave --jobs out")
 
 
-class Destination(NamedTuple):
-    ensemble: Path | None
-    modules: Path | None
-
-
-def destination(output: Path, modules: Path | None, data: str) -> Destination:
+def check_destination(output: Path, modules: Path | None, data: str) -> None:
     """A file is for the ensemble, a folder for the modules alone."""
     if output.suffix == SUFFIX:
         check_model_output(output, [data])
-        return Destination(output, modules)
+        return
     if modules is not None:
         raise RecycleGPError(f"-o {output}: it is a folder for the modules, and so is --modules; give one of them")
     if output.exists() and not output.is_dir():
         raise RecycleGPError(f"-o {output}: a file that is there, and no folder for modules; ensembles end in {SUFFIX}")
     if output.exists() and Path(data).exists() and output.samefile(data):
         raise RecycleGPError(f"-o {output}: the rows are in this folder; write to another one")
-    return Destination(None, output)
+    if not output.absolute().parent.is_dir():
+        raise RecycleGPError(f"-o {output}: there is no folder {output.absolute().parent}; make it first")
 
 
-def opened(data: str, decimal: str) -> Table:
-    path = Path(data)
-    return open_folder(path) if path.is_dir() else open_table(path, decimal)
-
-
-def fit_parts(
-    screen: Screen, rows: Rows, how: Partitioning, output: Path, threads: int, options: dict[str, Any]
-) -> None:
+def fit_parts(screen: Screen, rows: Rows, how: Partitioning, output: Path, threads: int, options: FitOptions) -> None:
     """Divide, fit and merge; the rows lie beside the output meanwhile, so that all workers can read them."""
-    from .division import ByColumn, ByOrder, divided  # pandas takes a second
+    from .division import by_column, by_order, divided  # pandas takes a second
 
-    to = destination(output, how.modules, str(rows.table.path))
-    with _row_folder(output) as folder:
-        way = ByColumn(how.by, rows.drop_missing) if how.by is not None else ByOrder(how.number or 1)
-        parts = divided(rows, way, folder, screen)
+    with tempfile.TemporaryDirectory(prefix=".recyclegp-rows-", dir=output.absolute().parent) as made:
+        if how.by is not None:
+            names, way = by_column(how.by, rows.drop_missing, rows.table, screen)
+        else:
+            names, way = by_order(how.number or 1, rows.table, screen)
+        folder = Path(made)
+        parts = divided(rows, names, way, folder, screen)
         with _executor(how, threads) as executor:
             from ..engines import fitting
-            from ..engines.options import FitArguments
 
-            given = FitArguments(labels=rows.class_labels, **options)  # type: ignore[typeddict-item]
+            given = options.changed(labels=rows.class_labels).keywords
             job = fitting.prepared(
-                parts.sources,
-                given,
-                names=parts.names,
-                target=rows.target,
+                list(parts.values()),
+                {name: value for name, value in given.items() if name != "target"},
+                names=list(parts),
+                target=given["target"],
                 on_failure="skip" if how.skip_failed else "raise",
                 progress=False if screen.quiet or screen.as_json else None,
             )
-            if to.ensemble is not None:
-                where = folder / "modules" if to.modules is None else to.modules  # seen by all workers, as the rows
-                fitting.fit_partitions(executor, job, where).save(to.ensemble)
-            elif to.modules is not None:
-                to.modules.mkdir(parents=True, exist_ok=True)
-                _report_modules(screen, to.modules, fitting.fit_chunks(executor, job, to.modules.absolute()), rows)
-    if to.ensemble is not None:
-        facts.report(screen, to.ensemble, rows_left_out=rows.incomplete)
-
-
-@contextmanager
-def _row_folder(output: Path) -> Iterator[Path]:
-    parent = output.absolute().parent
-    if not parent.is_dir():
-        raise RecycleGPError(f"-o {output}: there is no folder {parent}; make it first")
-    with tempfile.TemporaryDirectory(prefix=".recyclegp-rows-", dir=parent) as made:
-        yield Path(made)
+            if output.suffix == SUFFIX:
+                where = folder / "modules" if how.modules is None else how.modules  # seen by all workers, as the rows
+                fitting.fit_partitions(executor, job, where).save(output)
+                models.report(screen, output, rows_left_out=rows.left_out)
+            else:
+                output.mkdir(parents=True, exist_ok=True)
+                _report_modules(screen, output, fitting.fit_chunks(executor, job, output.absolute()), rows)
 
 
 @contextmanager
@@ -149,11 +125,11 @@ def _executor(how: Partitioning, threads: int) -> Iterator[Any]:
 def _report_modules(screen: Screen, folder: Path, chunks: list[Any], rows: Rows) -> None:
     found = {
         "folder": str(folder),
-        "modules": sum(len(c.members) for c in chunks),
+        "modules": sum(len(c.modules) for c in chunks),
         "files": len(chunks),
-        "found": sum(len(c.members) for c in chunks if c.found),
-        "rows": sum(m.rows for c in chunks for m in c.members),
-        "rows_left_out": rows.incomplete,
+        "found": sum(len(c.modules) for c in chunks if c.found),
+        "rows": sum(m.rows for c in chunks for m in c.modules),
+        "rows_left_out": rows.left_out,
     }
     words = {
         "folder": str(folder),

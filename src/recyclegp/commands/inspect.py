@@ -10,15 +10,12 @@ import typer
 from rich.table import Table
 
 from ..errors import RecycleGPError, printable
-from . import facts, models
-from .options import AsJson, Ensemble, Files, NoSeed, Quiet
+from . import fact_words, models, options
 from .paths import expand
 from .screen import Screen, plain_table, say, show
 
 if TYPE_CHECKING:
     from ..models import ensemble as library
-    from ..models.joint.ensemble import JointEnsemble
-    from ..models.joint.module import JointModule
     from ..models.module import Module
 
 Row = dict[str, Any]
@@ -27,10 +24,10 @@ TRUSTED = "trusted"  # the verdict on a module about which nothing needs to be s
 
 
 def inspect(
-    files: Files,
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    files: options.Files,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Say in words what files hold: rows, region, kernel, noise, size, and whether a data row is among it.
 
@@ -44,6 +41,8 @@ def inspect(
     paths = expand(files)
     alone = len(files) == 1 and paths == [Path(files[0])]
     with screen.bar("Inspecting", len(paths)) as advance:
+        from . import facts
+
         found, damaged = list[facts.Facts](), list[facts.Facts]()
         for path in paths:
             try:
@@ -54,9 +53,9 @@ def inspect(
                 damaged.append({"file": str(path), "error": _reason(error, path)})
             advance(by=1)
     if alone:
-        screen.result(found[0], lambda: say(facts.in_words(found[0])))
+        screen.result(found[0], lambda: say(fact_words.in_words(found[0])))
         return
-    screen.result([*found, *damaged], lambda: show(facts.table(found)) if found else None)
+    screen.result([*found, *damaged], lambda: show(fact_words.table(found)) if found else None)
     for one in damaged:
         typer.echo(f"recyclegp: {printable(one['file'])}: {printable(one['error'])}", err=True)
     if damaged:
@@ -65,18 +64,18 @@ def inspect(
 
 def _reason(error: RecycleGPError | OSError, path: Path) -> str:
     """Without the name of the file, which is said anyway."""
-    said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    said = (error.strerror or str(error)) if isinstance(error, OSError) else error.worded(shell=True)
     return " ".join(said.removeprefix(f"{path}: ").split())
 
 
 def compare(
-    ensemble: Ensemble,
+    ensemble: options.Ensemble,
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILES…]", help="Module files, to compare predictions with theirs.")
     ] = None,
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare each module with the ensemble, the least agreeing first.
 
@@ -100,49 +99,57 @@ def compare(
     screen.result(rows, lambda: show(_comparison(rows)))
 
 
-def _rows(merged: library.Ensemble | JointEnsemble, modules: list[Module | JointModule]) -> list[Row]:
+def _rows(merged: library.Ensemble, modules: list[Module]) -> list[Row]:
     """The least agreeing first; of several functions one after the other."""
-    from ..models.ensemble import Ensemble
-    from ..models.joint.merging import joint_modules
-
-    if isinstance(merged, Ensemble):
-        return _of_one_function(merged, list(models.of_one_function(modules, "the ensemble")))
-    own = joint_modules(modules)
-    rows = []
-    for function in merged.functions:
-        parts = [m.part(function) for m in own if function in m.functions]
-        rows += [{"function": function, **row} for row in _of_one_function(merged.part(function), parts)]
-    return rows
-
-
-def _of_one_function(merged: library.Ensemble, modules: list[Module]) -> list[Row]:
-    found: dict[str, Row] = {row["name"]: {"member": True, **row} for row in merged.report()}
+    found: dict[tuple[str, str], Row] = {(r["function"], r["name"]): {"member": True, **r} for r in merged.report()}
     for module in modules:
-        absent = {"member": False, "name": module.name, "rows": module.rows, "points": len(module.inducing)}
-        absent |= {"weight": 0.0, "likelihood": module.likelihood, "surprise": math.nan, "agreement": math.nan}
-        absent |= {"owner": module.owner, "offset": None, "offset_sd": None}
-        found[module.name] = found.get(module.name, absent) | _difference(merged, module)
+        for c, function in enumerate(_called(module, merged)):
+            if function not in merged.functions:
+                continue
+            absent: Row = {"member": False, "function": function, "name": module.name, "owner": module.owner}
+            absent |= {"rows": module.latents[c].rows, "points": len(module._points[c]), "weight": 0.0}
+            absent |= {"likelihood": module.likelihood, "surprise": math.nan, "agreement": math.nan}
+            absent |= {"offset": None, "offset_sd": None}
+            key = (function, module.name)
+            found[key] = found.get(key, absent) | _difference(merged, merged.functions.index(function), module, c)
     # where every agreement is 0 the surprise still tells who is furthest off
-    rows = sorted(found.values(), key=lambda r: (math.isnan(r["surprise"]), r["agreement"], -r["surprise"]))
+    order = merged.functions.index
+    rows = sorted(
+        found.values(), key=lambda r: (order(r["function"]), math.isnan(r["surprise"]), r["agreement"], -r["surprise"])
+    )
     for row in rows:
         row |= {key: None for key in ("surprise", "agreement") if math.isnan(row[key])}
     return rows
 
 
-def _difference(merged: library.Ensemble, module: Module) -> dict[str, float]:
-    """Of the two predictions of f at the module's own points."""
+def _called(module: Module, merged: library.Ensemble) -> tuple[str, ...]:
+    """Its functions, as the ensemble calls them: a single one beside outputs is the one that its target names."""
+    names = module.functions
+    if len(names) == 1 and len(merged.functions) > 1:
+        names = (module.target.name or names[0],)
+    if not set(names) & set(merged.functions):
+        raise RecycleGPError(
+            f"module {module.name!r} has {module.likelihoods[0].meaning} ({', '.join(names)}), and the ensemble has "
+            f"{merged.likelihoods[0].meaning} ({', '.join(merged.functions)}); compare it with modules like its own"
+        )
+    return names
+
+
+def _difference(merged: library.Ensemble, k: int, module: Module, c: int) -> dict[str, float]:
+    """Of the two predictions of one function at the module's own points: function k of the one, c of the other."""
     import numpy as np
     import pandas as pd
 
     from ..arrays import CodedInputs
 
-    Z = module.inducing
+    Z = np.asarray(module._points[c])
     where = pd.DataFrame(module.categories.named(Z), columns=module.columns)
-    mine, mine_var = module.predict(CodedInputs(Z))
+    own = module._moments(CodedInputs(Z), None, of_y=False)
     try:
-        all_, all_var = merged.predict(where, module.owner)
+        whole = merged._moments(where, module.owner, of_y=False)
     except RecycleGPError:  # the ensemble does not know this owner, or cannot tell it from others
-        all_, all_var = merged.predict(where)
+        whole = merged._moments(where, None, of_y=False)
+    (mine, mine_var), (all_, all_var) = ([t[:, i].cpu().numpy() for t in m] for m, i in ((own, c), (whole, k)))
     # KL[N(mine) ‖ N(all)] of each point's value
     kl = 0.5 * (mine_var / all_var - 1 + (mine - all_) ** 2 / all_var - np.log(mine_var / all_var))
     return {
@@ -158,7 +165,7 @@ def _comparison(rows: list[Row]) -> Table:
         measures += ["difference", "standardised", "nats"]
     offsets = ["offset"] if any(row["offset"] is not None for row in rows) else []
     trust = ["trust"] if any(row.get("trust") not in (None, TRUSTED) for row in rows) else []
-    functions = ["function"] if any("function" in row for row in rows) else []
+    functions = ["function"] if len({row["function"] for row in rows}) > 1 else []
     table = plain_table("module", *functions, "rows", "weight", *offsets, *measures, *trust, folded=1 + len(functions))
     for row in rows:
         name = row["name"] if row["member"] else f"{row['name']} (not in it)"

@@ -5,86 +5,51 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ..errors import RecycleGPError
-from . import facts, models
-from .options import (
-    OWNERS,
-    AsJson,
-    FileNames,
-    Modules,
-    NoSeed,
-    OnlyTrusted,
-    Output,
-    Owners,
-    Quiet,
-    Recycle,
-    Threads,
-    none_or,
-    pairs,
-    time_of,
-)
+from . import models, options
+from .options import option
+from .parsing import OWNERS, TRUST, none_or, pairs, time_of
 from .paths import check_model_output, expand
 from .screen import Screen
-from .screening import proposals, verdicts_of
+from .screening import proposals_of
 from .signatures import verified
 
 
 def merge(
-    files: Modules,
-    output: Output,
+    files: options.Modules,
+    output: options.Output,
     inducing: Annotated[
-        str, typer.Option(metavar="N|all|auto", help="Points of the ensemble; with all of the modules' it is exact.")
+        str, option("Points of the ensemble; with all of the modules' it is exact.", "N|all|auto")
     ] = "auto",
-    kernel: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The ensemble's kernel.", show_default="the one with most rows behind it"),
-    ] = None,
-    learn: Annotated[
-        bool, typer.Option("--learn/--no-learn", help="Learn the kernel, or keep the median of the modules'.")
-    ] = True,
+    kernel: Annotated[str | None, option("The ensemble's kernel.", "NAME", "the one with most rows behind it")] = None,
+    learn: options.Learn = True,
     weights: Annotated[
-        list[str] | None,
-        typer.Option("--weights", metavar="NAME=W,…", help="What a module counts; may be repeated.", show_default="1"),
+        list[str] | None, option("What a module counts; may be repeated.", "NAME=W,…", "1", "--weights")
     ] = None,
     keep: Annotated[
-        str, typer.Option(metavar="sites|names", help="With names only the file is small, but none can be removed.")
+        str, option("With names only the file is small, but none can be removed.", "sites|names")
     ] = "sites",
-    owners: Owners = "auto",
+    owners: options.Owners = "auto",
     half_life: Annotated[
         float | None,
-        typer.Option(
-            metavar="AGE",
-            help="At this age a module counts half: in days, or in the unit of fit --time.",
-            show_default="all count alike",
-        ),
+        option("At this age a module counts half: in days, or in the unit of fit --time.", "AGE", "all count alike"),
     ] = None,
-    now: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBER|DATE", help="From when ages are counted.", show_default="the newest module's"),
-    ] = None,
-    trust: Annotated[
-        str,
-        typer.Option(
-            metavar="learn|report|none",
-            help="Modules that contradict the others: learn leaves them out, report only names them.",
-        ),
-    ] = "learn",
+    now: Annotated[str | None, option("From when ages are counted.", "NUMBER|DATE", "the newest module's")] = None,
+    trust: options.Trust = "learn",
     outputs: Annotated[
         str,
-        typer.Option(
-            metavar="auto|independent|correlated|RANK",
-            help="Of several outputs: is each merged by itself, or may they tell of each other? auto asks the modules.",
+        option(
+            "Of several outputs: is each merged by itself, or may they tell of each other? auto asks the modules.",
+            "auto|independent|correlated|RANK",
         ),
     ] = "auto",
-    recycle: Recycle = False,
-    file_names: FileNames = False,
-    trusted: OnlyTrusted = None,
-    threads: Threads = 1,
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    recycle: options.Recycle = False,
+    file_names: options.FileNames = False,
+    trusted: options.OnlyTrusted = None,
+    threads: options.Threads = 1,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Merge modules into one ensemble, without their data.
 
@@ -99,7 +64,7 @@ def merge(
     points = _points(inducing)
     differing = none_or(owners, "--owners", OWNERS)
     as_of = None if now is None else time_of(now, "now")
-    believed = none_or(trust, "--trust", ("learn", "report"))
+    believed = none_or(trust, "--trust", TRUST)
     weighed = pairs(weights or [], "--weights")
     signed = verified(paths, trusted)
     with screen.working("Merging", threads, total=len(paths)) as advance:
@@ -108,7 +73,7 @@ def merge(
         holding: dict[str, Path] = {}
         modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, verified=signed, files=holding)
         merged = library.merge(
-            models.to_merge(modules, paths),
+            modules,
             inducing=points,
             kernel=kernel,
             learn=learn,
@@ -121,7 +86,7 @@ def merge(
             outputs=int(outputs) if outputs.isdecimal() else outputs,
         )
         merged.save(output)
-    facts.report(screen, output, proposals=[p._asdict() for p in proposals(verdicts_of(merged), holding)])
+    models.report(screen, output, proposals=[p._asdict() for p in proposals_of(merged, holding)])
 
 
 def _points(inducing: str) -> int | str:

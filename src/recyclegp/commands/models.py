@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import RecycleGPError, RecycleGPWarning
+from .parsing import in_days
 from .paths import SUFFIX
-from .screen import Advance
+from .screen import Advance, Screen
 
 if TYPE_CHECKING:
+    from ..likelihoods import Likelihood
     from ..models.calibration import Calibrated
     from ..models.ensemble import Ensemble
-    from ..models.joint.ensemble import JointEnsemble
-    from ..models.joint.module import JointModule
     from ..models.load import Model
     from ..models.module import Module
     from ..models.modules import Modules
-    from .rows import Rows
+    from .rows import NoiseColumn, Part, Rows
     from .tables import Table
+    from .targets import Targets
 
 FILES_SHOWN = 5  # in an error
-JOINT_KINDS = ("joint module", "joint ensemble")  # of files that hold several functions
+BY_FILE = "; --file-names calls modules by their files, or fit it with another --name"
+
+T = TypeVar("T")
 
 
 def load(path: str | Path) -> Model:
@@ -32,14 +35,65 @@ def load(path: str | Path) -> Model:
     return from_file(path)
 
 
-def load_ensemble(path: str, command: str) -> Ensemble | JointEnsemble:
+def by_kind(model: Model, of_module: Callable[[Module], T], of_ensemble: Callable[[Ensemble], T]) -> T:
+    """A file holds a module or an ensemble; what follows from that is asked here alone."""
     from ..models.ensemble import Ensemble
-    from ..models.joint.ensemble import JointEnsemble
 
-    model = load(path)
-    if not isinstance(model, (Ensemble, JointEnsemble)):
+    return of_ensemble(model) if isinstance(model, Ensemble) else of_module(model)
+
+
+def first_of(found: Model | Modules) -> Model:
+    """The model in a file, or the first of many."""
+    from ..models.modules import Modules
+
+    return found[0] if isinstance(found, Modules) else found
+
+
+def report(screen: Screen, path: Path, **more: Any) -> None:
+    """Say what a file holds that was written, and whatever else the command knows of it."""
+    from .facts import report as of_file
+
+    of_file(screen, path, **more)
+
+
+def name_of(model: Model, path: Path) -> str:
+    """Its own; an ensemble has none but that of its file."""
+    return by_kind(model, lambda module: module.name, lambda merged: path.name.removesuffix(SUFFIX))
+
+
+def load_ensemble(path: str, command: str) -> Ensemble:
+    def refuse(module: Module) -> Ensemble:
         raise RecycleGPError(f"{path}: it holds a module, and {command} needs an ensemble; make one with merge")
-    return model
+
+    return by_kind(load(path), refuse, lambda ensemble: ensemble)
+
+
+def chosen_likelihood(path: str, model: Model, name: str | None) -> Likelihood:
+    """The likelihood of y, by name where a model has several."""
+    from .. import likelihoods
+
+    try:
+        return likelihoods.choose(model.likelihoods, name)
+    except RecycleGPError as refused:
+        raise RecycleGPError(f"{path}: ", refused) from None
+
+
+def check_likelihood(model: Model, name: str | None) -> None:
+    """There is nothing to choose where a model has several functions."""
+    whole = model.likelihoods[0]
+    if name is not None and (len(whole.functions) > 1 or whole.predicts_all):
+        raise RecycleGPError(f"--likelihood {name}: a model of {whole.meaning} has its own; leave it out")
+
+
+def owners_differ(model: Model) -> bool:
+    """Have owners functions of their own?"""
+    return by_kind(model, lambda module: False, lambda merged: merged._owners_differ)
+
+
+def check_owner(model: Model, owner: str | None) -> None:
+    """An owner who is not there is said before any row is read."""
+    if owner is not None:
+        model._processes(owner, of_y=True)
 
 
 def calibrated(path: str, model: Model, file: Path, likelihood: str | None, owner: str | None) -> Calibrated:
@@ -62,19 +116,6 @@ def calibrated(path: str, model: Model, file: Path, likelihood: str | None, owne
     return Calibrated(model, found)
 
 
-def any_joint(paths: Iterable[Path]) -> bool:
-    """Does one of these files hold several functions? Of those that cannot be read, their reader complains."""
-    from ..storage import container
-
-    for path in paths:
-        try:
-            if container.header(path).get("kind") in JOINT_KINDS:
-                return True
-        except (OSError, RecycleGPError):
-            continue
-    return False
-
-
 def modules(
     paths: Iterable[Path],
     advance: Advance,
@@ -84,14 +125,12 @@ def modules(
     taken: Iterable[str] = (),
     verified: Mapping[Path, str] | None = None,
     files: dict[str, Path] | None = None,
-) -> Iterator[Module | JointModule]:
+) -> Iterator[Module]:
     """Modules from files, one after the other.
 
     `taken` are names already used, `verified` the content ids whose signatures have been verified, where they must be.
     `files` is told which file holds which module, where that holds no others.
     """
-    from ..models.ensemble import Ensemble
-    from ..models.joint.ensemble import JointEnsemble
     from ..models.load import opened
     from ..models.modules import Modules
 
@@ -105,34 +144,34 @@ def modules(
             raise with_a_way_on(refused, paths, place) from None
         if verified is not None and verified.get(path) != digest:
             raise RecycleGPError(f"{path}: the file has changed since its signature was verified; try again")
-        if isinstance(model, Modules):
-            yield from _of_one_file(path, model, seen)
-            advance(by=1)
-            continue
-        by_file = path.name.removesuffix(SUFFIX)
-        if isinstance(model, (Ensemble, JointEnsemble)):
-            if not recycle:
-                raise RecycleGPError(f"{path}: it holds an ensemble, not a module; --recycle takes it as one module")
-            model = model.to_module(by_file)
-        if file_names:
-            model = model.rename(by_file)
-        if model.name in seen:
-            raise RecycleGPError(
-                f"{path}: its module is called {model.name!r}, as one of {seen[model.name]}; --file-names calls "
-                "modules by their files, or fit it with another --name"
-            )
-        seen[model.name] = str(path)
-        if digest in contents:
-            warnings.warn(
-                f"{path} is a copy of {contents[digest]} (content id {digest[:8]}): what it says will count twice",
-                RecycleGPWarning,
-                stacklevel=2,
-            )
-        contents.setdefault(digest, path)
-        if files is not None:
-            files[model.name] = path
+        several = isinstance(model, Modules)
+        for module in model if isinstance(model, Modules) else [_alone(model, path, recycle, file_names)]:
+            if module.name in seen:
+                whose, remedy = ("one of its modules", "") if several else ("its module", BY_FILE)
+                raise RecycleGPError(
+                    f"{path}: {whose} is called {module.name!r}, as one of {seen[module.name]}{remedy}"
+                )
+            seen[module.name] = str(path)
+            if not several and files is not None:
+                files[module.name] = path
+            if not several and contents.setdefault(digest, path) != path:
+                twice = f"is a copy of {contents[digest]} (content id {digest[:8]}): what it says will count twice"
+                warnings.warn(f"{path} {twice}", RecycleGPWarning, stacklevel=2)
+            yield module
         advance(by=1)
-        yield model
+
+
+def _alone(model: Model, path: Path, recycle: bool, file_names: bool) -> Module:
+    """The module in a file, or what its ensemble says as one module."""
+    name = path.name.removesuffix(SUFFIX)
+
+    def recycled(merged: Ensemble) -> Module:
+        if not recycle:
+            raise RecycleGPError(f"{path}: it holds an ensemble, not a module; --recycle takes it as one module")
+        return merged.to_module(name)
+
+    module = by_kind(model, lambda own: own, recycled)
+    return module.rename(name) if file_names else module
 
 
 def with_a_way_on(refused: RecycleGPError, paths: Sequence[Path], place: int) -> RecycleGPError:
@@ -141,9 +180,9 @@ def with_a_way_on(refused: RecycleGPError, paths: Sequence[Path], place: int) ->
         return refused
     others = [str(path) for path in paths[place + 1 :] if not _has_header(path)]
     if not others:
-        return RecycleGPError(f"{refused}; move it out of the folder, or name the files")
+        return RecycleGPError(refused, "; move it out of the folder, or name the files")
     shown = ", ".join(others[:FILES_SHOWN]) + (f", … ({len(others)} in all)" if len(others) > FILES_SHOWN else "")
-    return RecycleGPError(f"{refused}; nor can be read: {shown}; move them out of the folder, or name the files")
+    return RecycleGPError(refused, f"; nor can be read: {shown}; move them out of the folder, or name the files")
 
 
 def _has_header(path: Path) -> bool:
@@ -156,61 +195,37 @@ def _has_header(path: Path) -> bool:
     return True
 
 
-def _of_one_file(path: Path, several: Modules, seen: dict[str, str]) -> Iterator[Module]:
-    """The modules of a file of many, under their own names."""
-    for module in several:
-        if module.name in seen:
-            raise RecycleGPError(f"{path}: one of its modules is called {module.name!r}, as one of {seen[module.name]}")
-        seen[module.name] = str(path)
-        yield module
+def rows_for(
+    model: Model,
+    table: Table,
+    targets: Targets | None = None,
+    *,
+    inputs: str | None,
+    dates: str | None,
+    noise: NoiseColumn | None = None,
+    **how: Any,
+) -> Rows:
+    """The rows of a table as the model takes them: `inputs` and `dates` as options say them, `how` as `Rows` has it."""
+    from .rows import Rows
+
+    others = [*(targets.names if targets is not None else ()), *([noise.name] if noise is not None else ())]
+    columns = _inputs(model, table, inputs, others)
+    held = {columns[c] for c in model.categories.columns}
+    return Rows(table, columns, targets, categories=held, dates=in_days(dates), noise=noise, **how)
 
 
-def to_merge(several: Iterator[Module | JointModule], paths: Iterable[Path]) -> Iterator[Any] | list[Any]:
-    """Modules as the library takes them: a stream, or all of them at once where some have several functions."""
-    return list(several) if any_joint(paths) else several
-
-
-def with_modules(
-    old: Ensemble | JointEnsemble, new: Iterable[Module | JointModule], *, relearn: bool
-) -> Ensemble | JointEnsemble:
-    """The ensemble with more modules; those of one function join outputs by the name of their target."""
-    from ..models.ensemble import Ensemble
-    from ..models.joint.merging import joint_modules
-
-    if isinstance(old, Ensemble):
-        return old.add(of_one_function(new, "the ensemble"), relearn=relearn)
-    return old.add(joint_modules(new), relearn=relearn)
-
-
-def of_one_function(several: Iterable[Module | JointModule], beside: str) -> Iterator[Module]:
-    """Modules that can stand beside a model of one function."""
-    from ..models.module import Module
-
-    for module in several:
-        if not isinstance(module, Module):
-            raise RecycleGPError(
-                f"module {module.name!r} has {len(module.functions)} {module.link.kind}, and {beside} has one "
-                "function; merge all modules anew"
-            )
-        yield module
-
-
-def check_alone(missing: str) -> None:
-    """An option of several outputs, where there is one."""
-    if missing != "refuse":
-        raise RecycleGPError(f"--missing {missing}: it is for models of several outputs; use --drop-missing")
-
-
-def check_labels(model: Module | Ensemble, rows: Rows) -> None:
-    """Is class 1 of the table class 1 of the model?"""
+def read(model: Model, rows: Rows, screen: Screen) -> Part:
+    """All rows, whose class 1 must be class 1 of the model."""
     from ..target import Target, contradiction
 
+    found = rows.whole(screen)
     why = contradiction(model.target, Target(labels=rows.class_labels))
     if why is not None:
-        raise RecycleGPError(f"{rows.table.path} contradicts the model: {why}")
+        raise RecycleGPError(f"{rows.table.path} contradicts the model: ", why)
+    return found
 
 
-def inputs_of(model: Model, table: Table, given: str | None, *others: str | None) -> list[str]:
+def _inputs(model: Model, table: Table, given: str | None, others: Sequence[str]) -> list[str]:
     """The columns the model was fitted on. For a model that does not know their names, those given, in order.
 
     The others are no inputs: the target, and what it was measured with.
@@ -227,8 +242,3 @@ def inputs_of(model: Model, table: Table, given: str | None, *others: str | None
             f"{model.dimension} inputs; name them in order with --inputs"
         )
     return chosen
-
-
-def categories_of(model: Model, inputs: list[str]) -> set[str]:
-    """Those of the columns, in the order of the model's, in which it has categories."""
-    return {inputs[c] for c in model.categories.columns}

@@ -36,15 +36,15 @@ def expand(arguments: Sequence[str]) -> list[Path]:
 
 
 def check_model_output(output: Path, read: Sequence[str | Path] = ()) -> None:
-    """Refuse, before any work, an output that cannot be written or is one of the files that are read."""
+    """The same of a file of a model, which its name must say."""
     if output.suffix != SUFFIX:
         instead = output.parent / f"{output.stem or 'model'}{SUFFIX}"
         raise RecycleGPError(f"-o {output}: files of models end in {SUFFIX}; write to {instead}")
+    check_output(output, read)
+
+
+def check_output(output: Path, read: Sequence[str | Path]) -> None:
+    """Refuse, before any work, an output that cannot be written or is one of the files that are read."""
     check_writable(output)
-    check_other(output, read)
-
-
-def check_other(output: Path, read: Sequence[str | Path]) -> None:
-    """Refuse an output that is one of the files that are read."""
     if output.exists() and any(Path(r).exists() and output.samefile(r) for r in read):
         raise RecycleGPError(f"-o {output}: this file is among those that are read; write to another one")

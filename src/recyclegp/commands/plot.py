@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from ..errors import RecycleGPError
-from ..storage.atomic import check_writable
-from . import models
-from .options import AsJson, NoSeed, Quiet
-from .paths import SUFFIX, check_other, expand
+from . import models, options
+from .options import option, output_to, switch
+from .paths import check_output, expand
 from .screen import Screen
 
 
@@ -19,29 +18,22 @@ def plot(
     files: Annotated[
         list[str], typer.Argument(metavar="FILES…", help="Modules and ensembles: files, folders, or patterns.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FIGURE", help="A .png, .svg, .pdf or .html file.")],
-    likelihood: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What to show of models that have several.")
-    ] = None,
+    output: Annotated[Path, output_to("FIGURE", "A .png, .svg, .pdf or .html file.")],
+    likelihood: Annotated[str | None, option("What to show of models that have several.", "NAME")] = None,
     region: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=LOW:HIGH", help="How far to draw; may be repeated.", show_default="the points"),
+        list[str] | None, option("How far to draw; may be repeated.", "COLUMN=LOW:HIGH", "the points")
     ] = None,
     at: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN=X",
-            help="Where a slice holds an input, a number or a level; may be repeated.",
-            show_default="median",
-        ),
+        option("Where a slice holds an input, a number or a level; may be repeated.", "COLUMN=X", "median"),
     ] = None,
     owners: Annotated[
-        bool, typer.Option("--owners/--no-owners", help="Where owners of an ensemble differ, draw each one's function.")
+        bool, switch("--owners/--no-owners", "Where owners of an ensemble differ, draw each one's function.")
     ] = True,
-    title: Annotated[str | None, typer.Option(help="Above the figure.")] = None,
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    title: Annotated[str | None, option("Above the figure.")] = None,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Draw models: bands over one input, maps over two, slices along each of more.
 
@@ -51,21 +43,14 @@ def plot(
     """
     screen = Screen(quiet, as_json)
     paths = expand(files)
-    check_writable(output)
-    check_other(output, paths)
+    check_output(output, paths)
     ranges = dict(_range(r) for r in region or [])
     held = dict(_held(a) for a in at or [])
     with screen.working("Drawing"):
         from .. import plot as figures
-        from ..models.joint.module import JointModule
-        from ..models.module import Module
 
         objects = [models.load(p) for p in paths]
-        # an ensemble has no name of its own but that of its file
-        names = [
-            m.name if isinstance(m, (Module, JointModule)) else p.name.removesuffix(SUFFIX)
-            for m, p in zip(objects, paths, strict=True)
-        ]
+        names = [models.name_of(m, p) for m, p in zip(objects, paths, strict=True)]
         figures.save(
             objects,
             output,

@@ -2,47 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
-from .. import arrays, likelihoods
-from ..arrays import CodedInputs
-from ..likelihoods import Interval, Likelihood, Moments, normal_quantile
+from .. import likelihoods
+from ..likelihoods import Likelihood, Moments, normal_quantile
 from ..models.calibration import Calibrated
-from ..models.ensemble import Ensemble
-from ..models.module import Module
-from ..models.naming import NEW
-from ..models.predictive import AsSeenBy, Predictive
+from ..models.load import Model
+from . import models
 from .rows import Part
+from .targets import outputs_of
 
 LEVEL = 0.95  # the probability that every band holds
 OF_F = ("mean", "sd", "lower", "upper")
 BAND_OF_Y = ("y_lower", "y_upper")
+CLASS = "class"  # the likeliest
 SETS = "classes"  # that y may be
 OUTSIDE = "outside"
 
 
-class Asked(NamedTuple):
-    """Whose function predictions of f are of, and whose those of y."""
+class Quantity(NamedTuple):
+    """One thing that is predicted: y, or one of several outputs."""
 
-    of_f: AsSeenBy
-    of_y: AsSeenBy
+    before: str  # the names of its columns
+    likelihood: Likelihood | None  # of its observations; None where that is not known, and only f is predicted
+    functions: slice  # that it depends on, the first of which is f
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        of_y = () if self.likelihood is None else _columns_of_y(self.likelihood)
+        return tuple(f"{self.before}{column}" for column in (*OF_F, *of_y))
+
+    def values(self, of_f: Moments, of_y: Moments) -> dict[str, np.ndarray]:
+        """From the moments of all functions, and from these as whoever observes y has them: (n, C) both."""
+        f, y = (Moments(m.mean[:, self.functions], m.variance[:, self.functions]) for m in (of_f, of_y))
+        mean, variance = f.mean[:, 0], f.variance[:, 0]
+        found = [mean, variance.sqrt(), *_band(mean, variance)]
+        found += [] if self.likelihood is None else _of_y(self.likelihood, y)
+        return {name: value.numpy() for name, value in zip(self.columns, found, strict=True)}
 
 
-def asked(gp: Predictive, owner: str | None) -> Asked:
-    """As the library takes it: without an owner f is the shared one, and y a new owner's."""
-    gp.predict(CodedInputs(gp.inducing[:1]), owner)  # an owner who is not there is said before any row is read
-    differ = isinstance(gp, Ensemble) and gp._owners_differ
-    return Asked(AsSeenBy(gp, owner), AsSeenBy(gp, NEW if owner is None and differ else owner))
+@dataclass
+class Predictions:
+    """What a model says of rows: `frame` after `frame`, which counts those outside every module's region."""
+
+    gp: Model
+    owner: str | None
+    chosen: Likelihood | None
+    tuned: Calibrated | None = None
+    outside: int = 0
+
+    def __post_init__(self) -> None:
+        models.check_owner(self.gp, self.owner)
+        whole = self.gp.likelihoods[0]
+        if outputs_of(whole):
+            known = [p if p.known else None for p in whole.parts]
+            each = enumerate(zip(whole.functions, known, strict=True))
+            self.quantities = [Quantity(f"{name}_", part, slice(c, c + 1)) for c, (name, part) in each]
+        elif whole.predicts_all:
+            self.quantities = []  # classes have probabilities, and no function by itself says anything
+        else:
+            self.quantities = [Quantity("", self.chosen, slice(0, len(whole.functions)))]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of those that are made."""
+        made = [column for quantity in self.quantities for column in quantity.columns]
+        if not self.quantities:
+            made = [*(f"p_{label}" for label in self.classes), CLASS]
+        return (*dict.fromkeys([*made, *self._calibrated_columns]), OUTSIDE)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of those that y may be, as people call them."""
+        labels, known = self.gp.targets[0].labels, () if self.chosen is None else self.chosen.classes
+        return known if labels is None else tuple(own or c for own, c in zip(labels, known, strict=True))
+
+    @torch.no_grad()
+    def frame(self, part: Part) -> pd.DataFrame:
+        """The columns that are kept, and the predictions beside them."""
+        X = part.X
+        made: dict[str, Any] = {}
+        if self.quantities:
+            of_f = of_y = self._moments(X, of_y=False)
+            if self.owner is None and models.owners_differ(self.gp):
+                of_y = self._moments(X, of_y=True)  # without an owner f is the shared one, and y a new owner's
+            for quantity in self.quantities:
+                made |= quantity.values(of_f, of_y)
+        else:
+            p = np.asarray(self.gp.predict_proba(X, owner=self.owner))
+            likeliest = np.array(self.classes, dtype=object)[p.argmax(-1)]
+            made |= {**{f"p_{label}": own for label, own in zip(self.classes, p.T, strict=True)}, CLASS: likeliest}
+        made |= self._calibrated(X)
+        made[OUTSIDE] = self.gp.extrapolates(X).astype(int)
+        self.outside += int(made[OUTSIDE].sum())
+        return pd.DataFrame({**{c: part.kept[c].array for c in part.kept}, **made})
+
+    def _moments(self, X: pd.DataFrame, *, of_y: bool) -> Moments:
+        return Moments(*(t.cpu() for t in self.gp._moments(X, self.owner, of_y=of_y)))
+
+    @property
+    def _calibrated_columns(self) -> tuple[str, ...]:
+        if self.tuned is None:
+            return ()
+        return (SETS,) if self.tuned.is_of_classes else BAND_OF_Y
+
+    def _calibrated(self, X: pd.DataFrame) -> dict[str, Any]:
+        if self.tuned is None:
+            return {}
+        if self.tuned.is_of_classes:
+            among = np.asarray(self.tuned.predict_set(X, LEVEL))
+            return {SETS: ["|".join(n for n, there in zip(self.classes, row, strict=True) if there) for row in among]}
+        return dict(zip(BAND_OF_Y, self.tuned.predict_interval(X, LEVEL), strict=True))
 
 
-def likelihood_of(gp: Predictive, name: str | None) -> Likelihood | None:
+def likelihood_of(gp: Model, name: str | None) -> Likelihood | None:
     """The likelihood of an observation; None where there are several, or its noise is not known.
 
     Then only f is predicted.
@@ -53,83 +131,22 @@ def likelihood_of(gp: Predictive, name: str | None) -> Likelihood | None:
     return only if len(gp.likelihoods) == 1 and only.known else None
 
 
-def columns(chosen: Likelihood | None, tuned: Calibrated | None = None) -> tuple[str, ...]:
-    if chosen is None:
-        return (*OF_F, OUTSIDE)
-    more = () if tuned is None or chosen.has_units else (SETS,) if chosen.classifies else BAND_OF_Y
-    return (*OF_F, *_columns_of_y(chosen), *more, OUTSIDE)
-
-
 def _columns_of_y(chosen: Likelihood) -> tuple[str, str, str]:
-    if chosen.has_units:
+    if not chosen.classifies and not chosen.counts:
         return "y_sd", *BAND_OF_Y
     expected = "probability" if chosen.classifies else "rate"
     return expected, f"{expected}_lower", f"{expected}_upper"
 
 
-@dataclass
-class Away:
-    """How many rows were outside every module's region."""
-
-    rows: int = 0
-
-    def counted(self, frame: pd.DataFrame) -> pd.DataFrame:
-        self.rows += int(frame[OUTSIDE].sum())
-        return frame
-
-
-@torch.no_grad()
-def frame(asked: Asked, part: Part, chosen: Likelihood | None, tuned: Calibrated | None = None) -> pd.DataFrame:
-    """The columns that are kept, and the predictions beside them."""
-    of_f = _moments(asked.of_f, part)
-    same = chosen is None or asked.of_y.owner == asked.of_f.owner
-    made: dict[str, Any] = values(chosen, of_f, of_f if same else _moments(asked.of_y, part))
-    if chosen is not None and tuned is not None:
-        made |= _calibrated(tuned, part, chosen)
-    made[OUTSIDE] = asked.of_f.gp.outside(part.X).astype(int)
-    return pd.DataFrame({**{c: part.kept[c].array for c in part.kept}, **made})
-
-
-def _calibrated(tuned: Calibrated, part: Part, chosen: Likelihood) -> dict[str, Any]:
-    if chosen.classifies:
-        labels = tuned.model.target.labels if isinstance(tuned.model, (Module, Ensemble)) else None
-        names = [str(c) if labels is None else labels[c] or str(c) for c in (0, 1)]
-        return {SETS: sets(tuned, part.X, names)}
-    return dict(zip(BAND_OF_Y, tuned.predict_interval(part.X, LEVEL), strict=True))
-
-
-def sets(tuned: Calibrated, X: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """The classes that each row may be, as well|ill."""
-    among = np.asarray(tuned.predict_set(X, LEVEL))
-    return ["|".join(n for n, there in zip(names, row, strict=True) if there) for row in among]
-
-
-def values(chosen: Likelihood | None, of_f: Moments, of_y: Moments) -> dict[str, Any]:
-    """Columns of one function, from the moments of f and from those of f as whoever observes y has it."""
-    mean, variance = of_f
-    found = [mean, variance.sqrt(), *_band(mean, variance)]
-    found += [] if chosen is None else _of_y(chosen, *of_y)
-    return {name: value.numpy() for name, value in zip(of_function(chosen), found, strict=True)}
-
-
-def of_function(chosen: Likelihood | None) -> tuple[str, ...]:
-    """The names of these columns."""
-    return OF_F if chosen is None else (*OF_F, *_columns_of_y(chosen))
-
-
-def _moments(asked: AsSeenBy, part: Part) -> Moments:
-    return Moments(*(arrays.as_tensor(t, "prediction", "cpu") for t in asked.predict(part.X)))
-
-
-def _band(mean: Tensor, variance: Tensor) -> Interval:
-    half = normal_quantile(0.5 * (1 + LEVEL)) * variance.sqrt()
-    return Interval(mean - half, mean + half)
-
-
-def _of_y(chosen: Likelihood, mean: Tensor, variance: Tensor) -> list[Tensor]:
-    expected, spread = chosen.moments(mean, variance)
-    if chosen.has_units:
-        return [spread.sqrt(), *chosen.interval(mean, variance, LEVEL)]
+def _of_y(chosen: Likelihood, at: Moments) -> list[torch.Tensor]:
+    expected, spread = chosen.observed(at)
+    if not chosen.classifies and not chosen.counts:
+        return [spread.sqrt(), *chosen.interval_at(at, LEVEL)]
     # The band is that of the probability or rate itself: what f at either end of its own band gives, if it is certain.
-    certain = torch.zeros_like(variance)
-    return [expected, *(chosen.moments(f, certain).mean for f in _band(mean, variance))]
+    certain = torch.zeros_like(at.variance)
+    return [expected, *(chosen.observed(Moments(f, certain)).mean for f in _band(*at))]
+
+
+def _band(mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    half = normal_quantile(0.5 * (1 + LEVEL)) * variance.sqrt()
+    return mean - half, mean + half

@@ -6,22 +6,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from ..categories import MOST_LEVELS
 from ..errors import RecycleGPError
+from . import cells
 from .screen import Screen
-from .tables import DAY_FIRST, DAY_FIRST_FORMAT, MISSING, Table
+from .tables import MISSING, Table
+from .targets import Reading, Targets
 
 CLASSES_SHOWN = 6  # in an error
-COMMA = r"\s*[-+]?\d*,\d+\s*"  # a number as others write it
-
-
-ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
-GAPS = r"[-\u2013\u2014.?*/]+|n[./]?\s?[adk]\.?|k\.\s?a\.|missing|unknown|none"  # may stand for a missing value
 FEW_LEVELS = 10  # a column with more of them than this, and than half the rows, is taken for an id
 
 T = TypeVar("T")
@@ -55,21 +52,13 @@ class NoiseColumn(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some rows, all of them complete."""
+    """Some rows, complete as far as they must be."""
 
     X: pd.DataFrame  # by the names of the inputs: float64, and text where they hold categories
-    y: np.ndarray | None
+    y: Any  # as the library takes it: an array, or a table of several outputs; None without targets
     noise: np.ndarray | None  # variances, where a column has them
     kept: pd.DataFrame  # columns carried along, as they were
     positions: np.ndarray  # of these rows in the table
-
-
-class Whole(NamedTuple):
-    """All complete rows of a table."""
-
-    X: pd.DataFrame
-    y: np.ndarray
-    noise: np.ndarray | None
 
 
 @dataclass
@@ -78,9 +67,7 @@ class Rows:
 
     table: Table
     inputs: Sequence[str]
-    target: str | None = None
-    classes: bool = False  # is the target one of two classes?
-    positive: str | None = None  # the label of class 1, where it is not the number 1
+    targets: Targets | None = None
     drop_missing: bool = False
     keep: Sequence[str] = ()
     categories: set[str] = field(default_factory=set)  # inputs that hold categories, as far as is known
@@ -88,9 +75,10 @@ class Rows:
     dates: bool = False  # are dates read as days since 1970-01-01?
     noise: NoiseColumn | None = None
     read: int = 0
-    incomplete: int = 0
+    incomplete: int = 0  # rows that lack what they must have
+    unseen: int = 0  # rows without any target, where cells may be missing
     _gaps: Counter[str] = field(default_factory=Counter)
-    _labels: set[str] = field(default_factory=set)
+    _labels: dict[str, set[str]] = field(default_factory=dict)  # classes of each target
     _levels: dict[str, Counter[str]] = field(default_factory=dict)  # and how often each has been seen
     _named: frozenset[str] = frozenset()  # categories that somebody has named as such
 
@@ -99,30 +87,52 @@ class Rows:
         absent = self._named - set(self.inputs)
         if absent:
             raise RecycleGPError(f"--categories {min(absent)}: it is none of the inputs, {', '.join(self.inputs)}")
-        used = [*self.inputs] if self.target is None else [*self.inputs, self.target]
+        used = [*self.inputs, *self._target_names]
         if self.noise is not None:
             if self.noise.name in used:
-                said = "the target" if self.noise.name == self.target else "among the inputs"
+                said = "among the inputs" if self.noise.name in self.inputs else "the target"
                 raise RecycleGPError(f"{self.noise.option} {self.noise.name}: it is {said}; name another column")
             used.append(self.noise.name)
         self.table.require([*used, *self.keep])
         if not self.inputs or len(set(self.inputs)) < len(self.inputs):
             said = f"names a column twice ({', '.join(self.inputs)})" if self.inputs else "would be no column at all"
             raise RecycleGPError(f"{self.table.path}: --inputs {said}; name at least one, each once")
-        if self.target in self.inputs:
-            raise RecycleGPError(f"--target {self.target}: it is among the inputs; leave it out of --inputs")
+        clash = [name for name in self._target_names if name in self.inputs]
+        if clash:
+            raise RecycleGPError(f"--target {clash[0]}: it is among the inputs; leave it out of --inputs")
         if "" in used:
             raise RecycleGPError(
                 f"{self.table.path}: a column has no name (a row index?); say which to use with --inputs"
             )
-        if self.positive is not None and not self.classes:
-            raise RecycleGPError(f"--positive {self.positive}: it is for classes; use --likelihood bernoulli")
+        if self._gaps_allowed and self.drop_missing:
+            raise RecycleGPError("--missing allow and --drop-missing: missing cells are used or left out; give one")
+
+    @property
+    def left_out(self) -> int:
+        """Rows that were not used."""
+        return self.incomplete + self.unseen
+
+    @property
+    def class_labels(self) -> tuple[str | None, str] | None:
+        """Of classes 0 and 1, where the table has words for them; class 0 has none if it is several."""
+        if self.targets is None or self.targets.positive is None:
+            return None
+        rest = self._labels.get(self.targets.names[0], set()) - {self.targets.positive}
+        return (next(iter(rest)) if len(rest) == 1 else None, self.targets.positive)
+
+    @property
+    def _target_names(self) -> tuple[str, ...]:
+        return () if self.targets is None else self.targets.names
+
+    @property
+    def _gaps_allowed(self) -> bool:
+        return self.targets is not None and self.targets.gaps
 
     def parts(self, screen: Screen) -> Iterator[Part]:
         """Some rows at a time. Where incomplete rows are not allowed, all are read all the same, to count them."""
         numbers = [c for c in self.inputs if c not in self.categories]
-        if self.target is not None and self.positive is None:
-            numbers.append(self.target)
+        if self.targets is not None and self.targets.positive is None:
+            numbers += [name for name, how in self.targets.readings.items() if how is not Reading.LABELS]
         if self.noise is not None:
             numbers.append(self.noise.name)
         with screen.bar(f"Reading {self.table.path.name}", self.table.size) as advance:
@@ -132,16 +142,9 @@ class Rows:
                 if len(part.X) and (self.drop_missing or not self.incomplete):
                     yield part
         self._check()
-        if self.incomplete:
-            screen.note(f"{self.incomplete} of {self.read} rows left out: missing values")
-
-    @property
-    def class_labels(self) -> tuple[str | None, str] | None:
-        """Of classes 0 and 1, where the table has words for them; class 0 has none if it is several."""
-        if self.positive is None:
-            return None
-        rest = self._labels - {self.positive}
-        return (next(iter(rest)) if len(rest) == 1 else None, self.positive)
+        for count, why in ((self.incomplete, "missing values"), (self.unseen, "no target")):
+            if count:
+                screen.note(f"{count} of {self.read} rows left out: {why}")
 
     def settled(self, work: Callable[[], T]) -> T:
         """Some work on all rows; begun again whenever a column turns out to hold categories."""
@@ -150,82 +153,97 @@ class Rows:
                 return work()
             except HoldsCategoriesError as found:
                 self.categories.add(found.column)
-                self.read = self.incomplete = 0
+                self.read = self.incomplete = self.unseen = 0
                 for counted in (self._gaps, self._labels, self._levels):
                     counted.clear()
 
-    def whole(self, screen: Screen) -> Whole:
+    def whole(self, screen: Screen) -> Part:
         """All rows."""
-        return self.settled(lambda: self._whole(screen))
-
-    def _whole(self, screen: Screen) -> Whole:
-        parts = list(self.parts(screen))
-        y = np.concatenate([p.y for p in parts if p.y is not None])
+        parts = self.settled(lambda: list(self.parts(screen)))
+        several = self.targets is not None and self.targets.outputs
+        y = pd.concat([p.y for p in parts], ignore_index=True) if several else np.concatenate([p.y for p in parts])
         noise = None if self.noise is None else np.concatenate([p.noise for p in parts if p.noise is not None])
         if self.categories:
-            return Whole(pd.concat([p.X for p in parts], ignore_index=True), y, noise)
-        X = np.concatenate([p.X.to_numpy() for p in parts])
-        return Whole(pd.DataFrame(X, columns=list(self.inputs), copy=False), y, noise)
+            X = pd.concat([p.X for p in parts], ignore_index=True)
+        else:
+            matrix = np.concatenate([p.X.to_numpy() for p in parts])
+            X = pd.DataFrame(matrix, columns=list(self.inputs), copy=False)
+        return Part(X, y, noise, pd.concat([p.kept for p in parts]), np.concatenate([p.positions for p in parts]))
 
     def _part(self, frame: pd.DataFrame) -> Part:
-        levels = {c: self._texts(frame[c]) for c in self.inputs if c in self.categories}
-        columns = {c: self._numbers(frame[c]) for c in self.inputs if c not in levels}
-        if self.target is not None:
-            columns[self.target] = self._target(frame[self.target])
+        found: dict[str, np.ndarray] = {
+            c: self._texts(frame[c]) if c in self.categories else self._numbers(frame[c]) for c in self.inputs
+        }
         if self.noise is not None:
-            columns[self.noise.name] = self._variances(frame[self.noise.name], self.noise)
-        gaps = {c: ~np.isfinite(values) for c, values in columns.items()}
-        gaps |= {c: texts.isna().to_numpy() for c, texts in levels.items()}
+            found[self.noise.name] = self._variances(frame[self.noise.name], self.noise)
+        y = {name: self._target(frame[name]) for name in self._target_names}
+        gaps = {c: _missing(values) for c, values in (found | y).items()}
         self._gaps.update({c: int(there.sum()) for c, there in gaps.items() if there.any()})
-        complete = ~np.logical_or.reduce(list(gaps.values()))
+        needed = found if self._gaps_allowed else found | y
+        complete = ~np.logical_or.reduce([gaps[c] for c in needed])
         self.incomplete += int((~complete).sum())
-        y = None if self.target is None else columns[self.target][complete]
-        noise = None if self.noise is None else columns[self.noise.name][complete]
-        kept, positions = frame.loc[complete, list(self.keep)], self.read + np.flatnonzero(complete)
-        if levels:
-            both = columns | {c: texts.to_numpy(dtype=object) for c, texts in levels.items()}
-            return Part(pd.DataFrame({c: both[c][complete] for c in self.inputs}), y, noise, kept, positions)
-        X = np.stack([columns[c][complete] for c in self.inputs], axis=1)
-        return Part(pd.DataFrame(X, columns=list(self.inputs), copy=False), y, noise, kept, positions)
+        if self._gaps_allowed:
+            seen = ~np.logical_and.reduce([gaps[c] for c in y])
+            self.unseen += int((complete & ~seen).sum())
+            complete &= seen
+        if self.categories:
+            X = pd.DataFrame({c: found[c][complete] for c in self.inputs})
+        else:
+            matrix = np.stack([found[c][complete] for c in self.inputs], axis=1)
+            X = pd.DataFrame(matrix, columns=list(self.inputs), copy=False)
+        return Part(
+            X,
+            None if self.targets is None else self.targets.y({c: values[complete] for c, values in y.items()}),
+            None if self.noise is None else found[self.noise.name][complete],
+            frame.loc[complete, list(self.keep)],
+            self.read + np.flatnonzero(complete),
+        )
 
     def _check(self) -> None:
         path = self.table.path
         if not self.read:
             raise RecycleGPError(f"{path}: there are no rows below the header")
+        where = ", ".join(f"{name}: {count}" for name, count in self._gaps.items())
         if self.incomplete and not self.drop_missing:
-            where = ", ".join(f"{name}: {count}" for name, count in self._gaps.items())
+            unseen = self.targets is not None and self.targets.outputs and any(map(self._gaps.get, self._target_names))
+            remedy = "use --missing allow where an output was not seen, " if unseen and not self._gaps_allowed else ""
             raise RecycleGPError(
-                f"{path}: {self.incomplete} of {self.read} rows have missing or infinite values ({where}); fill them, "
-                "or leave those rows out with --drop-missing"
+                f"{path}: {self.incomplete} of {self.read} rows {'has' if self.incomplete == 1 else 'have'} missing or "
+                f"infinite values ({where}); {remedy}fill them, or leave such rows out with --drop-missing"
             )
         if self.incomplete == self.read:
             raise RecycleGPError(f"{path}: every row has missing or infinite values, and none would be left")
-        if self.positive is not None and self.positive not in self._labels:
-            raise RecycleGPError(
-                f"--positive {self.positive}: column {self.target!r} holds no such class, but {self._classes()}"
-            )
-
+        if self.left_out == self.read:
+            raise RecycleGPError(f"{path}: no row has a target ({where}), and none would be left")
+        if self.targets is not None and self.targets.positive is not None:
+            name, wanted = self.targets.names[0], self.targets.positive
+            if wanted not in self._labels[name]:
+                raise RecycleGPError(
+                    f"--positive {wanted}: column {name!r} holds no such class, but {self._classes(name)}"
+                )
         for column, levels in self._levels.items() if self.may_hold_more else ():
-            if column in self._named:
-                continue
-            texts = [level for level in levels if not _is_number(level)]
-            if 2 * sum(levels[level] for level in texts) <= levels.total():
-                remedy = "leave cells empty where it means missing" if any(map(_may_be_gap, texts)) else "correct it"
-                raise RecycleGPError(
-                    f"{path}: column {column!r} holds text among numbers ({', '.join(texts)[:40]!r}); {remedy}, or "
-                    f"take the column for categories with --categories {column}"
-                )
-            if len(levels) > max(FEW_LEVELS, self.read / 2):
-                raise RecycleGPError(
-                    f"{path}: column {column!r} holds {len(levels):,} different texts in {self.read:,} rows, as an id "
-                    f"would; leave it out with --inputs, or take it for categories with --categories {column}"
-                )
+            if column not in self._named:
+                self._check_levels(column, levels)
+
+    def _check_levels(self, column: str, levels: Counter[str]) -> None:
+        """Are these categories, though nobody has said so?"""
+        texts = [level for level in levels if not cells.is_number(level)]
+        if 2 * sum(levels[level] for level in texts) <= levels.total():
+            remedy = "leave cells empty where it means missing" if any(map(cells.may_be_gap, texts)) else "correct it"
+            said = f"text among numbers ({', '.join(texts)[:40]!r}); {remedy}, or take the column for categories with"
+            raise self._error(column, f"{said} --categories {column}")
+        if len(levels) > max(FEW_LEVELS, self.read / 2):
+            said = f"{len(levels):,} different texts in {self.read:,} rows, as an id would; leave it out with --inputs"
+            raise self._error(column, f"{said}, or take it for categories with --categories {column}")
+
+    def _error(self, column: Any, what: str) -> RecycleGPError:
+        return RecycleGPError(f"{self.table.path}: column {column!r} holds {what}")
 
     # --- columns ---
 
-    def _texts(self, column: pd.Series) -> pd.Series:
+    def _texts(self, column: pd.Series) -> np.ndarray:
         """Levels by name, as they are written; NA where there is none."""
-        texts = as_text(column)
+        texts = cells.as_text(column)
         texts = texts.where(~texts.isin(MISSING), pd.NA)
         known = self._levels.setdefault(str(column.name), Counter())
         known.update(texts.dropna().value_counts().to_dict())
@@ -234,135 +252,85 @@ class Rows:
                 f"{self.table.path}: column {column.name!r} has more than {MOST_LEVELS:,} levels; leave it out with "
                 "--inputs"
             )
-        return texts
+        return texts.to_numpy(dtype=object)
 
     def _numbers(self, column: pd.Series) -> np.ndarray:
-        if self.may_hold_more and column.name in self.inputs and _holds_truths(column):
+        may_be_levels = self.may_hold_more and column.name in self.inputs
+        if may_be_levels and cells.holds_truths(column):
             raise HoldsCategoriesError(str(column.name))
-        values, text = floats(column)
-        if text is not None:
-            days = _days(column)
-            if days is not None and self.dates:
-                return days
-            if days is not None:
-                raise RecycleGPError(
-                    f"{self.table.path}: column {column.name!r} holds dates ({str(column.iloc[text])[:40]!r} in row "
-                    f"{self.read + text + 1}); read them as days since 1970-01-01 with --dates days, or leave the "
-                    "column out with --inputs"
-                )
-            comma = re.fullmatch(COMMA, str(column.iloc[text]))
-            if self.may_hold_more and column.name in self.inputs and comma is None:
-                raise HoldsCategoriesError(str(column.name))
-            said = str(column.iloc[text])[:40]
-            remedy = (
-                "correct it; two classes are for --likelihood bernoulli, classes that are words for --likelihood "
-                "categorical"
-            )
-            if comma is not None:
-                remedy = "numbers need a decimal point, not a comma; or say so with --decimal ,"
-            elif self.noise is not None and column.name == self.noise.name:
-                remedy = "correct it; measurement errors are numbers"
-            elif column.name != self.target:
-                remedy = "the model has numbers there"
-            if _may_be_gap(said):
-                remedy = f"if it means missing, leave the cell empty; else {remedy}"
-            row = self.read + text + 1
-            raise RecycleGPError(
-                f"{self.table.path}: column {column.name!r} holds text ({said!r} in row {row}); {remedy}"
-            )
-        return values
+        values, text = cells.floats(column)
+        if text is None:
+            return values
+        days, said, row = cells.days(column), str(column.iloc[text])[:40], self.read + text + 1
+        if days is not None and self.dates:
+            return days
+        if days is not None:
+            remedy = "read them as days since 1970-01-01 with --dates days, or leave the column out with --inputs"
+            raise self._error(column.name, f"dates ({said!r} in row {row}); {remedy}")
+        comma = re.fullmatch(cells.COMMA, str(column.iloc[text])) is not None
+        if may_be_levels and not comma:
+            raise HoldsCategoriesError(str(column.name))
+        remedy = self._remedy(str(column.name), comma)
+        if cells.may_be_gap(said):
+            remedy = f"if it means missing, leave the cell empty; else {remedy}"
+        raise self._error(column.name, f"text ({said!r} in row {row}); {remedy}")
+
+    def _remedy(self, column: str, comma: bool) -> str:
+        """For text where numbers should be."""
+        if comma:
+            return "numbers need a decimal point, not a comma; or say so with --decimal ,"
+        if self.noise is not None and column == self.noise.name:
+            return "correct it; measurement errors are numbers"
+        if column not in self._target_names:
+            return "the model has numbers there"
+        return (
+            "correct it; two classes are for --likelihood bernoulli, classes that are words for --likelihood "
+            "categorical"
+        )
 
     def _variances(self, column: pd.Series, noise: NoiseColumn) -> np.ndarray:
         values = self._numbers(column)
         bad = np.flatnonzero(values <= 0)
         if len(bad):
             what = "variance" if noise.squared else "standard deviation"
-            raise RecycleGPError(
-                f"{self.table.path}: column {noise.name!r} holds {values[bad[0]]:g} in row {self.read + bad[0] + 1}; a "
-                f"{what} of {noise.option} must be positive: correct it, or leave the row out"
-            )
+            remedy = f"a {what} of {noise.option} must be positive: correct it, or leave the row out"
+            raise self._error(noise.name, f"{values[bad[0]]:g} in row {self.read + bad[0] + 1}; {remedy}")
         return values if noise.squared else values**2
 
     def _target(self, column: pd.Series) -> np.ndarray:
-        if not self.classes:
+        assert self.targets is not None
+        reading = self.targets.readings[str(column.name)]
+        if reading is Reading.NUMBERS:
             return self._numbers(column)
-        if self.positive is not None:
+        return cells.labels(column) if reading is Reading.LABELS else self._two_classes(column, self.targets.positive)
+
+    def _two_classes(self, column: pd.Series, positive: str | None) -> np.ndarray:
+        """0 and 1, or −1 and 1; or words, one of which is class 1."""
+        name = str(column.name)
+        known = self._labels.setdefault(name, set())
+        if positive is not None:
             labels = column.astype(str).str.strip()
             absent = column.isna() | labels.isin(MISSING)
-            self._labels |= set(labels[~absent].unique())
-            return np.where(absent, np.nan, labels == self.positive)
-        values, text = floats(column)
+            known |= set(labels[~absent].unique())
+            return np.where(absent, np.nan, labels == positive)
+        values, text = cells.floats(column)
         if text is None:
-            self._labels |= {f"{v:g}" for v in np.unique(values[~np.isnan(values)])}
+            known |= {f"{v:g}" for v in np.unique(values[~np.isnan(values)])}
         else:
-            self._labels |= set(column.dropna().astype(str).unique())
-        if not (self._labels <= {"0", "1"} or self._labels <= {"-1", "1"}):
-            count = len(self._labels)
-            remedy = "say which of them is 1" if count <= 2 else "they must be two; set one against the rest"
-            raise RecycleGPError(
-                f"{self.table.path}: column {self.target!r} holds the classes {self._classes()}; {remedy}, as "
-                f"--positive {max(self._labels)}"
-            )
+            known |= set(column.dropna().astype(str).unique())
+        if not (known <= {"0", "1"} or known <= {"-1", "1"}):
+            remedy = f"say which of them is 1, as --positive {max(known)}"
+            if len(known) > 2:
+                remedy = f"they must be two; set one against the rest, as --positive {max(known)}"
+            if len(self._target_names) > 1:
+                remedy = "write the classes of each output as 0 and 1"
+            raise self._error(name, f"the classes {self._classes(name)}; {remedy}")
         return values
 
-    def _classes(self) -> str:
-        more = ", …" if len(self._labels) > CLASSES_SHOWN else ""
-        return ", ".join(sorted(self._labels)[:CLASSES_SHOWN]) + more
+    def _classes(self, target: str) -> str:
+        known = sorted(self._labels[target])
+        return ", ".join(known[:CLASSES_SHOWN]) + (", …" if len(known) > CLASSES_SHOWN else "")
 
 
-def as_text(column: pd.Series) -> pd.Series:
-    """Values as text; a whole number is the same whether or not others of the column are missing."""
-    if pd.api.types.is_float_dtype(column.dtype):
-        whole = column.dropna()
-        if bool((whole == whole.round()).all()):
-            column = column.astype("Int64")
-    text = column.astype("string").str.strip()
-    return text.where(text != "", pd.NA)
-
-
-def _holds_truths(column: pd.Series) -> bool:
-    if column.dtype == object:
-        return any(type(cell) is bool for cell in column)
-    return bool(pd.api.types.is_bool_dtype(column.dtype))
-
-
-def _may_be_gap(text: str) -> bool:
-    """Is it how some write that there is no value?"""
-    return re.fullmatch(GAPS, text.strip(), flags=re.IGNORECASE) is not None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _days(column: pd.Series) -> np.ndarray | None:
-    """Dates as days since 1970-01-01; None if that is not what the column holds."""
-    layout = None
-    if column.dtype.kind != "M":
-        cells = column.dropna().astype(str).str.strip()
-        layouts = ((ISO_DATE, "ISO8601"), (DAY_FIRST, DAY_FIRST_FORMAT))
-        layout = next((way for date, way in layouts if len(cells) and bool(cells.str.fullmatch(date).all())), None)
-        if layout is None:
-            return None
-        column = column.where(column.isna(), column.astype(str).str.strip())
-    moments = pd.to_datetime(column, utc=True, errors="coerce", format=layout)
-    if layout == DAY_FIRST_FORMAT and bool((moments.isna() & column.notna()).any()):
-        return None  # some month is above 12: these may be versions, or months written first
-    days: np.ndarray = ((moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(dtype=np.float64)
-    return days
-
-
-def floats(column: pd.Series) -> tuple[np.ndarray, int | None]:
-    """The column as float64, and where its first text is, if any."""
-    if pd.api.types.is_numeric_dtype(column.dtype):  # booleans are, too
-        return column.to_numpy(dtype=np.float64, na_value=np.nan), None
-    if column.dtype.kind in "Mm":  # dates would become nanoseconds
-        numbers = np.full(len(column), np.nan)
-    else:
-        numbers = pd.to_numeric(column.astype(object), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    text = np.flatnonzero(np.isnan(numbers) & column.notna().to_numpy())
-    return numbers, int(text[0]) if len(text) else None
+def _missing(values: np.ndarray) -> np.ndarray:
+    return pd.isna(values) if values.dtype == object else ~np.isfinite(values)

@@ -3,65 +3,39 @@
 from __future__ import annotations
 
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from ..storage.atomic import check_writable
 from ..threads import using_threads
-from . import models
-from .options import (
-    AsJson,
-    CalibrationFile,
-    Data,
-    Dates,
-    Decimal,
-    DropMissing,
-    Likelihood,
-    Missing,
-    Model,
-    ModelInputs,
-    NoSeed,
-    Owner,
-    Positive,
-    Quiet,
-    Targets,
-    Threads,
-    in_days,
-)
-from .paths import check_other
+from . import models, options
+from .options import option
+from .paths import check_output
 from .screen import Screen
 
 
 def score(
-    model: Model,
-    data: Data,
-    targets: Targets,
-    inputs: ModelInputs = None,
-    likelihood: Likelihood = None,
-    owner: Owner = None,
-    dates: Dates = None,
-    missing: Missing = "refuse",
-    positive: Positive = None,
+    model: options.Model,
+    data: options.Data,
+    targets: options.Targets,
+    inputs: options.ModelInputs = None,
+    likelihood: options.Likelihood = None,
+    owner: options.Owner = None,
+    dates: options.Dates = None,
+    missing: options.Missing = "refuse",
+    positive: options.Positive = None,
     by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Also for each value of this column; many numbers make four groups."),
+        str | None, option("Also for each value of this column; many numbers make four groups.", "COLUMN")
     ] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FIGURE", help="Draw a PIT histogram, or for classes a reliability curve: .png, .svg, .pdf."
-        ),
+        Path | None, option("Draw a PIT histogram, or for classes a reliability curve: .png, .svg, .pdf.", "FIGURE")
     ] = None,
-    calibration: CalibrationFile = None,
-    drop_missing: DropMissing = False,
-    decimal: Decimal = ".",
-    threads: Threads = 1,
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    calibration: options.CalibrationFile = None,
+    drop_missing: options.DropMissing = False,
+    decimal: options.Decimal = ".",
+    threads: options.Threads = 1,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Score a model on a table whose target is known.
 
@@ -80,62 +54,40 @@ def score(
         from ..plot.scores import check_name
 
         check_name(plot)
-        check_writable(plot)
-        check_other(plot, [model, data])
-    from .joint_rows import JointRows, only, targets_of
-    from .rows import Rows
+        check_output(plot, [model, data])
     from .tables import open_table
+    from .targets import of_model, outputs_of, target_names
 
     table = open_table(data, decimal)
     with screen.working("Loading"):
-        from .. import likelihoods, metrics
-        from ..models.joint.predictive import JointPredictive
-        from . import joint_predictions, predictions, scores
+        from .. import metrics
+        from . import scores
 
         gp = models.load(model)
-    named = targets_of(targets, table)
-    columns = models.inputs_of(gp, table, inputs, *named)
-    held, days, kept = models.categories_of(gp, columns), in_days(dates), [] if by is None else [by]
-    if isinstance(gp, JointPredictive):
-        joint_predictions.check_asked(gp, owner, likelihood)
-    else:
-        models.check_alone(missing)
+    names = target_names(targets, table)
+    models.check_likelihood(gp, likelihood)
     tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
     if tuned is not None:
         likelihood, owner = tuned.calibration.likelihood, tuned.calibration.owner
-    facts: dict[str, Any] = {"model": model, "data": data}
-    rows: Rows | JointRows
-    if isinstance(gp, JointPredictive):
-        carried = list(dict.fromkeys([*named, *kept]))
-        whole = Rows(table, columns, drop_missing=drop_missing, keep=carried, categories=held, dates=days)
-        rows = joint_predictions.rows_of(gp, whole, named, missing)
-        targets_of_part, evaluate = joint_predictions.evaluation(gp, owner)
-        facts["holds"] = gp.link.kind
-    else:
-        target, chosen = only(named, "the model"), likelihoods.choose(gp.likelihoods, likelihood)
-        asked = predictions.asked(gp, owner).of_y
-        classes = chosen.classifies
-        rows = Rows(table, columns, target, classes, positive, drop_missing, kept, categories=held, dates=days)
-        targets_of_part = attrgetter("y")
-        evaluate = partial(metrics.evaluate, asked, likelihood=chosen.name)
-        facts["likelihood"] = chosen.name
+    chosen = models.chosen_likelihood(model, gp, likelihood)
+    models.check_owner(gp, owner)
+    wanted = of_model(names, chosen, missing, positive)
+    kept = [] if by is None else [by]
+    rows = models.rows_for(gp, table, wanted, inputs=inputs, dates=dates, drop_missing=drop_missing, keep=kept)
+    evaluate: Any = partial(metrics.evaluate, gp, likelihood=chosen.name, owner=owner)
+    if outputs_of(chosen):
+        evaluate = partial(metrics.evaluate_outputs, gp, owner=owner)
     found = scores.Gathered(by, tuned)
     with using_threads(threads):
         for part in rows.parts(screen):
-            y = targets_of_part(part)
-            found.add(evaluate(part.X, y), part.kept)
-            found.compare(part.X, y)
-    facts["rows_left_out"] = rows.incomplete
+            found.add(evaluate(part.X, part.y), part.kept)
+            found.compare(part.X, part.y)
+    facts: dict[str, Any] = {"model": model, "data": data, "likelihood": chosen.name, "holds": chosen.meaning}
+    facts["rows_left_out"] = rows.left_out
     each = found.facts
     facts |= each[scores.ALONE] if scores.ALONE in each else {"scores": [{"name": k, **v} for k, v in each.items()]}
     if plot is not None:
-        scores.draw(plot, found.rows, f"{Path(model).stem} on {Path(data).name}", _positive(gp))
+        positive_name = chosen.classes[1] if chosen.predicts_all and chosen.classifies else "class 1"
+        scores.draw(plot, found.rows, f"{Path(model).stem} on {Path(data).name}", positive_name)
         facts["plot"] = str(plot)
     screen.result(facts, lambda: (scores.say_one if scores.ALONE in each else scores.say_each)(facts))
-
-
-def _positive(gp: Any) -> str:
-    """What the second of two classes is called in a figure."""
-    from ..models.joint.links import Classes
-
-    return str(gp.classes[1]) if isinstance(getattr(gp, "link", None), Classes) else "class 1"

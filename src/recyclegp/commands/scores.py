@@ -14,16 +14,18 @@ import typer
 from rich.table import Table as Shown
 
 from .. import metrics
+from ..errors import RecycleGPError
 from ..metrics import Evaluated, OutputRows, Score
 from ..models.calibration import Calibrated
-from .groups import groups
 from .screen import plain_table, say, show
+from .tables import MISSING
 
 ALONE = ""  # the name of what a model says, where that is one thing
 
 # what is said of classes and of numbers: a heading, and the field of the facts
 OF_CLASSES = {"log-loss": "log_loss", "Brier": "brier", "AUROC": "auroc", "ECE": "ece", "error rate": "error_rate"}
 OF_NUMBERS = {"NLPD": "nlpd", "CRPS": "crps", "RMSE": "rmse", "MAE": "mae"}
+MOST_GROUPS, QUARTERS = 20, 4  # values of a column that are groups of their own, and else as many groups
 COVERAGES = {"50%": "coverage_50", "80%": "coverage_80", "95%": "coverage"}
 
 Facts = dict[str, Any]
@@ -68,11 +70,8 @@ class Gathered:
             facts["calibrated"] = _calibrated(self.tuned, self._held)
         if self.by is not None:
             split = groups(pd.concat(self._values[name], ignore_index=True), self.by)
-            each = ((g, metrics.summary(rows.only(g.rows))) for g in split)
-            facts |= {
-                "by": self.by,
-                "groups": [{"group": g.name, "rows": len(g.rows), **_of(some)} for g, some in each],
-            }
+            each = ({"group": g, "rows": len(at), **_of(metrics.summary(rows.only(at)))} for g, at in split)
+            facts |= {"by": self.by, "groups": list(each)}
         return facts
 
 
@@ -111,6 +110,37 @@ def _calibrated(tuned: Calibrated, held: list[list[tuple[np.ndarray, np.ndarray]
         }
         for i, level in enumerate(tuned.calibration.levels)
     ]
+
+
+def groups(values: pd.Series, column: str) -> list[tuple[str, np.ndarray]]:
+    """Names and positions of rows: a group for each value of a column, or four for a column of many numbers.
+
+    They are in the order of numbers, or of letters; rows without a value come last.
+    """
+    text = values.astype(object).where(values.notna(), "").map(str).str.strip()
+    absent = (values.isna() | text.isin(MISSING)).to_numpy()
+    numbers = pd.to_numeric(text.where(~absent), errors="coerce")
+    numeric = bool((numbers.notna() | absent).all())
+    keys = numbers if numeric else text
+    known = sorted(keys[~absent].unique())
+    if len(known) <= MOST_GROUPS:
+        found = [(f"{v:g}" if numeric else str(v), np.flatnonzero((keys == v) & ~absent)) for v in known]
+    elif numeric:
+        found = _quarters(numbers.to_numpy(dtype=float), absent)
+    else:
+        raise RecycleGPError(
+            f"--by {column}: it holds {len(known)} different texts, as {known[0]!r}; name a column with at most "
+            f"{MOST_GROUPS}"
+        )
+    return [*found, *([("(missing)", np.flatnonzero(absent))] if absent.any() else [])]
+
+
+def _quarters(numbers: np.ndarray, absent: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """As many rows in each, as far as equal numbers stay together."""
+    edges = np.unique(np.quantile(numbers[~absent], np.linspace(0, 1, QUARTERS + 1)))
+    at = np.clip(np.searchsorted(edges, numbers, side="left"), 1, len(edges) - 1)
+    ends = range(1, len(edges))
+    return [(f"{edges[k - 1]:.4g} to {edges[k]:.4g}", np.flatnonzero((at == k) & ~absent)) for k in ends]
 
 
 def draw(path: Path, found: Mapping[str, Evaluated], title: str, positive: str = "class 1") -> None:

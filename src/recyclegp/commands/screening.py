@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from ..errors import printable
+from ..errors import Remedy, printable
 from . import models
-from .options import OWNERS, AsJson, FileNames, Modules, NoSeed, Owners, Quiet, Recycle, Threads, none_or
+from .options import AsJson, FileNames, Modules, NoSeed, Owners, Quiet, Recycle, Threads
+from .parsing import OWNERS, none_or
 from .paths import expand
 from .screen import Screen, plain_table, show
 
@@ -48,8 +49,8 @@ def screen(
 
         holding: dict[str, Path] = {}
         modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, files=holding)
-        found = library.screen(models.to_merge(modules, paths), owners=differing)
-    proposed = {p.name: p.command for p in proposals(found.verdicts, holding)}
+        found = library.screen(modules, owners=differing)
+    proposed = {p.name: p.command for p in _proposals(found.remedies, holding)}
     rows = [row | {"command": proposed.get(row["name"], "")} for row in found.table]
     facts = {"flagged": found.flagged, "unchecked": found.unchecked, "modules": rows}
     terminal.result(facts, lambda: _in_words(rows, found.summary_line))
@@ -60,22 +61,25 @@ class Proposal(NamedTuple):
 
     name: str
     python: str
-    command: str  # for its file; nothing where that holds others too, or where its inputs have no names
+    command: str  # for its file; nothing where that holds others too
 
 
-def proposals(verdicts: Mapping[str, Verdict], files: Mapping[str, Path]) -> list[Proposal]:
-    """For the modules of these files by name, where there is something to propose."""
+def proposals_of(merged: Ensemble, files: Mapping[str, Path]) -> list[Proposal]:
+    """For the modules of an ensemble, by their names in these files, where there is something to propose."""
+    from ..models.screening import proposals
+
+    verdicts: dict[str, dict[str, Verdict]] = {}
+    for m in merged._members:
+        if m.verdict is not None:
+            verdicts.setdefault(m.name, {})[merged.functions[m.function]] = m.verdict
+    return _proposals(proposals(verdicts), files)
+
+
+def _proposals(remedies: Mapping[str, Remedy], files: Mapping[str, Path]) -> list[Proposal]:
     return [
-        Proposal(name, v.proposal, v.command(str(files[name])) if name in files else "")
-        for name, v in verdicts.items()
-        if v.proposal
+        Proposal(name, str(remedy), remedy.shell(str(files[name])) if name in files else "")
+        for name, remedy in remedies.items()
     ]
-
-
-def verdicts_of(merged: Ensemble) -> dict[str, Verdict]:
-    """On the modules of an ensemble of one function; several are judged one by one, and `report` says how."""
-    members = getattr(merged, "_members", ())
-    return {m.name: m.verdict for m in members if m.verdict is not None}
 
 
 def _in_words(rows: list[dict[str, Any]], summary_line: str) -> None:

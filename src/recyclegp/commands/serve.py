@@ -10,24 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import RecycleGPError, printable
+from . import options
 from .models import with_a_way_on
-from .options import (
-    OWNERS,
-    AsJson,
-    Dates,
-    FileNames,
-    Inputs,
-    Likelihood,
-    Modules,
-    NoSeed,
-    Owners,
-    Positive,
-    Quiet,
-    Recycle,
-    Threads,
-    in_days,
-    none_or,
-)
+from .options import option, switch
+from .parsing import OWNERS, TRUST, none_or
 from .paths import expand
 from .screen import Screen
 
@@ -37,34 +23,27 @@ if TYPE_CHECKING:
 
 
 def serve(
-    files: Modules,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="On this machine; 0 is any that is free.")] = 0,
-    test: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="Rows whose target is known, to score what is chosen.")
-    ] = None,
+    files: options.Modules,
+    port: Annotated[int, option("On this machine; 0 is any that is free.", min=0, max=65535)] = 0,
+    test: Annotated[str | None, option("Rows whose target is known, to score what is chosen.", "TABLE")] = None,
     target: Annotated[
-        str | None,
-        typer.Option("-t", "--target", metavar="COLUMN", help="The column y of TABLE.", show_default="as modules say"),
+        str | None, option("The column y of TABLE.", "COLUMN", "as modules say", "-t", "--target")
     ] = None,
-    inputs: Inputs = None,
-    likelihood: Likelihood = None,
-    positive: Positive = None,
-    dates: Dates = None,
-    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out incomplete rows of TABLE.")] = False,
-    owners: Owners = "auto",
-    trust: Annotated[
-        str, typer.Option(metavar="learn|report|none", help="Modules that contradict the others, as for merge.")
-    ] = "learn",
-    learn: Annotated[
-        bool, typer.Option("--learn/--no-learn", help="Learn the kernel of each choice, or keep the modules' median.")
-    ] = True,
-    recycle: Recycle = False,
-    file_names: FileNames = False,
-    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in your browser.")] = True,
-    threads: Threads = 1,
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    inputs: options.Inputs = None,
+    likelihood: options.Likelihood = None,
+    positive: options.Positive = None,
+    dates: options.Dates = None,
+    drop_missing: Annotated[bool, switch("--drop-missing", "Leave out incomplete rows of TABLE.")] = False,
+    owners: options.Owners = "auto",
+    trust: options.Trust = "learn",
+    learn: options.Learn = True,
+    recycle: options.Recycle = False,
+    file_names: options.FileNames = False,
+    browser: Annotated[bool, switch("--open/--no-open", "Open the page in your browser.")] = True,
+    threads: options.Threads = 1,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show modules on a local web page, until Ctrl-C.
 
@@ -77,7 +56,7 @@ def serve(
     screen = Screen(quiet, as_json)
     paths = expand(files)
     differing = none_or(owners, "--owners", OWNERS)
-    believed = none_or(trust, "--trust", ("learn", "report"))
+    believed = none_or(trust, "--trust", TRUST)
     with screen.working("Reading", threads, total=len(paths)) as advance:
         server = _server()
         from ..serve import reading
@@ -94,8 +73,8 @@ def serve(
         whole = reading.with_modules((), held)
     rows = None
     if test is not None:
-        how = {"positive": positive, "drop_missing": drop_missing, "dates": in_days(dates)}
-        rows = _test(screen, test, whole[0].module, target, inputs, likelihood, **how)
+        how = {"inputs": inputs, "dates": dates, "drop_missing": drop_missing}
+        rows = _test(screen, test, whole[0].module, target, likelihood, positive, **how)
     serve_state = ServeState(Snapshot(whole, rows, Settings(differing, believed, learn), naming))
     with server.page(serve_state, port, threads) as page:
         facts = {"address": page.address, "modules": len(whole)}
@@ -123,25 +102,26 @@ def _test(
     path: str,
     first: Module,
     target: str | None,
-    inputs: str | None,
     likelihood: str | None,
+    positive: str | None,
     **how: Any,
 ) -> Test:
-    """The rows of a table, read as `Rows` is told how."""
+    """The rows of a table, read as `rows_for` is told how."""
     from .. import likelihoods
     from ..serve.state import Test
     from . import models
-    from .rows import Rows
     from .tables import open_table
+    from .targets import ALLOW, REFUSE, of_model, outputs_of, target_names
 
     table = open_table(path)
-    column = target or first.target.name
-    if column is None:
-        raise RecycleGPError(f"--test {path}: the modules do not say what y is called; name its column with --target")
+    models.check_likelihood(first, likelihood)
     chosen = likelihoods.named(likelihood) if likelihood is not None else likelihoods.choose(first.likelihoods, None)
-    columns = models.inputs_of(first, table, inputs, column)
-    held = models.categories_of(first, columns)
-    rows = Rows(table, columns, column, chosen.classifies, categories=held, **how)
-    found = rows.whole(screen)
-    models.check_labels(first, rows)
+    outputs = [name for name in outputs_of(chosen) if name in table.names]
+    said = [target] if target is not None else outputs or [name for name in [first.target.name] if name is not None]
+    if not said:
+        raise RecycleGPError(f"--test {path}: the modules do not say what y is called; name its column with --target")
+    names = target_names(said, table)
+    missing = ALLOW if outputs_of(chosen) and not how["drop_missing"] else REFUSE  # who has seen one output is scored
+    wanted = of_model(names, chosen, missing, positive)
+    found = models.read(first, models.rows_for(first, table, wanted, **how), screen)
     return Test(found.X, found.y, likelihood, printable(table.path.name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,8 @@ import typer
 
 from ..errors import RecycleGPError, printable
 from ..storage import signing
-from .options import AsJson, Files, NoSeed, Quiet, TrustedKeys
+from . import options
+from .options import option, output_to
 from .paths import expand
 from .screen import Screen
 
@@ -18,13 +19,10 @@ NAMED = 20  # files that are refused, in one message
 
 
 def keygen(
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="NAME", help="Writes NAME.pem, to keep, and NAME.pub, to give away."),
-    ],
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    output: Annotated[Path, output_to("NAME", "Writes NAME.pem, to keep, and NAME.pub, to give away.")],
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Make a pair of keys: a private one to sign with, and a public one for those who verify.
 
@@ -44,11 +42,11 @@ def keygen(
 
 
 def sign(
-    files: Files,
-    key: Annotated[Path, typer.Option("--key", metavar="NAME.pem", help="Your private key, as keygen writes it.")],
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    files: options.Files,
+    key: Annotated[Path, option("Your private key, as keygen writes it.", "NAME.pem", None, "--key")],
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Sign files: each gets a signature of its content id beside it, in FILE.sig. Send both.
 
@@ -72,11 +70,11 @@ def sign(
 
 
 def verify(
-    files: Files,
-    trusted: TrustedKeys,
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    files: options.Files,
+    trusted: options.TrustedKeys,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Verify that files are signed with a key you trust, and have not changed since.
 
@@ -86,17 +84,11 @@ def verify(
     """
     screen = Screen(quiet, as_json)
     paths = expand(files)
-    keys = signing.trusted_keys(trusted)
     found: list[dict[str, Any]] = []
-    for path in paths:
-        row: dict[str, Any] = {"file": str(path), "signed_by": None, "why_not": None}
-        try:
-            signer, _ = signing.verify(path, keys)
-            row["signed_by"] = signer.name
-        except RecycleGPError as refused:
-            row["why_not"] = str(refused)
-            typer.echo(f"recyclegp: NOT VERIFIED: {printable(str(refused))}", err=True)
-        found.append(row)
+    for path, signer, _, refused in _signers(paths, trusted):
+        found.append({"file": str(path), "signed_by": signer, "why_not": refused})
+        if refused is not None:
+            typer.echo(f"recyclegp: NOT VERIFIED: {printable(refused)}", err=True)
     good = [row for row in found if row["why_not"] is None]
     lines = [printable(f"{row['file']}: signed by {row['signed_by']}") for row in good]
     screen.result(found, lambda: typer.echo("\n".join(lines), nl=bool(lines)))
@@ -108,16 +100,23 @@ def verified(paths: Sequence[Path], trusted: Path | None) -> dict[Path, str] | N
     """The content ids of files that are all signed with a key in this folder; None where nobody asks for it."""
     if trusted is None:
         return None
-    keys = signing.trusted_keys(trusted)
-    found, refused = dict[Path, str](), list[str]()
-    for path in paths:
-        try:
-            found[path] = signing.verify(path, keys)[1]
-        except RecycleGPError as why:
-            refused.append(str(why))
+    each = list(_signers(paths, trusted))
+    refused = [why for *_, why in each if why is not None]
     if refused:
         more = f" | and {len(refused) - NAMED:,} more" if len(refused) > NAMED else ""
         raise RecycleGPError(
             f"--trusted {trusted}: {len(refused)} of {len(paths)} files refused: {' | '.join(refused[:NAMED])}{more}"
         )
-    return found
+    return {path: digest for path, _, digest, _ in each}
+
+
+def _signers(paths: Sequence[Path], trusted: Path) -> Iterator[tuple[Path, str | None, str, str | None]]:
+    """Of each file who has signed it, the content id, and why it cannot be trusted, where it cannot."""
+    keys = signing.trusted_keys(trusted)
+    for path in paths:
+        try:
+            signer, digest = signing.verify(path, keys)
+        except RecycleGPError as refused:
+            yield path, None, "", str(refused)
+        else:
+            yield path, signer.name, digest, None

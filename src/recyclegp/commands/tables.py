@@ -112,13 +112,10 @@ def open_table(path: str | Path, decimal: str = ".") -> Table:
         raise RecycleGPError(f"{path}: not a table this command reads; save it as .csv, .csv.gz or .parquet")
     if size == 0:
         raise RecycleGPError(f"{path}: the file is empty; it needs a header line and rows")
-    if last in PARQUET:
-        names, delimiter = _parquet(path).schema_arrow.names, None
-        names = [n for n in names if not n.startswith("__index_level_")]
-    else:
-        names, delimiter = _csv_header(path, None, decimal)
-    _check_unique(path, names)
-    return Table(path, tuple(names), delimiter, decimal=decimal)
+    if last not in PARQUET:
+        return _with_columns(path, *_csv_header(path, None, decimal), decimal=decimal)
+    names = [n for n in _parquet(path).schema_arrow.names if not n.startswith("__index_level_")]
+    return _with_columns(path, names, None)
 
 
 def _piped(stream: BinaryIO, decimal: str) -> Table:
@@ -129,15 +126,14 @@ def _piped(stream: BinaryIO, decimal: str) -> Table:
     content = stream.read()
     if not content:
         raise RecycleGPError(f"{path}: it is empty; it needs a header line and rows")
-    names, delimiter = _csv_header(path, content, decimal)
-    _check_unique(path, names)
-    return Table(path, tuple(names), delimiter, decimal=decimal, content=content)
+    return _with_columns(path, *_csv_header(path, content, decimal), decimal=decimal, content=content)
 
 
-def _check_unique(path: Path, names: Sequence[str]) -> None:
+def _with_columns(path: Path, names: Sequence[str], delimiter: str | None, **how: Any) -> Table:
     if len(set(names)) < len(names):
         twice = sorted({n for n in names if names.count(n) > 1})
         raise RecycleGPError(f"{path}: column names repeat ({', '.join(map(repr, twice))}); rename them")
+    return Table(path, tuple(names), delimiter, **how)
 
 
 # --- CSV --------------------------------------------------------------------------------------

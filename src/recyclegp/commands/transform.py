@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from ..errors import RecycleGPError
-from . import facts
-from .options import AsJson, NoSeed, Output, Quiet, pairs
+from . import models, options
+from .options import option
+from .parsing import pairs
 from .paths import check_model_output
 from .screen import Screen
 
 
 def transform(
     model: Annotated[str, typer.Argument(metavar="FILE", help="Of a module, of many modules, or of an ensemble.")],
-    output: Output,
+    output: options.Output,
     input_scale: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=FACTOR", help="Multiply an input; several, separated by commas or repeated."),
+        option(
+            "Multiply an input; several, separated by commas or repeated. Without names: 0, 1, … in their order.",
+            "COLUMN=FACTOR",
+        ),
     ] = None,
     input_shift: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=NUMBER", help="Add to an input, after it is multiplied; likewise."),
+        list[str] | None, option("Add to an input, after it is multiplied; likewise.", "COLUMN=NUMBER")
     ] = None,
     output_scale: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[OUTPUT=]FACTOR", help="Multiply the target; of several outputs all, or those named."),
+        list[str] | None, option("Multiply the target; of several outputs all, or those named.", "[OUTPUT=]FACTOR")
     ] = None,
     output_shift: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[OUTPUT=]NUMBER", help="Add to the target, after it is multiplied; likewise."),
+        list[str] | None, option("Add to the target, after it is multiplied; likewise.", "[OUTPUT=]NUMBER")
     ] = None,
     unit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[OUTPUT=]UNIT", help="What the target is measured in afterwards; likewise."),
+        list[str] | None, option("What the target is measured in afterwards; likewise.", "[OUTPUT=]UNIT")
     ] = None,
-    seed: NoSeed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Transform a model to other units: as if its rows had been measured in these. No rows are needed.
 
@@ -63,18 +62,19 @@ def transform(
     how: dict[str, Any] = {"output_scale": 1.0 if scale is None else scale}
     how["output_shift"] = 0.0 if shift is None else shift
     with screen.working("Transforming"):
-        from ..models.joint.links import Outputs
         from ..models.load import opened
+        from .targets import outputs_of
 
         found = opened(model).model
-        link = getattr(found, "link", None)
         try:
-            how["unit"] = _unit(unit, link.names if isinstance(link, Outputs) else ())
-            changed = found.transform(input_scale=scales or None, input_shift=shifts or None, **how)
+            first = models.first_of(found)
+            how["unit"] = _unit(unit, outputs_of(first.likelihoods[0]))
+            how["input_scale"], how["input_shift"] = (_by_column(c, first.columns) or None for c in (scales, shifts))
+            changed = found.transform(**how)
         except RecycleGPError as refused:
-            raise RecycleGPError(f"{model}: {_with_options(str(refused))}") from None
+            raise RecycleGPError(f"{model}: ", refused) from None
         changed.save(output)
-    facts.report(screen, output)
+    models.report(screen, output)
 
 
 def _of_targets(given: list[str] | None, option: str) -> float | dict[str, float] | None:
@@ -103,6 +103,6 @@ def _unit(given: list[str] | None, outputs: Sequence[str]) -> str | dict[str, st
     return given[0]
 
 
-def _with_options(text: str) -> str:
-    """Messages of the library name its arguments, which are options here."""
-    return re.sub(r"\b(in|out)put_(scale|shift)\b", lambda found: f"--{found[1]}put-{found[2]}", text)
+def _by_column(given: Mapping[str, float], columns: Sequence[str] | None) -> dict[Any, float]:
+    """Columns by their names; by their positions, from 0, where the model has no names."""
+    return {int(c) if columns is None and c.isdecimal() else c: number for c, number in given.items()}

@@ -10,28 +10,22 @@ used and no setting of matplotlib is changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from io import BytesIO
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from ..categories import called
 from ..errors import RecycleGPError
 from ..models.ensemble import Ensemble
-from ..models.joint.ensemble import JointEnsemble
-from ..models.joint.module import JointModule
 from ..models.module import Module
 from ..storage.atomic import write_atomically
 from . import figure as figures
-from . import joint_figure, page
-from .joint_scene import are_joint, joint_scene
-from .scene import scene
+from . import page
+from .scene import scenes
 from .scores import pit, reliability
+from .style import encoded
 
 __all__ = ["ensemble", "modules", "pit", "reliability", "save"]
 
@@ -39,7 +33,7 @@ FORMATS = ("png", "svg", "pdf", "html")
 
 
 def ensemble(
-    e: Ensemble | JointEnsemble,
+    e: Ensemble,
     ax: Any = None,
     *,
     region: Any = None,
@@ -67,15 +61,24 @@ def ensemble(
 
     Returns:
         The axes that were given; of a new figure one axes, or an array of several.
+
+    Raises:
+        TypeError: It is no ensemble, or `ax` are no axes.
+        RecycleGPError: The axes are too few, or region, likelihood or `at` do not fit the model.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> x = np.linspace(0, 6, 30)
+        >>> m = rgp.fit(x, np.sin(x), noise=0.01, name="a")
+        >>> ax = rgp.plot.ensemble(rgp.merge([m]))
     """
-    if not isinstance(e, (Ensemble, JointEnsemble)):
+    if not isinstance(e, Ensemble):
         raise TypeError(f"plot.ensemble draws an Ensemble, not {type(e).__name__}; plot.modules draws modules")
-    levels, at = _levels([e], at)
-    return _draw([e], ax, at, region=region, likelihood=likelihood, owners=owners, levels=levels)
+    return _draw([e], ax, region=region, likelihood=likelihood, owners=owners, at=at)
 
 
 def modules(
-    ms: Module | JointModule | Sequence[Module | JointModule],
+    ms: Module | Sequence[Module],
     ax: Any = None,
     *,
     region: Any = None,
@@ -96,17 +99,26 @@ def modules(
 
     Returns:
         The axes, as `ensemble` does.
+
+    Raises:
+        TypeError: One of them is no module, or `ax` are no axes.
+        RecycleGPError: Modules are over different columns, or what `ensemble` refuses.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> x = np.linspace(0, 6, 30)
+        >>> m = rgp.fit(x, np.sin(x), noise=0.01, name="a")
+        >>> ax = rgp.plot.modules([m])
     """
-    ms = [ms] if isinstance(ms, (Module, JointModule)) else list(ms)
+    ms = [ms] if isinstance(ms, Module) else list(ms)
     for m in ms:
-        if not isinstance(m, (Module, JointModule)):
+        if not isinstance(m, Module):
             raise TypeError(f"plot.modules draws Modules, not {type(m).__name__}; plot.ensemble draws ensembles")
-    levels, at = _levels(ms, at)
-    return _draw(ms, ax, at, region=region, likelihood=likelihood, levels=levels)
+    return _draw(ms, ax, region=region, likelihood=likelihood, at=at)
 
 
 def save(
-    objects: Sequence[Module | Ensemble | JointModule | JointEnsemble],
+    objects: Sequence[Module | Ensemble],
     path: str | PathLike[str],
     *,
     region: Any = None,
@@ -120,58 +132,37 @@ def save(
 
     Args:
         objects: modules and ensembles.
-        path: a file that ends in .png, .svg or .pdf for a picture, or in .html for a page, which needs no network
-            (of models of one function).
+        path: a file that ends in .png, .svg or .pdf for a picture, or in .html for a page, which needs no network.
         region: as for `ensemble`.
         likelihood: as for `ensemble`.
         at: as for `ensemble`.
         names: for the legend, one for each object; by default those of the modules.
         title: above the figure; by default it says what is drawn.
         owners: as for `ensemble`; owners whose modules are drawn themselves are not drawn a second time.
+
+    Raises:
+        RecycleGPError: The file has another ending, or what `ensemble` refuses.
+        OSError: The file cannot be written; what was there before is as it was.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> x = np.linspace(0, 6, 30)
+        >>> m = rgp.fit(x, np.sin(x), noise=0.01, name="a")
+        >>> rgp.plot.save([m], "figure.png")
     """
     path = Path(path)
     suffix = path.suffix.lower().lstrip(".")
     if suffix not in FORMATS:
         raise RecycleGPError(f"{path}: figures are written as {', '.join(f'.{f}' for f in FORMATS)}; choose one")
-    levels, at = _levels(objects, at)
-    how: dict[str, Any] = {"region": region, "likelihood": likelihood, "names": names, "owners": owners}
-    how |= {"levels": levels}
-    if suffix == "html":
-        if are_joint(objects):
-            raise RecycleGPError(
-                f"{path}: pages are of models of one function; write a picture (.png, .svg or .pdf), or draw each "
-                "function by itself (part)"
-            )
-        content = page.write(scene(objects, **how), at, title).encode()
-    else:
-        stream = BytesIO()
-        figure = _new(objects, at, title, **how)[0]
-        figure.savefig(stream, format=suffix)
-        content = stream.getvalue()
-    write_atomically(path, content)
+    drawn = scenes(objects, region=region, likelihood=likelihood, names=names, owners=owners, at=at)
+    html = suffix == "html"
+    write_atomically(path, page.write(drawn, title) if html else encoded(figures.new(drawn, title)[0], suffix))
 
 
-def _levels(objects: Sequence[Any], at: Any) -> tuple[dict[str, Any], Any]:
-    """What `at` says of categories, and what it says of numbers."""
-    models = [m for m in objects if isinstance(m, (Module, Ensemble, JointModule, JointEnsemble))]
-    named = {called(c, m.columns) for m in models for c in m.categories.columns}
-    if not named or not isinstance(at, Mapping):
-        return {}, at
-    return {c: v for c, v in at.items() if c in named}, {c: v for c, v in at.items() if c not in named}
-
-
-def _draw(models: Sequence[Any], ax: Any, at: Any, **how: Any) -> Any:
+def _draw(models: Sequence[Any], ax: Any, **how: Any) -> Any:
+    drawn = scenes(models, **how)
     if ax is not None:
-        if are_joint(models):
-            joint_figure.on(joint_scene(models, **how), ax, at)
-        else:
-            figures.on(scene(models, **how), ax, at)
+        figures.on(drawn, ax)
         return ax
-    _, axes = _new(models, at, None, **how)
+    _, axes = figures.new(drawn)
     return axes[0] if len(axes) == 1 else np.array(axes)
-
-
-def _new(models: Sequence[Any], at: Any, title: str | None, **how: Any) -> tuple[Figure, list[Axes]]:
-    if are_joint(models):
-        return joint_figure.new(joint_scene(models, **how), at, title)
-    return figures.new(scene(models, **how), at, title)

@@ -116,7 +116,7 @@ function between(values, share) {
 }
 function drawLines(panel, home, W, H) {
   const lane = 11;
-  const box = { x: 62, y: 12, w: W - 76 };
+  const box = { x: 62, y: panel.title ? 28 : 12, w: W - 76 };
   const floor = H - 44, depth = panel.lanes.length ? lane * panel.lanes.length + 8 : 0;
   box.h = floor - depth - box.y;
   const figure = tag("figure", { className: "panel" }, home);
@@ -129,6 +129,7 @@ function drawLines(panel, home, W, H) {
   for (const v of ticks(y.low, y.high, Math.max(3, box.h / 45), y.log))
     node("line", { class: "grid", x1: box.x, x2: box.x + box.w, y1: y.at(v), y2: y.at(v) }, svg);
   axes(svg, box, x, y, panel.label, data.label, floor);
+  if (panel.title) node("text", { class: "strong", x: box.x, y: 18 }, svg, panel.title);
   if (panel.fixed !== null)
     node("line", { class: "axis", x1: x.at(panel.fixed), x2: x.at(panel.fixed), y1: box.y, y2: floor, "stroke-dasharray": "1 4" }, svg);
   const inner = node("g", { "clip-path": `url(#${clip})` }, svg), dots = node("g", { "clip-path": `url(#${clip})` }, svg);
@@ -179,11 +180,12 @@ function drawLines(panel, home, W, H) {
       const told = c.owners.filter((own, i) => c.owners.findIndex(o => o.entry === own.entry) === i);  // a crowd shares one entry
       if (told.length === c.owners.length) for (const own of [...told].reverse()) if (!hidden.has(own.entry))
         rows.push({ entry: own.entry, cells: [numberText(read(own.mean))] });
-      rows.push({ entry: c.entry, cells: [numberText(read(c.mean)), range(c.low, c.high), ...(c.noisy ? [range(...c.noisy)] : [])] });
+      rows.push({ entry: c.entry, cells: [numberText(read(c.mean)), ...(c.low ? [range(c.low, c.high)] : []), ...(c.noisy ? [range(...c.noisy)] : [])] });
       node("circle", { cx: place[0], cy: floored(read(c.mean)), r: 4, fill: colourOf(c.entry), stroke: "var(--paper)" }, guide);
     }
     rows.reverse();  // ensembles, which are drawn last, are read first
-    const noisy = curves.some(c => c.noisy && !hidden.has(c.entry));
-    return { title: `${panel.label} = ${numberText(value)}`, head: ["", data.label, "95% band", ...(noisy ? ["95% of y"] : [])], rows: rows.slice(0, 20) };
+    const any = part => curves.some(c => c[part] && !hidden.has(c.entry));
+    const head = ["", data.label, ...(any("low") ? ["95% band"] : []), ...(any("noisy") ? ["95% of y"] : [])];
+    return { title: `${panel.label} = ${numberText(value)}`, head, rows: rows.slice(0, 20) };
   }, W / 100);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,57 +11,92 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
 from ..errors import RecycleGPError
-from ..models.ensemble import Ensemble
-from . import lines, maps, numbers
+from . import classes, lines, maps, numbers
 from .lines import Key, as_text
 from .scale import Model
 from .scene import Scene
+from .style import first
 
 MOST_SLICES = 12  # inputs in one figure
-MOST_MAPS = 8  # models in one figure of maps
+MOST_MAPS = 8  # models in one figure of maps, or of classes
 DPI = 130
+HEIGHT = 2.7  # inches of one output among others, over one input
 MOST_MOVING = "The {} of {} inputs that move the mean most, each"
 
 
-def on(scene: Scene, ax: Any, at: Any = None) -> None:
-    """Draw on the caller's axes; the first of them holds the legend."""
+def on(scenes: Sequence[Scene], ax: Any) -> None:
+    """Draw on the caller's axes, as many for each scene; the first of each holds a legend."""
     axes = list(np.ravel(np.asarray(ax, dtype=object)))
     for a in axes:
         if not isinstance(a, Axes):
             raise TypeError(f"ax: pass matplotlib axes, not {type(a).__name__}")
+    if len(scenes) > 1 and (not axes or len(axes) % len(scenes)):
+        raise RecycleGPError(
+            f"ax has {len(axes)} axes for {len(scenes)} functions; pass as many for each, one after the other"
+        )
+    each = len(axes) // len(scenes)
+    for k, scene in enumerate(scenes):
+        _on(scene, axes[k * each : (k + 1) * each])
+
+
+def _on(scene: Scene, axes: list[Axes]) -> None:
     D, n = len(scene.columns), len(scene.subjects)
-    if D == 2:
+    if scene.scale.classes:
+        key = classes.draw(scene, axes)
+    elif D == 2:
         if len(axes) not in (n, 2 * n):
             raise RecycleGPError(
                 f"ax has {len(axes)} axes for {n} model{'s' * (n > 1)} of two inputs; pass {n} for the means, or "
                 f"{2 * n} for the means and then the standard deviations"
             )
         shown = numbers.maps(scene, n)
-        figure = axes[0].figure
-        maps.draw(figure, axes[:n], axes[n:], shown, scene)
+        maps.draw(axes[0].figure, axes[:n], axes[n:], shown, scene)
         key = maps.key(shown, scene)
     else:
         if not 1 <= len(axes) <= D:
             raise RecycleGPError(f"ax has {len(axes)} axes for {D} input column{'s' * (D > 1)}; pass one for each")
-        panels = numbers.panels(scene, len(axes), at)
-        lines.draw(axes, panels, scene)
-        axes[0].set_ylabel(as_text(scene.scale.label))
-        key = lines.brief(panels, scene)
-    if len(key.labels) > 1:
-        axes[0].legend(*key, fontsize=8, framealpha=0.8)
+        key = _along(scene, axes, len(axes), lines.brief)
+    if len(key) > 1:
+        axes[0].legend(*zip(*key, strict=True), fontsize=8, framealpha=0.8)
 
 
-def new(scene: Scene, at: Any = None, title: str | None = None) -> tuple[Figure, list[Axes]]:
-    """Draw a new figure, with a legend below and a title above its axes."""
-    figure = Figure(figsize=size(scene), dpi=DPI, layout="constrained")
-    axes, key = fill(figure, scene, at)
-    explain(figure, key, headline(scene) if title is None else title)
-    return figure, axes
+def new(scenes: Sequence[Scene], title: str | None = None) -> tuple[Figure, list[Axes]]:
+    """Draw a new figure, with a legend below and a title above its axes; scenes stand below each other."""
+    one_input = len(scenes[0].columns) == 1
+    sizes = [(8.0, HEIGHT) if one_input and len(scenes) > 1 else _size(scene) for scene in scenes]
+    more = 0.9 if len(scenes) > 1 else 0.0
+    width, height = max(wide for wide, _ in sizes), sum(high for _, high in sizes) + more
+    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+    if len(scenes) == 1:
+        found = [_fill(figure, scenes[0])]
+    elif one_input:
+        rows = list(figure.subplots(len(scenes), 1, sharex=True))
+        found = [([ax], _along(scene, [ax])) for scene, ax in zip(scenes, rows, strict=True)]
+        for ax in rows:
+            ax.label_outer()
+    else:
+        parts = figure.subfigures(len(scenes), 1, squeeze=False, height_ratios=[h for _, h in sizes])[:, 0]
+        found = [_fill(part, scene) for part, scene in zip(parts, scenes, strict=True)]
+    _explain(figure, _together([key for _, key in found]), headline(scenes) if title is None else title)
+    return figure, [ax for some, _ in found for ax in some]
 
 
-def size(scene: Scene) -> tuple[float, float]:
+def _together(keys: Sequence[Key]) -> Key:
+    """Everything once, in the order of the longest."""
+    if len(keys) == 1:
+        return keys[0]
+    found: dict[str, Any] = {}
+    for key in sorted(keys, key=len, reverse=True):
+        for handle, label in key:
+            found.setdefault(label, handle)
+    return [(handle, label) for label, handle in found.items()]
+
+
+def _size(scene: Scene) -> tuple[float, float]:
     """Inches that its panels need, wide and high."""
     D = len(scene.columns)
+    if scene.scale.classes:
+        return classes.size(scene)
     if D == 2:
         wide, high, side = _grid_of_maps(min(len(scene.subjects), MOST_MAPS))
         return 2 * side * wide, 0.75 * side * high + 0.9
@@ -68,41 +104,48 @@ def size(scene: Scene) -> tuple[float, float]:
     return (8, 5) if D == 1 else (3.0 * wide + 0.6, 2.5 * high + 1.2)
 
 
-def fill(figure: FigureBase, scene: Scene, at: Any = None) -> tuple[list[Axes], Key]:
+def _fill(figure: FigureBase, scene: Scene) -> tuple[list[Axes], Key]:
     """Draw all panels of a scene into a figure, or a part of one; the legend is left to the caller."""
-    return _maps(figure, scene) if len(scene.columns) == 2 else _lines(figure, scene, at)
+    if scene.scale.classes:
+        return classes.fill(figure, scene)
+    return _maps(figure, scene) if len(scene.columns) == 2 else _lines(figure, scene)
 
 
-def along(scene: Scene, axes: list[Axes], at: Any = None) -> Key:
-    """Draw curves on these axes; the legend is left to the caller."""
-    panels = numbers.panels(scene, len(axes), at)
+def _along(scene: Scene, axes: list[Axes], wide: int = 1, key: Callable[..., Key] = lines.key) -> Key:
+    """Draw along as many inputs as there are axes, so many of which stand beside each other."""
+    panels = numbers.panels(scene, len(axes))
     lines.draw(axes, panels, scene)
-    axes[0].set_ylabel(as_text(scene.scale.label))
-    return lines.key(panels, scene)
+    for ax in axes[::wide]:
+        ax.set_ylabel(as_text(scene.scale.label))
+    return key(panels, scene)
 
 
-def explain(figure: Figure, key: Key, title: str) -> None:
+def _explain(figure: Figure, key: Key, title: str) -> None:
     """The legend below, and the title above."""
     width = figure.get_size_inches()[0]
-    longest = max(len(label) for label in key.labels)
-    columns = max(1, min(len(key.labels), int(width / (0.5 + 0.078 * longest))))
-    figure.legend(*key, loc="outside lower left", frameon=False, fontsize=9, ncols=columns)
+    longest = max(len(label) for _, label in key)
+    columns = max(1, min(len(key), int(width / (0.5 + 0.078 * longest))))
+    figure.legend(*zip(*key, strict=True), loc="outside lower left", frameon=False, fontsize=9, ncols=columns)
     figure.suptitle(as_text(title), x=0.01, ha="left", fontsize=11)
 
 
-def headline(scene: Scene) -> str:
+def headline(scenes: Sequence[Scene]) -> str:
     """What is in the figure, in a few words."""
-    modules = [s for s in scene.subjects if not s.merged]
+    scene = scenes[0]
+    subjects = list({id(s.model): s for each in scenes for s in each.subjects}.values())
+    modules = [s for s in subjects if not s.merged]
     said = [f"{m.label}, {_rows(m.model)}" for m in modules] if len(modules) == 1 else []
     said += [f"{len(modules)} modules"] if len(modules) > 1 else []
-    for s in scene.subjects:
-        if isinstance(s.model, Ensemble):
-            said.append(f"ensemble of {len(s.model.names):,} module{'s' * (len(s.model.names) > 1)}, {_rows(s.model)}")
+    for s in subjects:
+        if s.merged:
+            count = len(s.origin.modules)
+            said.append(f"ensemble of {count:,} module{'s' * (count > 1)}, {_rows(s.model)}")
     text = " · ".join(said)
     text = text if modules else text.capitalize()
     D = len(scene.columns)
-    if D == 2 and len(scene.subjects) > MOST_MAPS:
-        text += f"; maps of {MOST_MAPS} of them"
+    text += f"; {scene.kind}" * bool(scene.kind)
+    if len(scene.subjects) > MOST_MAPS and (D == 2 or scene.scale.classes):
+        text += f"; {'maps of ' * (D == 2)}{MOST_MAPS} of them" + " are drawn" * (D != 2)
     if scene.left_out:
         text += f"; {scene.left_out:,} more are left out"
     if D > 2:
@@ -127,10 +170,7 @@ def _maps(figure: FigureBase, scene: Scene) -> tuple[list[Axes], Key]:
     wide, high, _ = _grid_of_maps(len(shown))
     # Means are together and deviations are together, because each group shares one scale of colours.
     grid = figure.subplots(high, 2 * wide, squeeze=False, sharex=True, sharey=True)
-    centres, sds = list(grid[:, :wide].flat), list(grid[:, wide:].flat)
-    for empty in (*centres[len(shown) :], *sds[len(shown) :]):
-        empty.remove()
-    centres, sds = centres[: len(shown)], sds[: len(shown)]
+    centres, sds = first(grid[:, :wide], len(shown)), first(grid[:, wide:], len(shown))
     maps.draw(figure, centres, sds, shown, scene)
     for ax in (*centres, *sds):
         ax.label_outer()
@@ -143,14 +183,8 @@ def _grid_of_lines(count: int) -> tuple[int, int]:
     return math.ceil(count / high), high
 
 
-def _lines(figure: FigureBase, scene: Scene, at: Any) -> tuple[list[Axes], Key]:
-    panels = numbers.panels(scene, MOST_SLICES, at)
-    wide, high = _grid_of_lines(len(panels))
-    grid = figure.subplots(high, wide, squeeze=False, sharey=True)
-    axes = list(grid.flat)
-    for empty in axes[len(panels) :]:
-        empty.remove()
-    lines.draw(axes[: len(panels)], panels, scene)
-    for row in grid:
-        row[0].set_ylabel(as_text(scene.scale.label))
-    return axes[: len(panels)], lines.key(panels, scene)
+def _lines(figure: FigureBase, scene: Scene) -> tuple[list[Axes], Key]:
+    count = min(len(scene.columns), MOST_SLICES)
+    wide, high = _grid_of_lines(count)
+    axes = first(figure.subplots(high, wide, squeeze=False, sharey=True), count)
+    return axes, _along(scene, axes, wide)

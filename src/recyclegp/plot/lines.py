@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,18 +13,16 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from . import ranges
 from .numbers import Curve, Panel
-from .scene import MOST_TOLD_APART, Marks, Scene
+from .scene import MOST_TOLD_APART, Scene
 from .style import FAINT, inducing, tidy
+from .subject import Marks
 
 LANE_HEIGHT = 0.1  # inches, for each lane of points
 DARK, MIDDLE, LIGHT, LIGHTEST = 0.3, 0.2, 0.12, 0.07  # opacity of bands
 
 
-class Key(NamedTuple):
-    """What a legend says."""
-
-    handles: list[Any]
-    labels: list[str]
+Key = list[tuple[Any, str]]  # what a legend shows, and what it says of it
+HOLDING = (Line2D([], [], color=FAINT, lw=0.8, ls=(0, (1, 2))), "where the other panels hold it")
 
 
 def draw(axes: Sequence[Axes], panels: Sequence[Panel], scene: Scene) -> None:
@@ -32,8 +30,7 @@ def draw(axes: Sequence[Axes], panels: Sequence[Panel], scene: Scene) -> None:
     for ax, panel in zip(axes, panels, strict=True):
         for curve in panel.curves:
             _draw(ax, curve, scene)
-        if panel.fixed is not None:
-            ax.axvline(panel.fixed, color=FAINT, lw=0.8, ls=(0, (1, 2)), zorder=0.5)
+        mark_held(ax, panel.fixed)
         # Points are marked in lanes below the curves, for which the axis is made longer.
         lane = LANE_HEIGHT / max(0.5, ax.get_window_extent().height / ax.figure.dpi)
         depth = min(0.5, lane * (len(panel.lanes) + 0.5)) if panel.lanes else 0.0
@@ -49,6 +46,12 @@ def draw(axes: Sequence[Axes], panels: Sequence[Panel], scene: Scene) -> None:
             Z = marks.Z[:, panel.column]
             inside = Z[(panel.limits[0] <= Z) & (panel.limits[1] >= Z)]
             inducing(ax, inside, marks.colour, level=depth * (k + 0.6) / (len(panel.lanes) + 0.5), mark=_mark(marks))
+
+
+def mark_held(ax: Axes, fixed: float | None) -> None:
+    """Where the other panels hold this input."""
+    if fixed is not None:
+        ax.axvline(fixed, color=FAINT, lw=0.8, ls=(0, (1, 2)), zorder=0.5)
 
 
 class _TicksAboveLanes(MaxNLocator):
@@ -74,8 +77,8 @@ def _draw(ax: Axes, curve: Curve, scene: Scene) -> None:
         if s.merged and not alone:  # its band lies on those of the modules and would not be seen without edges
             for limit in (curve.low, curve.high):
                 ax.plot(curve.x, limit, color=s.colour, lw=0.7, alpha=0.7, zorder=above - 0.5)
-    for own in curve.owners:
-        ax.plot(curve.x, own.centre, own.owner.dashes, color=own.owner.colour, lw=0.9, zorder=above - 0.3)
+    for owner, centre in curve.owners:
+        ax.plot(curve.x, centre, owner.dashes, color=owner.colour, lw=0.9, zorder=above - 0.3)
     ax.plot(curve.x, curve.centre, s.dashes, color=s.colour, lw=1.8 if s.merged else 1.5, zorder=above)
     if curve.at is not None and not s.merged:
         size = 3.5 if scene.crowded else 5.5
@@ -86,44 +89,44 @@ def key(panels: Sequence[Panel], scene: Scene) -> Key:
     """One entry for each model, then what the bands and marks are."""
     curves = [c for p in panels for c in p.curves]
     colour = scene.subjects[0].colour if len(scene.subjects) == 1 else FAINT
-    entries = [*_names(scene), *_owners(scene)]
+    entries: Key = [*_names(scene), *_owners(scene)]
     if any(c.banded for c in curves):
         entries.append((Patch(color=colour, alpha=DARK, lw=0), f"95% band of {scene.scale.band_label}"))
     if any(c.noisy is not None for c in curves):
         whose = "a new owner's y" if any(s.owners_differ for s in scene.subjects) else "y"
-        entries.append((Patch(color=colour, alpha=LIGHT, lw=0), f"95% band of {whose}"))
+        varies = ", whose noise varies" if scene.scale.varies else ""
+        entries.append((Patch(color=colour, alpha=LIGHT, lw=0), f"95% band of {whose}{varies}"))
     if any(c.at is not None and not c.subject.merged for c in curves):
         entries.append((dot(colour, "o"), "published points"))
     for marks, text in _explained(panels[0].lanes, scene):
         entries.append((dot(marks.colour, _mark(marks)), text))
     if panels[0].fixed is not None:
-        entries.append((Line2D([], [], color=FAINT, lw=0.8, ls=(0, (1, 2))), "where the other panels hold it"))
-    return Key([h for h, _ in entries], [t for _, t in entries])
+        entries.append(HOLDING)
+    return entries
 
 
 def brief(panels: Sequence[Panel], scene: Scene) -> Key:
     """Names only, for axes that have little room."""
     explained = _explained(panels[0].lanes, scene)
-    entries = [*_names(scene), *_owners(scene)]
-    entries += [(dot(m.colour, "|"), text) for m, text in explained if any(m is k for k in scene.members)]
-    return Key([h for h, _ in entries], [t for _, t in entries])
+    points = [(dot(m.colour, "|"), text) for m, text in explained if any(m is k for k in scene.members)]
+    return [*_names(scene), *_owners(scene), *points]
 
 
-def _names(scene: Scene) -> list[tuple[Any, str]]:
+def _names(scene: Scene) -> Key:
     # Of too many models the first are named, ensembles before modules.
     named = sorted(scene.subjects, key=lambda s: not s.merged) if scene.crowded else scene.subjects
     lines = [(Line2D([], [], color=s.colour, ls=s.dashes, lw=2), as_text(s.label)) for s in named[:MOST_TOLD_APART]]
     return [*lines, *more(len(scene.subjects) + scene.left_out - MOST_TOLD_APART)]
 
 
-def _owners(scene: Scene) -> list[tuple[Any, str]]:
+def _owners(scene: Scene) -> Key:
     """The thin lines, one entry for each colour and name."""
     found = dict.fromkeys((o.label, o.colour, o.dashes) for s in scene.subjects for o in s.owners)
     what = scene.scale.band_label
     return [(Line2D([], [], color=c, ls=dashes, lw=0.9), f"{what} of {as_text(label)}") for label, c, dashes in found]
 
 
-def more(count: int) -> list[tuple[Any, str]]:
+def more(count: int) -> Key:
     return [(Line2D([], [], ls="none"), f"… and {count:,} more")] if count > 0 else []
 
 

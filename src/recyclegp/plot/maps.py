@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter
@@ -16,8 +17,9 @@ from . import ranges
 from .lines import Key, as_text, more
 from .numbers import Map
 from .scale import Array, Scale
-from .scene import DASHES, MOST_TOLD_APART, Marks, Scene, plain
+from .scene import DASHES, MOST_TOLD_APART, Scene
 from .style import BLACK, FAINT
+from .subject import Marks, plain
 
 DOT_SHAPES = dict(zip(DASHES, "osD^", strict=True))  # what dashes are for lines
 MEAN_COLOURS, SD_COLOURS = "cividis", "Greys"  # on grey the modules' colours stand out
@@ -46,24 +48,32 @@ def _draw(
     levels = ranges.contours(values, scale)
     styles = CONTOUR_DASHES if scale is not None and scale.is_probability else {}
     for ax, m, v in zip(axes, maps, values, strict=True):
-        # Each pixel is centred on the place it was computed for, so that the outermost reach half a pixel further.
-        dx, dy = (m.x[1] - m.x[0]) / 2, (m.y[1] - m.y[0]) / 2
-        extent = (m.x[0] - dx, m.x[-1] + dx, m.y[0] - dy, m.y[-1] + dy)
-        style: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear", "zorder": 0}
-        image = ax.imshow(v, cmap=SD_COLOURS if scale is None else MEAN_COLOURS, norm=norm, extent=extent, **style)
+        colours = SD_COLOURS if scale is None else MEAN_COLOURS
+        shown = image(ax, m.x, m.y, v, cmap=colours, norm=norm, interpolation="bilinear")
         _contours(ax, m, v, levels, BLACK if scale is None else "white", styles)
         _points(ax, m, scene, BLACK if scale is None else "white")
-        ax.set(xlim=scene.region[0], ylim=scene.region[1])
-        ax.set(xlabel=as_text(plain(scene.columns[0])), ylabel=as_text(plain(scene.columns[1])))
-        title = what if len(scene.subjects) == 1 else f"{m.subject.label}: {what}"
-        ax.set_title(as_text(title), loc="left", fontsize=10, fontweight="bold")
-        for spine in ax.spines.values():
-            spine.set_color(FAINT)
-    bar = figure.colorbar(image, ax=list(axes), aspect=20 * min(2, len(maps)), pad=0.02)
+        frame(ax, scene, what if len(scene.subjects) == 1 else f"{m.subject.label}: {what}")
+    bar = figure.colorbar(shown, ax=list(axes), aspect=20 * min(2, len(maps)), pad=0.02)
     if log:
         bar.set_ticks(ranges.Range(low, high, log).round_values(8), minor=False)
         bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
         bar.minorticks_off()
+
+
+def image(ax: Axes, x: Array, y: Array, values: Array, **style: Any) -> AxesImage:
+    """Each pixel is centred on the place it was computed for, so that the outermost reach half a pixel further."""
+    dx, dy = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
+    extent = (x[0] - dx, x[-1] + dx, y[0] - dy, y[-1] + dy)
+    return ax.imshow(values, origin="lower", aspect="auto", extent=extent, zorder=0, **style)
+
+
+def frame(ax: Axes, scene: Scene, title: str) -> None:
+    """The region of both inputs, with their names."""
+    ax.set(xlim=scene.region[0], ylim=scene.region[1])
+    ax.set(xlabel=as_text(plain(scene.columns[0])), ylabel=as_text(plain(scene.columns[1])))
+    ax.set_title(as_text(title), loc="left", fontsize=10, fontweight="bold")
+    for spine in ax.spines.values():
+        spine.set_color(FAINT)
 
 
 def quantity(scene: Scene) -> str:
@@ -106,8 +116,9 @@ def key(maps: Sequence[Map], scene: Scene) -> Key:
     """The legend: which points are whose."""
     known = {(k.label, k.colour, k.dashes): k for m in maps for k in scene.marks(m.subject) if not k.chosen}
     modules = list(known.values())
-    entries = [(Line2D([], [], ls="none", **{**_dot(k), "ms": 6}), as_text(k.label)) for k in modules[:MOST_TOLD_APART]]
+    named = modules[:MOST_TOLD_APART]
+    entries: Key = [(Line2D([], [], ls="none", **{**_dot(k), "ms": 6}), as_text(k.label)) for k in named]
     entries += more(len(modules) - MOST_TOLD_APART)
     if any(m.subject.merged for m in maps):
         entries.append((Line2D([], [], ls="none", **_ring(FAINT)), "points $Z_*$"))
-    return Key([h for h, _ in entries], [t for _, t in entries])
+    return entries

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from .. import arrays
 from ..errors import RecycleGPError
 from ..models.naming import NEW
 from .scale import Array, Band
-from .scene import Marks, Owner, Scene, Subject, extent, plain
-from .style import FAINT
+from .scene import Scene, extent
+from .subject import Marks, Owner, Subject, plain, together
 
 FEWEST_PLACES, MOST_PLACES = 201, 801  # places along a curve
 PLACES_PER_LENGTHSCALE = 12  # so that no bend of a curve is cut
 NOTHING_INSIDE = "region: none of the modules has points there, so there is nothing to draw; choose a larger one"
 MAP_SIDE = 81  # places along each side of a map
-
-
-class OwnCurve(NamedTuple):
-    """One owner's function, at the places of the curve that all of them share."""
-
-    owner: Owner
-    centre: Array
 
 
 class Curve(NamedTuple):
@@ -39,7 +31,7 @@ class Curve(NamedTuple):
     noisy: Band | None  # the 95% band of a new y, where that is another; of a new owner's where owners differ
     Z: Array  # the model's points, along this input
     at: Array | None  # the centre at those points; None for slices, on which they do not lie
-    owners: list[OwnCurve]  # of an ensemble whose owners differ
+    owners: list[tuple[Owner, Array]]  # of an ensemble whose owners differ: each one's centre at the same places
 
 
 class Panel(NamedTuple):
@@ -66,30 +58,25 @@ class Map(NamedTuple):
 # --- along one input ---
 
 
-def panels(scene: Scene, most: int, at: Any = None) -> list[Panel]:
+def panels(scene: Scene, most: int) -> list[Panel]:
     """The `most` inputs along which the models vary most, in the order of the columns."""
-    D = len(scene.columns)
-    base = middle(scene, at)
-    found = [panel(scene, j, base) for j in range(D)]
+    base = scene.middle
+    found = [panel(scene, j, base) for j in range(len(base))]
     if not any(p.curves for p in found):
         raise RecycleGPError(NOTHING_INSIDE)
-    kept = np.sort(np.argsort([-_variation(p) for p in found], kind="stable")[:most])
-    return [found[j] for j in kept]
+    return [found[j] for j in largest([_variation(p) for p in found], most)]
 
 
-def middle(scene: Scene, at: Any = None) -> Array:
-    """Where a slice holds the other inputs: at the median of all points, unless the caller says otherwise."""
-    base: Array = np.median(scene.points, axis=0)
-    if at is None:
-        return base
-    if isinstance(at, Mapping):
-        for j, value in scene.by_column(at, "at").items():
-            base[j] = arrays.number(value, f"at of {scene.columns[j]}")
-        return base
-    given: Array = arrays.as_tensor(at, "at", "cpu").numpy().reshape(-1)
-    if len(given) != len(base):
-        raise RecycleGPError(f"at has {len(given)} numbers for {len(base)} input columns; pass one each, or a mapping")
-    return given
+def largest(values: Sequence[float], most: int) -> list[int]:
+    """Positions of the `most` largest, in their order."""
+    return sorted(np.argsort(-np.asarray(values), kind="stable")[:most].tolist())
+
+
+def along(base: Array, column: int, x: Array) -> Array:
+    """Rows with these values in a column, the other inputs held at `base`."""
+    X = np.tile(base, (len(x), 1))
+    X[:, column] = x
+    return X
 
 
 def panel(scene: Scene, column: int, base: Array) -> Panel:
@@ -113,7 +100,7 @@ def lanes(scene: Scene) -> list[Marks]:
     if len(scene.columns) == 1:
         beside = []
     elif scene.crowded and beside:
-        beside = [Marks(f"points of {len(beside)} modules", FAINT, "-", np.concatenate([m.Z for m in beside]))]
+        beside = [together(beside)]
     return [*chosen, *beside, *scene.members]
 
 
@@ -122,31 +109,27 @@ def _curve(scene: Scene, subject: Subject, column: int, base: Array) -> Curve | 
     if low >= high:  # the model has no points in the region that was asked for
         return None
     x = np.linspace(low, high, _places(subject, column, high - low))
-    X = np.tile(base, (len(x), 1))
-    X[:, column] = x
-    mean, variance = subject.predict(X)
-    banded = subject.merged or not scene.crowded
+    X = along(base, column, x)
+    banded = (subject.merged or not scene.crowded) and not scene.scale.classes
     # Where there is an ensemble, only it has a second band, of y: two bands for every model would hide each other.
     shows_y = subject.merged or not scene.any_merged
     return Curve(
         subject,
         x,
-        *scene.scale.read(mean, variance),
+        *scene.read(subject, X),
         banded=banded,
         noisy=_band_of_y(scene, subject, X) if banded and shows_y else None,
         Z=subject.Z[:, column],
         at=scene.read(subject, subject.Z).centre if len(base) == 1 else None,
-        owners=[OwnCurve(o, scene.read(subject, X, o.name).centre) for o in subject.owners],
+        owners=[(o, scene.read(subject, X, o.name).centre) for o in subject.owners],
     )
 
 
 def _band_of_y(scene: Scene, subject: Subject, X: Array) -> Band | None:
     owner = NEW if subject.owners_differ else None
-    varying = subject.varying_band(X, owner)
-    if varying is not None:
-        return varying
-    moments = subject.predict(X, owner)
-    return scene.scale.band_of_y(subject.model, *moments)
+    if scene.scale.varies:
+        return subject.interval(X, owner)
+    return scene.scale.band_of_y(subject.likelihoods, *subject.predict(X, owner))
 
 
 def reach(scene: Scene, subject: Subject, column: int) -> tuple[float, float]:
@@ -175,20 +158,32 @@ def _variation(panel: Panel) -> float:
 
 def maps(scene: Scene, most: int) -> list[Map]:
     """At most so many models; ensembles are never left out in favour of modules."""
-    by_rank = sorted(range(len(scene.subjects)), key=lambda i: not scene.subjects[i].merged)
-    found = [_map(scene, scene.subjects[i]) for i in sorted(by_rank[:most])]
+    found = [_map(scene, subject) for subject in scene.first(most)]
     if not any(np.isfinite(m.sd).any() for m in found):
         raise RecycleGPError(NOTHING_INSIDE)
     return found
 
 
 def _map(scene: Scene, subject: Subject) -> Map:
-    x, y = (np.linspace(low, high, MAP_SIDE) for low, high in scene.region)
+    def said(X: Array) -> Array:
+        mean, variance = subject.predict(X)
+        return np.stack([scene.scale.read(mean, variance).centre, np.sqrt(variance)], axis=1)
+
+    x, y, values = over(scene, subject, MAP_SIDE, said)
+    return Map(subject, x, y, values[..., 0], values[..., 1])
+
+
+def over(scene: Scene, subject: Subject, side: int, said: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
+    """Places along both inputs, and what is said there, [y, x, …]; a module among others is asked where it has points.
+
+    Elsewhere it is NaN. `said` takes rows of the two inputs, and gives as many.
+    """
+    x, y = (np.linspace(low, high, side) for low, high in scene.region)
     X = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     inside = np.ones(len(X), dtype=bool)
     for j, (low, high) in enumerate(reach(scene, subject, j) for j in (0, 1)):
         inside &= (low <= X[:, j]) & (high >= X[:, j])
-    mean, variance = subject.predict(X[inside])
-    centre, sd = np.full((2, len(X)), np.nan)
-    centre[inside], sd[inside] = scene.scale.read(mean, variance).centre, np.sqrt(variance)
-    return Map(subject, x, y, centre.reshape(MAP_SIDE, MAP_SIDE), sd.reshape(MAP_SIDE, MAP_SIDE))
+    known = said(X[inside])
+    values = np.full((len(X), known.shape[1]), np.nan)
+    values[inside] = known
+    return x, y, values.reshape(side, side, -1)

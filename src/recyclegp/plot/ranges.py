@@ -45,7 +45,7 @@ def height(panels: Sequence[Panel], scale: Scale) -> Range:
     if scale.is_probability or not curves:
         return Range(0.0, 1.0)
     widest = [c.noisy or ((c.low, c.high) if c.banded else (c.centre, c.centre)) for c in curves]
-    owners = [o.centre for c in curves for o in c.owners]
+    owners = [centre for c in curves for _, centre in c.owners]
     widest += [(centre, centre) for centre in owners]
     low, high = min(float(np.min(low)) for low, _ in widest), max(float(np.max(high)) for _, high in widest)
     if not scale.is_rate:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import arrays, likelihoods
-from ..errors import RecycleGPError
+from ..errors import Argument, RecycleGPError
 from ..likelihoods import Gaussian, Likelihood, Poisson
 from ..models.ensemble import Ensemble
 from ..models.module import Module
@@ -69,6 +69,18 @@ class Scale(NamedTuple):
     def is_rate(self) -> bool:
         return isinstance(self.likelihood, Poisson)
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Of functions that are classes: all of them, by name."""
+        whole = self.likelihood
+        return whole.classes if whole is not None and whole.classifies and whole.predicts_all else ()
+
+    @property
+    def varies(self) -> bool:
+        """Has y a noise that is a function itself?"""
+        whole = self.likelihood
+        return whole is not None and len(whole.functions) > 1 and not whole.predicts_all
+
     def read(self, mean: Array, variance: Array) -> Reading:
         """From the moments of f."""
         half = BAND_SDS * np.sqrt(variance)
@@ -85,23 +97,26 @@ class Scale(NamedTuple):
             found = [rate.clamp(1 / arrays.LARGEST, arrays.LARGEST) for rate in found]
         return Reading(*(t.numpy() for t in found))
 
-    def band_of_y(self, model: Model, mean: Array, variance: Array) -> Band | None:
-        """Where a new measurement lies, if the figure shows measurements and the model knows their noise."""
-        if not isinstance(self.likelihood, Gaussian):
-            return None
-        known = [p for p in model.likelihoods if isinstance(p, Gaussian) and p.known]
-        if not known:
+    def band_of_y(self, own: Sequence[Likelihood], mean: Array, variance: Array) -> Band | None:
+        """Where a new measurement lies, if the figure shows measurements and a model's likelihood knows their noise."""
+        known = [p for p in own if isinstance(p, Gaussian) and p.known]
+        if not known or not isinstance(self.likelihood, Gaussian):
             return None
         low, high = known[0].interval(torch.as_tensor(mean), torch.as_tensor(variance), BAND_LEVEL)
         return Band(low.numpy(), high.numpy())
 
 
-def choose(models: Sequence[Model], likelihood: str | None) -> Scale:
-    """The scale of the likelihood asked for, of the only one there is, or else of f."""
-    names = list(dict.fromkeys(p.name for m in models for p in m.likelihoods))
-    if likelihood is not None:
-        chosen = likelihoods.named(likelihood)
-        if chosen.name not in names:
-            raise RecycleGPError(f"likelihood={likelihood!r}: what is to be drawn has {', '.join(names)}")
-        return Scale(chosen)
-    return Scale(likelihoods.named(names[0]) if len(names) == 1 else None)
+def choose(whole: Likelihood, function: str, own: Sequence[Likelihood], wanted: str | None) -> Scale:
+    """The scale of one function of models whose functions together are `whole`, and are observed as `own`.
+
+    That of the likelihood asked for, of the only one there is, or else of f.
+    """
+    if whole.predicts_all and whole.classifies:
+        return Scale(whole, positive=function)
+    if not whole.predicts_all and len(whole.functions) > 1:
+        return Scale(whole if function == whole.functions[0] else None)
+    names = list(dict.fromkeys(p.name for p in own))
+    if wanted is not None and likelihoods.named(wanted).name not in names:
+        raise RecycleGPError(Argument("likelihood", wanted), f": what is to be drawn has {', '.join(names)}")
+    name = wanted or (names[0] if len(names) == 1 else None)
+    return Scale(None if name is None else likelihoods.named(name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,13 @@ def reliability(curve: Any, ax: Any = None, *, of: str = "class 1") -> Any:
 
     Returns:
         The axes.
+
+    Raises:
+        TypeError: `ax` are no axes.
+
+    Examples:
+        >>> from recyclegp import metrics, plot
+        >>> ax = plot.reliability(metrics.reliability([0.2, 0.8, 0.9], [0, 1, 1]))
     """
     said, happened, rows = (np.asarray(part, dtype=float) for part in curve)
     ax = _axes(ax)
@@ -62,6 +68,13 @@ def pit(shares: Any, rows: int, ax: Any = None) -> Any:
 
     Returns:
         The axes.
+
+    Raises:
+        TypeError: `ax` are no axes.
+
+    Examples:
+        >>> from recyclegp import metrics, plot
+        >>> ax = plot.pit(metrics.pit_histogram([0.1, 0.6], [0.1, 0.6]), rows=2)
     """
     heights = np.asarray(shares, dtype=float)
     ax, B = _axes(ax), len(heights)
@@ -87,17 +100,13 @@ def save(path: str | PathLike[str], panels: Mapping[str, Callable[[Axes], Any]],
     across = min(len(panels), ACROSS)
     down = math.ceil(len(panels) / across)
     figure = Figure(figsize=(across * SIZE[0], down * SIZE[1]), dpi=DPI, layout="constrained")
-    axes = figure.subplots(down, across, squeeze=False).flatten()
-    for ax in axes[len(panels) :]:
-        ax.remove()
-    for ax, (name, draw) in zip(axes, panels.items(), strict=False):
+    axes = style.first(figure.subplots(down, across, squeeze=False), len(panels))
+    for ax, (name, draw) in zip(axes, panels.items(), strict=True):
         draw(ax)
         style.tidy(ax, as_text(title if len(panels) == 1 else name))
     if len(panels) > 1:
         figure.suptitle(as_text(title))
-    stream = BytesIO()
-    figure.savefig(stream, format=Path(path).suffix.lower().lstrip("."))
-    write_atomically(Path(path), stream.getvalue())
+    write_atomically(Path(path), style.encoded(figure, Path(path).suffix.lower().lstrip(".")))
 
 
 def _axes(ax: Any) -> Axes:

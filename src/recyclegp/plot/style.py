@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ..likelihoods import normal_quantile
 
@@ -35,6 +37,13 @@ def band(panel: Axes, x: Any, mean: Any, variance: Any, colour: str, label: str 
     panel.plot(x, mean, color=colour, label=label, zorder=3, **{"lw": 1.6, **style})
 
 
+def outline(panel: Axes, x: Any, mean: Any, variance: Any, colour: str, label: str | None) -> None:
+    """A model to compare with: dashed mean, dotted limits of its 95% band."""
+    panel.plot(x, mean, "--", color=colour, lw=1.2, zorder=4, label=label)
+    for edge in (-BAND_SDS, BAND_SDS):
+        panel.plot(x, mean + edge * np.sqrt(variance), ":", color=colour, lw=0.9, zorder=4)
+
+
 def inducing(panel: Axes, Z: Any, colour: str, label: str | None = None, level: float = 0.02, mark: str = "^") -> None:
     """Mark the inducing inputs by triangles, or others, along the lower edge."""
     panel.plot(
@@ -49,3 +58,18 @@ def inducing(panel: Axes, Z: Any, colour: str, label: str | None = None, level: 
         label=label,
         zorder=5,
     )
+
+
+def first(axes: Any, count: int) -> list[Axes]:
+    """The first axes of a grid; those behind them are removed."""
+    found = list(np.ravel(axes))
+    for empty in found[count:]:
+        empty.remove()
+    return found[:count]
+
+
+def encoded(figure: Figure, kind: str, **how: Any) -> bytes:
+    """The file of a figure: "png", "svg" or "pdf"."""
+    stream = BytesIO()
+    figure.savefig(stream, format=kind, **how)
+    return stream.getvalue()

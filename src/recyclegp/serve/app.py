@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ..errors import RecycleGPError, printable
+from ..errors import RecycleGPError, in_words, printable
 from ..plot import page
 from . import views
 from .choices import Choice, from_json
@@ -69,15 +69,14 @@ class _Page:
 
     async def view(self, request: Request) -> Response:
         question = await _question(request)
-        column = question.get("column", 0)
-        if type(column) is not int:
-            raise RecycleGPError("column must be a whole number")
+        column, function = (_whole_number(question, name) for name in ("column", "function"))
         choice = self._choice(question)
-        return JSONResponse(await self._done(request, lambda: views.view(self.serve_state, choice, column)))
+        return JSONResponse(await self._done(request, lambda: views.view(self.serve_state, choice, column, function)))
 
     async def owners(self, request: Request) -> Response:
-        choice = self._choice(await _question(request))
-        return JSONResponse(await self._done(request, lambda: views.owners(self.serve_state, choice)))
+        question = await _question(request)
+        choice, function = self._choice(question), _whole_number(question, "function")
+        return JSONResponse(await self._done(request, lambda: views.owners(self.serve_state, choice, function)))
 
     async def file(self, request: Request) -> Response:
         choice = self._choice(await _question(request))
@@ -125,6 +124,13 @@ async def _question(request: Request) -> dict[str, Any]:
     return question
 
 
+def _whole_number(question: dict[str, Any], name: str) -> int:
+    found = question.get(name, 0)
+    if type(found) is not int:
+        raise RecycleGPError(f"{name} must be a whole number")
+    return found
+
+
 async def _within(request: Request, limit: int) -> Any:
     """The body in parts; it is refused as soon as it is too large, or says so beforehand."""
     too_large = HTTPException(413, f"larger than the {limit / 2**20:g} MiB that this page takes")
@@ -140,7 +146,7 @@ async def _within(request: Request, limit: int) -> Any:
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 422)
+    return JSONResponse({"error": in_words([error], shell=True)}, 422)
 
 
 def _http_error(request: Request, error: Exception) -> Response:

@@ -9,6 +9,7 @@ from typing import Any
 from .. import arrays
 from ..errors import RecycleGPError
 from ..models.module import Module
+from ..models.predictive import squeezed
 
 FIELDS = ("output_scale", "output_shift", "input_scale", "input_shift", "unit")
 
@@ -17,11 +18,11 @@ FIELDS = ("output_scale", "output_shift", "input_scale", "input_shift", "unit")
 class Change:
     """Of units: s·f((x − shift)/scale) + b, as `Module.transform` takes it."""
 
-    output_scale: float = 1.0
-    output_shift: float = 0.0
+    output_scale: tuple[float, ...] = ()  # none, or one for each output
+    output_shift: tuple[float, ...] = ()
     input_scale: tuple[float, ...] = ()  # none, or one for each input column
     input_shift: tuple[float, ...] = ()
-    unit: str | None = None
+    unit: tuple[str | None, ...] = ()
 
     def of(self, module: Module) -> Module:
         if self == NO_CHANGE:
@@ -30,12 +31,12 @@ class Change:
             return module.transform(
                 input_scale=self.input_scale or None,
                 input_shift=self.input_shift or None,
-                output_scale=self.output_scale,
-                output_shift=self.output_shift,
-                unit=self.unit,
+                output_scale=squeezed(self.output_scale or (1.0,)),
+                output_shift=squeezed(self.output_shift or (0.0,)),
+                unit=squeezed(self.unit or (None,)),
             )
         except RecycleGPError as refused:
-            raise RecycleGPError(f"units of {module.name!r}: {refused}") from None
+            raise RecycleGPError(f"units of {module.name!r}: ", refused) from None
 
 
 NO_CHANGE = Change()
@@ -75,7 +76,7 @@ def from_json(given: Any, modules: Sequence[Module]) -> Choice:
         raise RecycleGPError("choice: off must be a list of positions, and units an object by position")
     gone = {_position(i, len(modules)) for i in off}
     changes = {_position(i, len(modules)): c for i, c in units.items()}
-    made = ((i, _change(c, modules[i].dimension)) for i, c in sorted(changes.items()))
+    made = ((i, _change(c, modules[i])) for i, c in sorted(changes.items()))
     return Choice(
         tuple(i for i in range(len(modules)) if i not in gone), tuple((i, c) for i, c in made if c != NO_CHANGE)
     )
@@ -89,31 +90,45 @@ def _position(given: Any, count: int) -> int:
     return given
 
 
-def _change(given: Any, dimension: int) -> Change:
+def outputs_of(module: Module) -> tuple[str, ...]:
+    """Whose units can be changed one by one, by name; of one y its name does not matter."""
+    whole = module.likelihoods[0]
+    return whole.functions if whole.predicts_all and not whole.classifies else ("y",)
+
+
+def _change(given: Any, module: Module) -> Change:
     if not isinstance(given, Mapping) or not set(given) <= set(FIELDS):
         raise RecycleGPError(f"units: send an object with {', '.join(FIELDS)}")
-    unit = given.get("unit")
-    if unit is not None and not isinstance(unit, str):
+    count = len(outputs_of(module))
+    units = _listed(given, "unit", count, "outputs")
+    if not all(unit is None or isinstance(unit, str) for unit in units):
         raise RecycleGPError("unit must be text")
     return Change(
-        _number(given.get("output_scale", 1.0), "output_scale"),
-        _number(given.get("output_shift", 0.0), "output_shift"),
-        _each(given, "input_scale", 1.0, dimension),
-        _each(given, "input_shift", 0.0, dimension),
-        unit or None,
+        _numbers(given, "output_scale", 1.0, count, "outputs"),
+        _numbers(given, "output_shift", 0.0, count, "outputs"),
+        _numbers(given, "input_scale", 1.0, module.dimension, "input columns"),
+        _numbers(given, "input_shift", 0.0, module.dimension, "input columns"),
+        tuple(unit or None for unit in units) if any(units) else (),
     )
 
 
-def _each(given: Mapping[str, Any], name: str, usual: float, dimension: int) -> tuple[float, ...]:
-    """One number for each input column; none where all are as usual."""
-    numbers = given.get(name) or []
-    if not isinstance(numbers, list) or len(numbers) not in (0, dimension):
-        raise RecycleGPError(f"{name}: send one number for each of the {dimension} input columns")
-    found = tuple(_number(n, name) for n in numbers)
+def _listed(given: Mapping[str, Any], name: str, count: int, of: str) -> list[Any]:
+    """One value for each of them, or none; one alone needs no list."""
+    found = given.get(name)
+    if count == 1 and found is not None and not isinstance(found, list):
+        return [found]
+    if not isinstance(found or [], list) or len(found or []) not in (0, count):
+        raise RecycleGPError(f"{name}: send one number for each of the {count} {of}")
+    return found or []
+
+
+def _numbers(given: Mapping[str, Any], name: str, usual: float, count: int, of: str) -> tuple[float, ...]:
+    """None where all are as usual."""
+    found = tuple(_number(n, name) for n in _listed(given, name, count, of))
     return found if any(n != usual for n in found) else ()
 
 
 def _number(given: Any, name: str) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or abs(given) > arrays.LARGEST:
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not abs(given) <= arrays.LARGEST:
         raise RecycleGPError(f"{name} must be a number of ordinary size")
-    return arrays.number(given, name)
+    return float(given)

@@ -29,10 +29,6 @@ HEADERS = {
 }
 
 
-def new_token() -> str:
-    return secrets.token_urlsafe(24)
-
-
 class Guard:
     """Refuses what does not come from the page, and gives every answer its headers. Paths lose the token."""
 

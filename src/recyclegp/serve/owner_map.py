@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
-from ..arrays import CodedInputs
 from ..models.module import Module
 from ..plot.scale import Array
-from ..plot.scene import MOST_MODELS, Scene, scene
+from ..plot.scene import MOST_MODELS, Scene, scenes
 
 MOST_OWNERS = 60  # on a map
 MOST_MODULES = MOST_MODELS  # of them together, each compared with every other
@@ -46,13 +44,17 @@ class OwnerMap(NamedTuple):
     shown: float  # share of the squared distances that two dimensions show
 
 
-def owner_map(modules: Sequence[Module]) -> OwnerMap | None:
-    """None where there is nothing to compare, or too much."""
-    owners = list(dict.fromkeys(m.owner for m in modules))
-    if not 2 <= len(owners) <= MOST_OWNERS or len(modules) > MOST_MODULES:
+def owner_map(modules: Sequence[Module], function: str | None = None) -> OwnerMap | None:
+    """Of those who have this function, or the first; None where there is nothing to compare, or too much."""
+    if len(modules) > MOST_MODULES:
         return None
-    number = np.array([owners.index(m.owner) for m in modules])
-    squares, weights, places = compared(scene(modules), number)
+    drawn = scenes(modules, function=function)[0]
+    owners = list(dict.fromkeys(s.origin.owner or "" for s in drawn.subjects))
+    if not 2 <= len(owners) <= MOST_OWNERS:
+        return None
+    number = np.array([owners.index(s.origin.owner or "") for s in drawn.subjects])
+    positions = [i for i, m in enumerate(modules) if any(s.model is m for s in drawn.subjects)]
+    squares, weights, places = compared(drawn, number)
     with np.errstate(invalid="ignore", divide="ignore"):
         shared = weights / places
         distances = np.where(shared >= LITTLE, np.sqrt(squares / weights), np.nan)
@@ -60,7 +62,7 @@ def owner_map(modules: Sequence[Module]) -> OwnerMap | None:
     xy, shown = plane(np.log1p(through_others(distances)))
     return OwnerMap(
         [
-            Place(owner, np.flatnonzero(number == k).tolist(), float(xy[k, 0]), float(xy[k, 1]))
+            Place(owner, [positions[i] for i in np.flatnonzero(number == k)], float(xy[k, 0]), float(xy[k, 1]))
             for k, owner in enumerate(owners)
         ],
         [
@@ -81,9 +83,8 @@ def compared(drawn: Scene, number: Array) -> tuple[Array, Array, Array]:
     whose = np.repeat(number, [len(Z) for Z in points])
     mean, variance, known = [], [], []
     for s in drawn.subjects:
-        own = s.own_inputs(X)
-        m, v = s.model.predict(CodedInputs(own))
-        prior = s.model.kernel_spec.diagonal(torch.as_tensor(own)).numpy()
+        m, v = s.predict_whole(X)
+        prior = s.prior_variance(X)
         mean.append(m)
         variance.append(v)
         known.append(np.clip(1 - v / np.maximum(prior, 1e-300), 0, 1))

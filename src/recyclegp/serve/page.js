@@ -4,7 +4,7 @@
 const LARGEST_FILE = 64 * 2 ** 20;
 const $ = id => document.getElementById(id);
 const off = new Set(), units = new Map();  // what is chosen: positions of modules, and changes of units by position
-const shown = { about: null, view: null, owners: null, column: 0, rows: [] };
+const shown = { about: null, view: null, owners: null, column: 0, function: 0, rows: [] };
 let asking = null;  // the question that is being answered
 let oldMap = true;  // have units changed since the map was made?
 
@@ -29,8 +29,9 @@ async function refresh(withMap) {
   busy(true);
   update();
   try {
-    const questions = [ask("view", { choice: choice(), column: shown.column }, mine.signal).then(a => a.json())];
-    if (oldMap) questions.push(ask("owners", { choice: choice() }, mine.signal).then(a => a.json()));
+    const question = { choice: choice(), column: shown.column, function: shown.function };
+    const questions = [ask("view", question, mine.signal).then(a => a.json())];
+    if (oldMap) questions.push(ask("owners", question, mine.signal).then(a => a.json()));
     const [view, owners] = await Promise.allSettled(questions);
     if (asking !== mine) return;
     notices([]);
@@ -73,14 +74,15 @@ const short = v => v === null || v === undefined ? "–" : String(Number(v.toPre
 const listed = names => names.length > 4 ? `${names.length} inputs` : [...names.slice(0, -2), names.slice(-2).join(" and ")].join(", ");
 const moved = (name, scale, shift) => name + (scale === 1 ? "" : ` × ${numberText(scale)}`)
   + (shift === 0 ? "" : ` ${shift < 0 ? "−" : "+"} ${numberText(Math.abs(shift))}`);
-function inWords(change, columns) {
-  const said = [], y = moved("y", change.output_scale ?? 1, change.output_shift ?? 0);
-  if (y !== "y") said.push(y);
-  columns.forEach((name, j) => {
-    const of_x = moved(name, (change.input_scale || [])[j] ?? 1, (change.input_shift || [])[j] ?? 0);
-    if (of_x !== name) said.push(of_x);
+const at = (list, j, usual) => (list || [])[j] ?? usual;  // changes are lists, for outputs and for inputs; or nothing
+function inWords(change, m) {
+  const said = [], say = (names, scales, shifts) => names.forEach((name, j) => {
+    const words = moved(name, at(scales, j, 1), at(shifts, j, 0));
+    if (words !== name) said.push(words);
   });
-  if (change.unit) said.push(`in ${change.unit}`);
+  say(m.outputs, change.output_scale, change.output_shift);
+  say(m.columns, change.input_scale, change.input_shift);
+  m.outputs.forEach((name, j) => { if (at(change.unit, j, null)) said.push(m.outputs.length > 1 ? `${name} in ${change.unit[j]}` : `in ${change.unit[j]}`); });
   return said.join(", ");
 }
 
@@ -92,11 +94,14 @@ function update() {
   $("summary").textContent = asking ? `Merging ${count(on, "module")}…`
     : view ? [`${view.facts.modules} of ${count(about.modules.length, "module")} count`, `${count(rows, "row")} of data`, ...contradicting(view.rows)].join(" · ")
     : "Nothing is merged.";
-  const target = about.modules.map(m => m.target).find(t => t) || "f";
+  const names = about.functions, target = names.length > 1 ? names[shown.function] : about.modules.map(m => m.parts[0].target).find(t => t) || "f";
   $("title").textContent = `${target} by ${listed(about.columns)}`;
   document.title = `${target} · recyclegp`;
   $("download").disabled = !view || asking !== null;
   $("reset").hidden = off.size === 0 && units.size === 0;
+  if (view) [...$("function").options].forEach((option, k) => {
+    option.textContent = names[k] + (view.flagged[k] ? ` (${view.flagged[k]} contradict${view.flagged[k] === 1 ? "s" : ""})` : "");
+  });
   updateModules();
   drawCurves();
   drawMap();
@@ -125,8 +130,9 @@ function drawCurves() {
     tag("span", { title: text }, item, text);
   };
   const line = (swatch, colour, width, dashes) => node("path", { d: "M1,6h26", stroke: colour, "stroke-width": width, "stroke-dasharray": DASHES[dashes] || null }, swatch);
-  key("merged, with its 95% band" + (data.panels[0].curves.some(c => c.noisy) ? " and that of a new y" : ""), s => {
-    node("rect", { width: 28, height: 12, fill: "var(--ink)", "fill-opacity": .16 }, s);
+  const banded = data.panels[0].curves.some(c => c.banded), noisy = data.panels[0].curves.some(c => c.noisy);
+  key("merged" + (banded ? ", with its 95% band" : "") + (noisy ? " and that of a new y" : ""), s => {
+    if (banded) node("rect", { width: 28, height: 12, fill: "var(--ink)", "fill-opacity": .16 }, s);
     line(s, "var(--ink)", 2.4, "-");
   });
   data.entries.forEach((entry, i) => {
@@ -148,10 +154,10 @@ function drawMap() {
   if (!owners) return;
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.owner : undefined;
   home.replaceChildren();
-  const several = new Set(about.modules.map(m => m.owner)).size;
+  const able = about.modules.filter(m => m.parts[shown.function]), several = new Set(able.map(m => m.owner)).size;
   if (!owners.places.length) {
     $("map-hint").textContent = owners.why ? `There is no map: ${owners.why}` : several < 2 ? "There is one owner: nobody to compare with."
-      : `There is a map of up to ${about.most_owners} owners with ${about.most_modules} modules; here are ${several} with ${about.modules.length}. `
+      : `There is a map of up to ${about.most_owners} owners with ${about.most_modules} modules; here are ${several} with ${able.length}. `
         + "The table says how each agrees with the rest.";
     return;
   }
@@ -261,7 +267,7 @@ function drawScores() {
     $("scores-hint").textContent = tested
       ? `On ${count(about.test.rows, "row")} of ${about.test.label}${view.facts.offset_sd || view.facts.smooth_sd ? ", taken to be somebody new's" : ""}. `
         + "RMSE and NLPD, the mean of −log p(y): lower is better."
-      : "Evidence is of the rows that count: it compares units, not sets of owners. With --test TABLE there are scores.";
+      : `Evidence is of the rows that count${about.functions.length > 1 ? ", of all functions together" : ""}: it compares units, not sets of owners. With --test TABLE there are scores.`;
   }
   const f = view.facts, difference = [];
   if (f.offset_sd) difference.push(`a constant, sd ${short(f.offset_sd)}`);
@@ -302,13 +308,14 @@ function moduleRow(m, i, body) {
   const words = tag("span", {}, name, m.name);
   tag("span", { className: "sub" }, words, m.owner === m.name ? m.source : `of ${m.owner} · ${m.source}`);
   const changed = tag("span", { className: "sub changed", hidden: true }, words);
-  cell("number", "rows").append(m.rows.toLocaleString("en"));
-  cell("number", "points").append(m.points.toLocaleString("en"));
+  const part = m.parts[shown.function], text = value => part ? value(part) : "–";
+  cell("number", "rows").append(text(p => p.rows.toLocaleString("en")));
+  cell("number", "points").append(text(p => p.points.toLocaleString("en")));
   const kernel = cell("kernel", "kernel");
-  kernel.append(m.kernel);
-  kernel.title = m.kernel_in_full;
-  cell("likelihood", "likelihood").append(m.likelihood + (m.converged ? "" : ", not converged"));
-  cell("number", "kept").append(percent(m.kept));
+  kernel.append(text(p => p.kernel));
+  kernel.title = text(p => p.kernel_in_full);
+  cell("likelihood", "likelihood").append(text(p => p.likelihood) + (m.converged ? "" : ", not converged"));
+  cell("number", "kept").append(text(p => percent(p.kept)));
   const noise = cell("number", "noise sd"), agreement = cell("number", "agreement"), verdict = cell("verdict");
   const units = tag("button", { type: "button", className: "small", onclick: () => edit(i) }, cell("units-cell"), "Units…");
   units.setAttribute("aria-expanded", "false");
@@ -318,13 +325,13 @@ function moduleRow(m, i, body) {
 function updateModules() {
   const known = new Map((shown.view ? shown.view.rows : []).map(r => [r.position, r]));
   shown.rows.forEach((line, i) => {
-    const m = shown.about.modules[i], away = off.has(i), told = away ? undefined : known.get(i);
+    const m = shown.about.modules[i], part = m.parts[shown.function], away = off.has(i), told = away ? undefined : known.get(i);
     line.turn.checked = !away;
     line.row.classList.toggle("away", away);
     line.changed.hidden = !units.has(i);
-    line.changed.textContent = units.has(i) ? `units: ${inWords(units.get(i), m.columns)}` : "";
+    line.changed.textContent = units.has(i) ? `units: ${inWords(units.get(i), m)}` : "";
     if (asking && !away) return;  // verdicts stay until there are new ones
-    line.noise.replaceChildren(short(told ? told.noise_sd : m.noise_sd));
+    line.noise.replaceChildren(short(told ? told.noise_sd : part && part.noise_sd));
     line.agreement.replaceChildren();
     line.verdict.replaceChildren();
     if (!told || told.agreement === null) line.agreement.append("–");
@@ -336,6 +343,7 @@ function updateModules() {
     }
     const pill = (kind, text) => tag("span", { className: `pill ${kind}` }, line.verdict, text);
     if (away) pill("", "switched off");
+    else if (!part) pill("", `has no ${shown.about.functions[shown.function]}`);
     else if (!told) pill("", "not merged");
     else if (told.standing === "flagged") pill("flagged", told.reason || "contradicts the others");
     else if (told.standing === "cannot be checked") pill("unchecked", "cannot be checked");
@@ -344,7 +352,7 @@ function updateModules() {
     if (told && told.standing === "flagged" && !told.counts) tag("span", { className: "sub" }, line.verdict, "does not count");
     if (told && told.remedy) {
       const sure = combined(units.get(i) || {}, told.remedy);
-      tag("button", { type: "button", className: "small try", onclick: () => setUnits(i, sure) }, line.verdict, `Try ${inWords(told.remedy, m.columns)}`);
+      tag("button", { type: "button", className: "small try", onclick: () => setUnits(i, sure) }, line.verdict, `Try ${inWords(told.remedy, m)}`);
     }
   });
 }
@@ -352,17 +360,17 @@ function updateModules() {
 // --- units ---
 
 function combined(first, then) {  // what `then` makes of a module that `first` has changed already
-  const scaled = (first.output_scale ?? 1) * then.output_scale, shifted = (first.output_shift ?? 0) * then.output_scale + then.output_shift;
-  const ofY = then.output_scale !== 1 || then.output_shift !== 0;
+  const scaled = of => then[`${of}_scale`].map((s, j) => s * at(first[`${of}_scale`], j, 1));
+  const shifted = of => then[`${of}_shift`].map((b, j) => b + then[`${of}_scale`][j] * at(first[`${of}_shift`], j, 0));
   return {
-    output_scale: scaled, output_shift: shifted, unit: ofY ? null : first.unit ?? null,
-    input_scale: then.input_scale.map((s, j) => s * ((first.input_scale || [])[j] ?? 1)),
-    input_shift: then.input_shift.map((b, j) => b + then.input_scale[j] * ((first.input_shift || [])[j] ?? 0)),
+    output_scale: scaled("output"), output_shift: shifted("output"), input_scale: scaled("input"), input_shift: shifted("input"),
+    unit: then.output_scale.map((s, j) => s !== 1 || then.output_shift[j] !== 0 ? null : at(first.unit, j, null)),
   };
 }
 function setUnits(i, change) {
-  const nothing = (change.output_scale ?? 1) === 1 && !change.output_shift && !change.unit && !(change.input_shift || []).some(s => s !== 0)
-    && !(change.input_scale || []).some(s => s !== 1);
+  const usual = (list, value) => (list || []).every(v => v === value);
+  const nothing = usual(change.output_scale, 1) && usual(change.output_shift, 0) && usual(change.unit, null)
+    && usual(change.input_scale, 1) && usual(change.input_shift, 0);
   if (nothing) units.delete(i); else units.set(i, change);
   close(i);
   refresh(true);
@@ -375,7 +383,7 @@ function close(i) {
   line.units.setAttribute("aria-expanded", "false");
 }
 function edit(i) {
-  const line = shown.rows[i], m = shown.about.modules[i];
+  const line = shown.rows[i], m = shown.about.modules[i], part = m.parts[shown.function];
   if (line.editor) return close(i);
   const now = units.get(i) || {}, editor = line.editor = tag("tr", { className: "editor" });
   line.row.after(editor);
@@ -391,8 +399,10 @@ function edit(i) {
     input.inputMode = "decimal";
     return input;
   };
-  const scale = m.has_units ? number("y × (scale)", now.output_scale ?? 1) : null, shift = m.has_units ? number("y + (shift)", now.output_shift ?? 0) : null;
-  const unit = m.has_units ? field("unit afterwards", now.unit || (units.has(i) ? "" : m.unit || "")) : null;
+  const changes = part !== null && part.has_units, k = changes ? part.output : 0, y = m.outputs[k];
+  const scale = changes ? number(`${y} × (scale)`, at(now.output_scale, k, 1)) : null, shift = changes ? number(`${y} + (shift)`, at(now.output_shift, k, 0)) : null;
+  const rescaled = at(now.output_scale, k, 1) !== 1 || at(now.output_shift, k, 0) !== 0;  // then nobody knows the unit, unless it is said
+  const unit = changes ? field("unit afterwards", at(now.unit, k, null) || (rescaled ? "" : part.unit || "")) : null;
   // categories have no place that could be moved
   const inputs = m.columns.map((c, j) => m.categories.includes(j) ? null
     : [number(`${c} × (scale)`, (now.input_scale || [])[j] ?? 1), number(`${c} + (shift)`, (now.input_shift || [])[j] ?? 0)]);
@@ -407,12 +417,12 @@ function edit(i) {
   tag("button", { type: "button", className: "small", onclick: () => setUnits(i, {}) }, form, "As sent");
   form.addEventListener("submit", event => {
     event.preventDefault();
-    const change = { output_scale: scale ? read(scale) : 1, output_shift: read(shift),
+    const set = (list, usual, value) => m.outputs.map((_, j) => j === k && changes ? value : at(list, j, usual));  // of this output alone
+    const change = { output_scale: set(now.output_scale, 1, scale && read(scale)), output_shift: set(now.output_shift, 0, shift && read(shift)),
       input_scale: inputs.map(pair => pair ? read(pair[0]) : 1), input_shift: inputs.map(pair => pair ? read(pair[1]) : 0) };
     if (!form.reportValidity()) return;
-    const kept = unit && unit.value.trim() !== (m.unit || "") ? unit.value.trim() : null;
-    const rescaled = change.output_scale !== 1 || change.output_shift !== 0;
-    setUnits(i, { ...change, unit: unit && rescaled ? unit.value.trim() || null : kept || null });
+    const said = unit ? unit.value.trim() : "", other = change.output_scale[k] !== 1 || change.output_shift[k] !== 0;
+    setUnits(i, { ...change, unit: set(now.unit, null, other || said !== (part && part.unit || "") ? said || null : null) });
   });
   form.addEventListener("input", event => event.target.setCustomValidity(""));
   (scale || inputs.find(pair => pair)[0]).focus();
@@ -450,14 +460,20 @@ async function add(files) {
 // --- the beginning ---
 
 async function start() {
+  const known = shown.about ? shown.about.functions[shown.function] : null;
   shown.about = await (await ask("about")).json();
-  const column = $("column"), names = shown.about.columns;
-  column.replaceChildren(...names.map((name, j) => new Option(name, String(j), false, j === shown.column)));
-  $("along").hidden = names.length < 2;
+  shown.function = Math.max(0, shown.about.functions.indexOf(known));  // more modules may have more functions
+  const choose = (name, label, names, chosen) => {
+    $(name).replaceChildren(...names.map((text, j) => new Option(text, String(j), false, j === chosen)));
+    $(label).hidden = names.length < 2;
+  };
+  choose("column", "along", shown.about.columns, shown.column);
+  choose("function", "which", shown.about.functions, shown.function);
   buildModules();
   await refresh(true);
 }
 $("column").addEventListener("change", event => { shown.column = Number(event.target.value); refresh(false); });
+$("function").addEventListener("change", event => { shown.function = Number(event.target.value); buildModules(); refresh(true); });
 $("all").addEventListener("click", () => { off.clear(); refresh(false); });
 $("none").addEventListener("click", () => { shown.about.modules.forEach((_, i) => off.add(i)); refresh(false); });
 $("reset").addEventListener("click", () => { off.clear(); units.clear(); shown.rows.forEach((_, i) => close(i)); refresh(true); });

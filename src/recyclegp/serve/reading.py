@@ -11,6 +11,7 @@ from ..models.ensemble import Ensemble
 from ..models.load import opened
 from ..models.module import Module
 from ..models.modules import Modules
+from ..plot.scene import functions_of
 
 SUFFIX = ".safetensors"
 MOST_MODULES = 1000  # on one page
@@ -50,25 +51,19 @@ def modules_in(path: Path, label: str, naming: Naming) -> Iterator[Held]:
         if not naming.recycle:
             raise RecycleGPError(f"{label}: it holds an ensemble, not a module; --recycle takes it as one module")
         model = model.to_module(by_file)
-    if isinstance(model, Modules):
-        found = list(model)
-    elif isinstance(model, Module):
-        found = [model.rename(by_file) if naming.file_names else model]
-    else:
-        raise RecycleGPError(
-            f"{label}: it holds a {type(model).__name__}, and this page shows modules of one function; save the one "
-            "you want, which load(...).part(name) gives"
-        )
+    renamed = naming.file_names and isinstance(model, Module)
+    found = [model.rename(by_file)] if renamed else list(model) if isinstance(model, Modules) else [model]
     for module in found:
         if len(module.categories.columns) == module.dimension:
             raise RecycleGPError(
                 f"{label}: all inputs of module {module.name!r} are categories, and this page draws curves along "
                 "numbers; use predict"
             )
-        if len(module.inducing) > MOST_POINTS:
+        points = max(map(len, module._points))
+        if points > MOST_POINTS:
             raise RecycleGPError(
-                f"{label}: module {module.name!r} has {len(module.inducing):,} points, and this page shows modules of "
-                f"up to {MOST_POINTS:,}; publish it at fewer"
+                f"{label}: module {module.name!r} has {points:,} points, and this page shows modules of up to "
+                f"{MOST_POINTS:,}; publish it at fewer"
             )
         yield Held(module, file)
 
@@ -95,4 +90,8 @@ def with_modules(held: tuple[Held, ...], more: list[Held]) -> tuple[Held, ...]:
                 f"{source}: module {module.name!r} has {module.dimension} input columns and {first.name!r} has "
                 f"{first.dimension}; show them on pages of their own"
             )
+    try:
+        functions_of([module for module, _ in whole])
+    except RecycleGPError as refused:
+        raise RecycleGPError(f"{whole[-1].source}: ", refused) from None
     return whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,6 @@ import uvicorn
 
 from ..errors import RecycleGPError
 from .app import application
-from .guard import new_token
 from .state import ServeState
 
 HOST = "127.0.0.1"
@@ -40,8 +40,8 @@ class Page(NamedTuple):
 @contextmanager
 def page(serve_state: ServeState, port: int = 0, threads: int = 1) -> Iterator[Page]:
     """Of a state, under a new address; port 0 is any that is free."""
-    token = new_token()
-    with _listening(port) as listener, ThreadPoolExecutor(1, "desk", torch.set_num_threads, (threads,)) as worker:
+    token = secrets.token_urlsafe(24)
+    with _listening(port) as listener, ThreadPoolExecutor(1, "serve", torch.set_num_threads, (threads,)) as worker:
         config = uvicorn.Config(
             application(serve_state, token, worker),
             log_level="warning",

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from .. import metrics
-from ..errors import ContradictionWarning, RecycleGPError, RecycleGPWarning
+from ..errors import ContradictionWarning, RecycleGPError, RecycleGPWarning, in_words
 from ..metrics import Score
 from ..models.ensemble import Ensemble
 from ..models.merge import merge
@@ -71,7 +71,7 @@ class Merged(NamedTuple):
 
     ensemble: Ensemble
     rows: list[dict[str, Any]]  # of report()
-    score: Score | str | None  # on the test rows; in words where they cannot be scored
+    scores: dict[str, Score] | str | None  # of each function on the test rows; in words where they cannot be scored
     notes: list[str]  # warnings
 
 
@@ -125,13 +125,19 @@ def _merged(snapshot: Snapshot, choice: Choice) -> Merged:
         warnings.simplefilter("ignore", ContradictionWarning)  # the table of modules says it, with what to do
         ensemble = merge(modules, owners=settings.owners, trust=settings.trust, learn=settings.learn)
         rows = ensemble.report()
-    return Merged(ensemble, rows, _score(ensemble, snapshot.test), [str(w.message) for w in said])
+    return Merged(ensemble, rows, _scores(ensemble, snapshot.test), [in_words([w.message], shell=True) for w in said])
 
 
-def _score(ensemble: Ensemble, test: Test | None) -> Score | str | None:
+def _scores(ensemble: Ensemble, test: Test | None) -> dict[str, Score] | str | None:
+    """Each output has one; functions that say one y together share it."""
     if test is None:
         return None
+    whole = ensemble.likelihoods[0]
     try:
-        return metrics.score(ensemble, test.X, test.y, likelihood=test.likelihood)
+        if whole.predicts_all and not whole.classifies:
+            y = test.y.reindex(columns=list(whole.functions)) if hasattr(test.y, "reindex") else test.y
+            return metrics.score_outputs(ensemble, test.X, y)
+        score = metrics.score(ensemble, test.X, test.y, likelihood=test.likelihood)
     except RecycleGPError as refused:
-        return str(refused)
+        return refused.worded(shell=True)
+    return dict.fromkeys(ensemble.functions, score)

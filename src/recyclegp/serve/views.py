@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from .. import likelihoods
 from ..errors import RecycleGPError
 from ..kernels.kernel import text
 from ..merging.verdicts import Units
-from ..metrics import Score
 from ..models.ensemble import Ensemble
 from ..models.module import Module
 from ..plot import numbers, page, ranges
 from ..plot.numbers import Curve, Panel
 from ..plot.ranges import Range
 from ..plot.scale import Model
-from ..plot.scene import COLOURS, DASHES, Scene, scene
+from ..plot.scene import COLOURS, DASHES, Scene, functions_of, scenes
 from ..plot.style import FAINT
-from .choices import Choice
+from .choices import Choice, outputs_of
 from .owner_map import MOST_MODULES, MOST_OWNERS, owner_map
 from .state import Merged, ServeState, Snapshot
 
@@ -33,35 +33,39 @@ Json = dict[str, Any]
 
 def about(snapshot: Snapshot) -> Json:
     """What does not depend on any choice."""
-    first = scene(snapshot.modules[:1])
+    whole = functions_of(snapshot.modules)
     looks = _looks(snapshot)
     return {
-        "modules": [_module(snapshot, i, looks) for i in range(len(snapshot.held))],
-        "columns": first.columns,
+        "functions": list(whole.functions),
+        "modules": [_module(snapshot, i, whole.functions, looks) for i in range(len(snapshot.held))],
+        "columns": scenes(snapshot.modules[:1])[0].columns,
         "test": None if snapshot.test is None else {"label": snapshot.test.label, "rows": len(snapshot.test.y)},
-        "settings": snapshot.settings._asdict(),
         "most_owners": MOST_OWNERS,
         "most_modules": MOST_MODULES,
     }
 
 
-def view(serve_state: ServeState, choice: Choice, column: int) -> Json:
-    """What merging a choice gives: verdicts, scores and curves."""
+def view(serve_state: ServeState, choice: Choice, column: int, function: int = 0) -> Json:
+    """What merging a choice gives: verdicts, scores and curves of one function."""
+    snapshot = serve_state.snapshot
+    functions = _functions(snapshot, function)
+    name = functions[function]
     merged, everybody = serve_state.merged(choice), serve_state.everybody()
-    e = merged.ensemble
     return {
-        "rows": _verdicts(serve_state.snapshot, merged, choice),
+        "rows": _verdicts(snapshot, merged, name),
+        "flagged": [_flagged(merged.ensemble, other) for other in functions],
         "notes": merged.notes,
-        "facts": _facts(e),
-        "scores": _scores(serve_state.snapshot, merged, everybody),
-        "curves": _curves(serve_state.snapshot, choice, merged, everybody, column),
+        "facts": _facts(merged.ensemble, name),
+        "scores": _scores(snapshot, merged, everybody, name),
+        "curves": _curves(snapshot, choice, merged, everybody, column, name),
     }
 
 
-def owners(serve_state: ServeState, choice: Choice) -> Json:
-    """The map of all owners, also of those who are switched off."""
+def owners(serve_state: ServeState, choice: Choice, function: int = 0) -> Json:
+    """The map of all owners who have a function, also of those who are switched off."""
     snapshot = serve_state.snapshot
-    found = owner_map(snapshot.chosen(choice.of_all(len(snapshot.held))))
+    name = _functions(snapshot, function)[function]
+    found = owner_map(snapshot.chosen(choice.of_all(len(snapshot.held))), name)
     if found is None:
         return {"places": [], "pairs": [], "shown": 1.0}
     looks = _looks(snapshot)
@@ -80,6 +84,41 @@ def owners(serve_state: ServeState, choice: Choice) -> Json:
     }
 
 
+# --- one function of several ---
+
+
+def _functions(snapshot: Snapshot, function: int) -> tuple[str, ...]:
+    found = functions_of(snapshot.modules).functions
+    if not 0 <= function < len(found):
+        raise RecycleGPError(f"function {function}: there are {len(found)}")
+    return found
+
+
+def _position(model: Model, function: str) -> int | None:
+    """Of a function among those of a model, where it has it; a single one may be called like its y."""
+    names = model.functions
+    if len(names) == 1 and function not in names:
+        names = model.outputs
+    return names.index(function) if function in names else None
+
+
+def _at(e: Ensemble, function: str) -> int:
+    """The same of an ensemble that must have it."""
+    k = _position(e, function)
+    if k is None:
+        raise RecycleGPError(f"nobody who is switched on has {function}; switch somebody on, or look at another one")
+    return k
+
+
+def _of(value: Any, k: int, model: Model) -> Any:
+    """What models say once for one function, and for several as a tuple."""
+    return value[k] if len(model.functions) > 1 else value
+
+
+def _sd(variance: float | None) -> float | None:
+    return None if variance is None else _finite(math.sqrt(variance))
+
+
 # --- one module after the other ---
 
 
@@ -89,48 +128,67 @@ def _looks(snapshot: Snapshot) -> dict[str, tuple[str, str]]:
     return {name: (COLOURS[k % len(COLOURS)], LINES[k // len(COLOURS) % len(LINES)]) for k, name in enumerate(names)}
 
 
-def _module(snapshot: Snapshot, position: int, looks: dict[str, tuple[str, str]]) -> Json:
+def _module(snapshot: Snapshot, position: int, functions: Sequence[str], looks: dict[str, tuple[str, str]]) -> Json:
     m, source = snapshot.held[position]
     return {
         "name": m.name,
         "owner": m.owner,
         "source": source,
-        "rows": m.rows,
-        "points": len(m.inducing),
-        "kernel": text(m.kernel_spec.structure),
-        "kernel_in_full": m.kernel_spec.describe(),
-        "likelihood": m.likelihood,
-        "kept": m.kept,
-        "noise_sd": None if m.noise is None else _finite(math.sqrt(m.noise)),
         "converged": m.convergence.converged,
-        "target": m.target.name,
-        "unit": m.target.unit,
         "columns": list(m.columns) if m.columns is not None else [f"x{j + 1}" for j in range(m.dimension)],
         "categories": list(m.categories.columns),
-        "has_units": all(p.has_units for p in m.likelihoods),
+        "outputs": list(outputs_of(m)),
+        "parts": [_part(m, _position(m, name)) for name in functions],
         "colour": looks[m.owner][0],
         "again": looks[m.owner][1] != LINES[0],  # has somebody else the colour?
     }
 
 
-def _verdicts(snapshot: Snapshot, merged: Merged, choice: Choice) -> list[Json]:
-    """Of those that are switched on, by position."""
+def _part(m: Module, k: int | None) -> Json | None:
+    """One of its functions, where it has it."""
+    if k is None:
+        return None
+    latent, own, target = m.latents[k], [p.parts[k] for p in m.likelihoods], m.targets[k]
+    return {
+        "rows": latent.rows,
+        "points": len(m._points[k]),
+        "kernel": text(latent.kernel.structure),
+        "kernel_in_full": latent.kernel.describe(),
+        "likelihood": "+".join(p.name for p in own),
+        "kept": latent.kept,
+        "noise_sd": _sd(_of(m.noise, k, m)),
+        "target": target.name,
+        "unit": target.unit,
+        "has_units": all(p.has_units for p in own),
+        "output": k if len(outputs_of(m)) > 1 else 0,  # whose units are its own
+    }
+
+
+def _flagged(e: Ensemble, function: str) -> int:
+    k = _position(e, function)
+    return sum(m.verdict is not None and m.verdict.flagged for m in e._members if m.function == k)
+
+
+def _verdicts(snapshot: Snapshot, merged: Merged, function: str) -> list[Json]:
+    """Of those that are switched on and have the function, by position."""
+    e, positions = merged.ensemble, {m.name: i for i, m in enumerate(snapshot.modules)}
+    k = _at(e, function)
     found = []
-    for position, row, member in zip(choice.on, merged.rows, merged.ensemble._members, strict=True):
-        verdict = member.verdict
+    for row, member in ((r, m) for r, m in zip(merged.rows, e._members, strict=True) if m.function == k):
+        verdict, position = member.verdict, positions[member.name]
         remedy = None if verdict is None else verdict.remedy
         found.append(
             {
                 "position": position,
                 "counts": row["weight"] > 0,
-                "noise_sd": None if row["noise"] is None else _finite(math.sqrt(row["noise"])),
+                "noise_sd": _sd(row["noise"]),
                 "surprise": _finite(row["surprise"]),
                 "agreement": _finite(row["agreement"]),
                 "offset": _finite(row["offset"]),
                 "offset_sd": _finite(row["offset_sd"]),
                 "standing": None if verdict is None else verdict.standing.value,
                 "reason": "" if verdict is None else verdict.reason,
-                "remedy": None if remedy is None else _remedy(remedy, snapshot.held[position].module),
+                "remedy": None if remedy is None else _remedy(remedy, snapshot.held[position].module, function),
             }
         )
     return found
@@ -139,57 +197,70 @@ def _verdicts(snapshot: Snapshot, merged: Merged, choice: Choice) -> list[Json]:
 # --- the ensemble ---
 
 
-def _facts(e: Ensemble) -> Json:
+def _facts(e: Ensemble, function: str) -> Json:
+    k = _at(e, function)
+    group = next(g for g in e.groups if k in g.functions)
     return {
-        "rows": e.rows,
-        "modules": sum(row.weight > 0 for row in e._members),
-        "points": len(e.inducing),
-        "form": e.size.form,
-        "kernel": e.kernel_spec.describe(),
-        "noise_sd": None if e.noise is None else _finite(math.sqrt(e.noise)),
+        "rows": group.rows_of(k),
+        "modules": sum(m.weight > 0 for m in e._members if m.function == k),
+        "points": len(e._points[k]),
+        "form": group.form.kind,
+        "kernel": e._kernels[k].describe(),
+        "noise_sd": _sd(_of(e.noise, k, e)),
         "evidence": _finite(e.evidence),
         "slack": _finite(e.slack),
-        "offset_sd": _finite(e.offset_sd),
-        "smooth_sd": _finite(e.smooth_sd),
-        "converged": e.convergence.converged,
+        "offset_sd": _finite(_of(e.offset_sd, k, e)),
+        "smooth_sd": _finite(_of(e.smooth_sd, k, e)),
+        "converged": group.convergence.converged,
     }
 
 
-def _scores(snapshot: Snapshot, merged: Merged, everybody: Merged | None) -> Json:
+def _scores(snapshot: Snapshot, merged: Merged, everybody: Merged | None, function: str) -> Json:
+    """Evidence is of all functions together; a score of one."""
     both = {"now": merged, "all": everybody}
     if snapshot.test is not None:
-        return {"kind": "test", **{k: None if m is None else _score(m.score) for k, m in both.items()}}
-    return {"kind": "evidence", **{k: None if m is None else _facts(m.ensemble) for k, m in both.items()}}
+        return {"kind": "test", **{k: None if m is None else _score(m, function) for k, m in both.items()}}
+    return {"kind": "evidence", **{k: None if m is None else _facts(m.ensemble, function) for k, m in both.items()}}
 
 
-def _score(score: Score | str | None) -> Json:
-    if not isinstance(score, Score):
-        return {"error": score}
+def _score(merged: Merged, function: str) -> Json:
+    if not isinstance(merged.scores, dict):
+        return {"error": merged.scores}
+    e = merged.ensemble
+    score = merged.scores.get(e.functions[_at(e, function)])
+    if score is None:
+        return {"error": f"no test row has {function}"}
     return {name: _finite(value) for name, value in score._asdict().items() if not isinstance(value, str)}
 
 
-def _curves(snapshot: Snapshot, choice: Choice, merged: Merged, everybody: Merged | None, column: int) -> Json:
+def _curves(
+    snapshot: Snapshot, choice: Choice, merged: Merged, everybody: Merged | None, column: int, function: str
+) -> Json:
     """The ensemble along one input, those that are switched on, and everybody as they were sent."""
     e = merged.ensemble
-    some = list(zip(choice.on, snapshot.chosen(choice), strict=True))[:MOST_DRAWN]
+    able = [m for m in snapshot.chosen(choice) if _position(m, function) is not None]
+    some = able[:MOST_DRAWN]
     others = [] if everybody is None or everybody is merged else [everybody.ensemble]
-    models: list[Model] = [*(m for _, m in some), e, *others]
-    names = [*(m.name for _, m in some), "merged", *(ALL for _ in others)]
-    counted = {row["name"] for row in merged.rows if row["weight"] > 0}
-    drawn = _with_looks(scene(models, names=names, owners=False, likelihood=_family(models)), snapshot, counted)
+    models: list[Model] = [*some, e, *others]
+    names = [*(m.name for m in some), "merged", *(ALL for _ in others)]
+    k = _at(e, function)
+    counted = {m.name for m in e._members if m.function == k and m.weight > 0}
+    (drawn,) = scenes(models, names=names, owners=False, likelihood=_family(models, function), function=function)
+    drawn = _with_looks(drawn, snapshot, counted)
     if not 0 <= column < len(drawn.columns):
         raise RecycleGPError(f"column {column}: there are {len(drawn.columns)} inputs")
-    panel = _plainer(numbers.panel(drawn, column, numbers.middle(drawn)))
+    panel = _plainer(numbers.panel(drawn, column, drawn.middle))
     found = page.curves(drawn, [panel]) | {"span": _height(drawn, panel)._asdict()}
-    target = e.target
+    target = e.targets[k]
     if found["label"] == "f" and target.name is not None:
         found["label"] = target.name if target.unit is None else f"{target.name} ({target.unit})"
-    return found | {"fixed": drawn.fixed, "left_out": len(choice.on) - len(some)}
+    return found | {"fixed": drawn.fixed, "left_out": len(able) - len(some)}
 
 
-def _family(models: list[Model]) -> str | None:
+def _family(models: list[Model], function: str) -> str | None:
     """Where all are of classes, or all of counts, by whatever link, these are drawn."""
-    names = list(dict.fromkeys(p.name for m in models for p in m.likelihoods))
+    own = [(m, _position(m, function)) for m in models]
+    names = list(dict.fromkeys(p.parts[k].name for m, k in own if k is not None for p in m.likelihoods))
     alike = len(names) > 1 and all(likelihoods.named(name).classifies for name in names)
     return names[0] if alike else None
 
@@ -198,9 +269,9 @@ def _with_looks(drawn: Scene, snapshot: Snapshot, counted: set[str]) -> Scene:
     looks = _looks(snapshot)
     subjects = []
     for s in drawn.subjects:
-        if isinstance(s.model, Module):
-            colour, dashes = looks[s.model.owner]
-            s = s._replace(colour=colour, dashes=dashes if s.model.name in counted else NOT_COUNTED)
+        if s.origin.owner is not None:
+            colour, dashes = looks[s.origin.owner]
+            s = s._replace(colour=colour, dashes=dashes if s.origin.name in counted else NOT_COUNTED)
         elif s.label == ALL:
             s = s._replace(colour=FAINT, dashes="--")
         subjects.append(s._replace(members=[]))  # points of those who are switched off
@@ -230,15 +301,17 @@ def _plainer(panel: Panel) -> Panel:
     return panel._replace(curves=curves, lanes=[m for m in panel.lanes if not (m.chosen and m.label == ALL)])
 
 
-def _remedy(units: Units, module: Module) -> Json:
+def _remedy(units: Units, module: Module, function: str) -> Json:
     """A change of units as the page sends it back, for a person who may want to change it."""
+    outputs = outputs_of(module)
+    mine = [len(outputs) == 1 or name == function for name in outputs]
     scales, shifts = [1.0] * module.dimension, [0.0] * module.dimension
     for column, scale, shift in units.inputs:
         j = column if isinstance(column, int) or module.columns is None else module.columns.index(column)
         scales[int(j)], shifts[int(j)] = _short(scale), _short(shift)
     return {
-        "output_scale": _short(units.scale),
-        "output_shift": _short(units.shift),
+        "output_scale": [_short(units.scale) if own else 1.0 for own in mine],
+        "output_shift": [_short(units.shift) if own else 0.0 for own in mine],
         "input_scale": scales,
         "input_shift": shifts,
     }

@@ -1,0 +1,223 @@
+"""What there is to say of a file, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from ..errors import printable
+from .screen import plain_table
+
+NAMES_SHOWN = 5  # modules, classes or levels that are named
+FLAGGED = "flagged"  # how the verdict on a module begins that contradicts the others
+ONE = "one function"
+SINGULAR = {"outputs": "output", "classes": "class"}
+KEEPS = {
+    "sites": "the modules' sites: they can be removed or reweighted",
+    "names": "only the modules' names: none can be removed or reweighted",
+}
+
+Facts = dict[str, Any]
+Lines = dict[str, str | None]
+
+
+def in_words(f: Facts) -> dict[str, str]:
+    """By what they are about; nothing is said where there is nothing to say."""
+    one, alike = f["holds"] == ONE, f["kind"] != "modules"
+    lines = {
+        "file": f"{f['file']}, {f['bytes']:,} bytes, schema {f['schema']}, by {f['written_by']}",
+        **{"module": _module, "ensemble": _ensemble, "modules": _modules}[f["kind"]](f),
+        **_place(f),
+        "target": f["target"] if one else None,
+        "likelihood": ", ".join(f["likelihoods"]),
+        **((_one_function(f) if one else _functions(f)) if alike else {}),
+        "modules not converged": shown(f.get("not_converged", ())),
+        **(_merged(f) if f["kind"] == "ensemble" else {}),
+        "contains data rows": _data_rows(f),
+        "content id": f["content_id"],
+    }
+    return {label: text for label, text in lines.items() if text}
+
+
+def table(found: Sequence[Facts]) -> Table:
+    """Of several files."""
+    numbers = ("rows", "points", "per row", "likelihood", "bytes", "content id")
+    made = plain_table("file", "holds", "inputs", *numbers, folded=3)
+    for f in found:
+        made.add_row(
+            printable(f["file"]),
+            _holds(f),
+            printable(", ".join(f["columns"] or [str(f["inputs"])])),
+            f"{f['rows']:,}",
+            str(f["points"]),
+            f"{f['points_per_row']:.2g}",
+            ", ".join(f["likelihoods"]),
+            f"{f['bytes']:,}",
+            f["content_id"][7:15],
+        )
+    return made
+
+
+def shown(names: Sequence[str]) -> str:
+    """Some of them."""
+    return ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
+
+
+def many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+# --- the kinds of files -----------------------------------------------------------------------
+
+
+def _size(f: Facts) -> str:
+    return f"{many(f['rows'], 'row')} of {many(f['inputs'], 'input')}"
+
+
+def _module(f: Facts) -> Lines:
+    one = f["holds"] == ONE
+    kept = f"{f['kept']:.0%} of what the rows say about f" if one and f["kept"] is not None else None
+    return {
+        "module": f"{f['name']}, {_size(f)}, {f['method']} method",
+        "holds": _what(f),
+        "kept": kept and f"{kept}, at {many(f['points'], 'point')}",
+        "points per row": f"{f['points_per_row']:.2g}" if one else None,
+        "owner": f["owner"] if f["owner"] != f["name"] else None,
+        "time": None if f["time"] is None else str(f["time"]),
+    }
+
+
+def _ensemble(f: Facts) -> Lines:
+    return {
+        "ensemble": f"of {many(len(f['names']), 'module')} ({shown(f['names'])}), {_size(f)}",
+        "holds": _what(f),
+        "correlated": _correlated([own["function"] for own in f["functions"]], f["correlation"]),
+    }
+
+
+def _modules(f: Facts) -> Lines:
+    points = f"at {many(f['points'], 'point')} in all"
+    return {
+        "modules": f"{f['modules']:,} ({shown(f['names'])}), {_size(f)}",
+        "holds": _what(f),
+        "kept": f"at least {f['kept']:.0%} of what the rows of each say about {_known_of(f)}, {points}",
+        "points per row": f"{f['points_per_row']:.2g} in all",
+    }
+
+
+def _what(f: Facts) -> str | None:
+    """As "3 classes: ant, bee, wasp"; nothing of one function."""
+    names = [own["function"] for own in f["functions"]]
+    if f["holds"] in SINGULAR:
+        return f"{_counted(f)}: {shown(names)}"
+    return None if f["holds"] == ONE else f"a function and its noise, which varies: {', '.join(names)}"
+
+
+def _counted(f: Facts) -> str:
+    count = len(f["functions"])
+    return f"{count} {SINGULAR[f['holds']] if count == 1 else f['holds']}" if f["holds"] in SINGULAR else f["holds"]
+
+
+def _holds(f: Facts) -> str:
+    """For a table of files."""
+    if f["kind"] == "modules":
+        whose = f"{f['modules']:,} modules"
+    else:
+        whose = f["name"] if f["kind"] == "module" else f"ensemble of {f['modules']}"
+    late = f["kind"] != "modules" and not f["converged"]
+    return whose + ("" if f["holds"] == ONE else f", {_counted(f)}") + (", NOT CONVERGED" if late else "")
+
+
+def _place(f: Facts) -> Lines:
+    """Where its points are."""
+    region = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in f["region"].items())
+    unnamed = " (the columns have no names)" if region and f["columns"] is None else ""
+    each = f["categories"].items()
+    return {
+        "region": region + unnamed,
+        "categories": ", ".join(f"{name} ({many(len(own), 'level')}: {shown(own)})" for name, own in each),
+    }
+
+
+# --- functions --------------------------------------------------------------------------------
+
+
+def _one_function(f: Facts) -> Lines:
+    noise = f["noise"]
+    lines: Lines = {
+        "kernel": f"{f['kernel']}, prior mean {f['mean']:.4g}",
+        "noise": None if noise is None else f"variance {noise:.4g}, standard deviation {math.sqrt(noise):.4g}",
+    }
+    if f["kind"] == "module":
+        after = f"after {many(f['evaluations'], 'evaluation')}" if f["evaluations"] else f["convergence"]
+        return lines | {"converged": f"{'yes' if f['converged'] else 'NO: ' + f['convergence']}, {after}"}
+    late = None if f["converged"] else f"NO: the search for the kernel {f['convergence']}"
+    return lines | {"form": f["size"], "owners": _difference(f), "converged": late}
+
+
+def _functions(f: Facts) -> Lines:
+    return {f"function {own['function']}": _function(own) for own in f["functions"]}
+
+
+def _function(own: Facts) -> str:
+    said = [many(own["rows"], "row"), f"{many(own['points'], 'point')} ({own['points_per_row']:.2g} per row)"]
+    if "names" in own:
+        said.insert(0, many(len(own["names"]), "module"))
+    if own["target"] not in (None, own["function"]):
+        said.insert(0, own["target"])
+    if own.get("kept") is not None:
+        said.append(f"{own['kept']:.0%} kept")
+    said.append(f"{own['kernel']}, prior mean {own['mean']:.4g}")
+    if own["noise"] is not None:
+        said.append(f"noise variance {own['noise']:.4g}")
+    differ = _difference(own)
+    if differ:
+        said.append(f"owners {differ}")
+    said.append("converged" if own["converged"] else f"NOT CONVERGED: {own['convergence']}")
+    return ", ".join(said)
+
+
+def _correlated(names: Sequence[str], correlation: list[list[float]] | None) -> str | None:
+    """The pairs of outputs that go together most; nothing where each is merged by itself."""
+    if correlation is None:
+        return None
+    pairs = [(correlation[i][j], names[i], names[j]) for i in range(len(names)) for j in range(i)]
+    most = sorted(pairs, key=lambda pair: -abs(pair[0]))[:NAMES_SHOWN]
+    return ", ".join(f"{b} and {a} {r:.2f}" for r, a, b in most) + (", …" if len(pairs) > len(most) else "")
+
+
+def _difference(f: Facts) -> str:
+    """How owners differ from the function they share; nothing where they do not."""
+    said = []
+    if f.get("offset_sd"):
+        said.append(f"by a constant of sd {f['offset_sd']:.3g}")
+    if f.get("smooth_sd"):
+        said.append(f"by a smooth function of {f['smooth_sd']:.3g} times the sd of the shared one")
+    return f"differ {' and '.join(said)}" if said else ""
+
+
+# --- what merging and removing leave ----------------------------------------------------------
+
+
+def _merged(f: Facts) -> Lines:
+    doubts = {name: why.removeprefix(FLAGGED).removeprefix(": ") for name, why in f["not_trusted"].items()}
+    return {
+        "not trusted": shown([f"{name} ({why})" for name, why in doubts.items()]),
+        **{f"try for {p['name']}": p["command"] or p["python"] for p in f.get("proposals", ())},
+        "removed": f["removed"] if f["modules_removed"] else None,
+        "keeps": KEEPS[f["keeps"]],
+    }
+
+
+def _known_of(f: Facts) -> str:
+    return "f" if f["holds"] == ONE else "each function"
+
+
+def _data_rows(f: Facts) -> str:
+    points = many(f["points"], "point")
+    if f["contains_data_rows"] is None:
+        return f"not known: another program chose its {points}, and may have taken rows"
+    return f"no, only {points} and what is known of {_known_of(f)} there (points somebody chose by hand may be rows)"

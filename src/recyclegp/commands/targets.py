@@ -1,0 +1,122 @@
+"""The target columns of a table, and how they are read: as the likelihood of a model takes y."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ..errors import RecycleGPError
+from .tables import Table, listed
+
+if TYPE_CHECKING:
+    from ..likelihoods import Likelihood
+
+ONE = "one function"  # the meaning of likelihoods that take a number, or two classes
+REFUSE, ALLOW = "refuse", "allow"  # what becomes of cells that are missing
+
+
+class Reading(Enum):
+    NUMBERS = "numbers"
+    TWO_CLASSES = "two classes"  # 0 and 1, or words of which one is 1
+    LABELS = "labels"  # of any number of classes, as they are written
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The column of y, or those of several outputs."""
+
+    readings: Mapping[str, Reading]  # by column
+    outputs: tuple[str, ...] = ()  # that y has a column for, also where the table has none; none of a single target
+    positive: str | None = None  # the label of class 1, where it is not the number 1
+    gaps: bool = False  # may cells be missing?
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.readings)
+
+    def y(self, cells: Mapping[str, np.ndarray]) -> Any:
+        """As the library takes it: one column, or a table of all outputs, NaN where one was not seen."""
+        if not self.outputs:
+            return cells[self.names[0]]
+        unseen = np.full(len(cells[self.names[0]]), np.nan)
+        return pd.DataFrame({name: cells.get(name, unseen) for name in self.outputs})
+
+
+def target_names(given: Sequence[str], table: Table) -> list[str]:
+    """The target columns: named one by one, or separated by commas."""
+    found = [name for text in given for name in listed(text, table.names)]
+    twice = sorted({name for name in found if found.count(name) > 1})
+    if twice:
+        raise RecycleGPError(f"--target: {', '.join(twice)} is named twice; name each column once")
+    if not found:
+        raise RecycleGPError("--target: it names no column; name at least one")
+    return found
+
+
+def to_fit(
+    names: Sequence[str], likelihood: Likelihood, missing: str, positive: str | None, classes: str | None
+) -> Targets:
+    """Several columns are as many outputs, each of this likelihood, unless that has several functions itself."""
+    if classes is not None and _reading(likelihood) is not Reading.LABELS:
+        raise RecycleGPError(f"--classes {classes}: they are for --likelihood categorical")
+    if likelihood.meaning != ONE:
+        _check_one(names, f"--likelihood {likelihood.name}")
+    several = tuple(names) if len(names) > 1 else ()
+    return _targets({name: likelihood for name in names}, several, missing, positive)
+
+
+def of_model(names: Sequence[str], likelihood: Likelihood, missing: str, positive: str | None) -> Targets:
+    """Columns that are checked against the functions of a model, whose likelihood this is."""
+    outputs = outputs_of(likelihood)
+    if not outputs:
+        _check_one(names, f"a model of {likelihood.meaning}")
+        return _targets({names[0]: likelihood}, (), missing, positive)
+    parts = dict(zip(outputs, likelihood.parts, strict=True))
+    strange = [name for name in names if name not in parts]
+    if strange:
+        raise RecycleGPError(f"--target {','.join(strange)}: the model has no such output; it has {', '.join(outputs)}")
+    absent = [name for name in outputs if name not in names]
+    if absent and missing == REFUSE:
+        raise RecycleGPError(
+            f"--target: {len(names)} of the model's {len(outputs)} outputs; name also {', '.join(absent)}, or add "
+            "--missing allow, where they were not seen"
+        )
+    return _targets({name: parts[name] for name in names}, outputs, missing, positive)
+
+
+def outputs_of(likelihood: Likelihood) -> tuple[str, ...]:
+    """The names of outputs, where a model has several columns of y."""
+    return likelihood.functions if likelihood.predicts_all and not likelihood.classifies else ()
+
+
+def _targets(parts: Mapping[str, Likelihood], outputs: tuple[str, ...], missing: str, positive: str | None) -> Targets:
+    readings = {name: _reading(part) for name, part in parts.items()}
+    if missing not in (REFUSE, ALLOW):
+        raise RecycleGPError(f"--missing {missing}: use {REFUSE} or {ALLOW}")
+    if missing == ALLOW and not outputs:
+        raise RecycleGPError("--missing allow: it is for several outputs; of a single target use --drop-missing")
+    if positive is not None and outputs:
+        raise RecycleGPError(f"--positive {positive}: it is for a single target; write the classes of each as 0 and 1")
+    if positive is not None and Reading.LABELS in readings.values():
+        raise RecycleGPError(
+            f"--positive {positive}: it is for --likelihood bernoulli; categorical takes labels as they are"
+        )
+    if positive is not None and Reading.TWO_CLASSES not in readings.values():
+        raise RecycleGPError(f"--positive {positive}: it is for classes; use --likelihood bernoulli")
+    return Targets(readings, outputs, positive, missing == ALLOW)
+
+
+def _reading(likelihood: Likelihood) -> Reading:
+    if not likelihood.classifies:
+        return Reading.NUMBERS
+    return Reading.TWO_CLASSES if likelihood.meaning == ONE else Reading.LABELS
+
+
+def _check_one(names: Sequence[str], what: str) -> None:
+    if len(names) > 1:
+        raise RecycleGPError(f"--target {','.join(names)}: {what} has one target; name one column")
