@@ -11,8 +11,6 @@ pytest.importorskip("sklearn")
 from sklearn.model_selection import cross_val_score
 
 import recyclegp as rgp
-from recyclegp.models.joint.ensemble import JointEnsemble
-from recyclegp.models.joint.module import JointModule
 from recyclegp.sklearn import RecyclableGPClassifier
 
 NAMES = np.array(["ash", "birch", "cedar"])
@@ -65,13 +63,12 @@ def test_truth_values_with_classes_by_name():
 def test_regressions_are_the_default_of_three_classes_and_logistic_of_two():
     three = RecyclableGPClassifier(learn=False, inducing=20).fit(X, NAMES[Y])
     assert three.likelihood_ == "categorical"
-    assert isinstance(three.ensemble_, JointEnsemble)
-    assert isinstance(three.modules_[0], JointModule)
+    assert three.ensemble_.functions == three.modules_[0].functions == tuple(NAMES)
     direct = rgp.fit(X, NAMES[Y], likelihood="categorical", learn=False, inducing=20)
     close(three.predict_proba(XT), direct.predict_proba(XT), 1e-7)
     two = RecyclableGPClassifier(learn=False, inducing=20).fit(X, Y > 0)
     assert two.likelihood_ == "bernoulli"
-    assert not isinstance(two.ensemble_, JointEnsemble)
+    assert two.ensemble_.functions == ("f",)
     probit = RecyclableGPClassifier(likelihood="bernoulli-probit", learn=False, inducing=20).fit(X, Y > 0)
     assert probit.ensemble_.likelihoods[0].name == "bernoulli-probit"
     close(probit.predict_proba(XT).sum(1), 1)
@@ -165,7 +162,7 @@ def test_owners_by_a_column():
 
 @pytest.mark.parametrize("likelihood", ["categorical-softmax", "bernoulli", "bernoulli-probit"])
 def test_a_row_of_weight_three_is_there_three_times(likelihood):
-    """At a given kernel and points; the estimator's weights are relative."""
+    """At a given kernel and points, of modules and of the estimator."""
     kernel = ScaleKernel(RBFKernel()).double()
     kernel.base_kernel.lengthscale = 0.7
     weights = 1 + np.arange(len(X)) % 3
@@ -173,18 +170,19 @@ def test_a_row_of_weight_three_is_there_three_times(likelihood):
     options = {"likelihood": likelihood, "kernel": kernel, "inducing": XT[:15], "publish": None, "learn": False}
     y = Y if likelihood == "categorical-softmax" else Y > 0
     module = rgp.fit(X, y, weights=weights, **options)
-    assert module.rows == len(X)
+    assert module.rows == weights.sum()
     close(module.predict_proba(XT), rgp.fit(X[often], y[often], **options).predict_proba(XT), 1e-6)
     assert np.abs(module.predict_proba(XT) - rgp.fit(X, y, **options).predict_proba(XT)).max() > 0.01
     weighted = RecyclableGPClassifier(**options).fit(X, y, sample_weight=weights)
-    relative = rgp.fit(X, y, weights=weights / weights.mean(), **options)
-    close(weighted.predict_proba(XT), relative.predict_proba(XT), 1e-6)
+    close(weighted.predict_proba(XT), module.predict_proba(XT), 1e-6)
 
 
-def test_weights_that_are_alike_change_nothing_and_zero_leaves_out():
+def test_weights_of_one_change_nothing_seven_is_seven_times_and_zero_leaves_out():
     fast = RecyclableGPClassifier(learn=False, **FAST)
-    even = fast.fit(X, Y, sample_weight=np.full(len(X), 7.0)).predict_proba(XT)
-    close(even, fast.fit(X, Y).predict_proba(XT), 0)
+    close(fast.fit(X, Y, sample_weight=np.ones(len(X))).predict_proba(XT), fast.fit(X, Y).predict_proba(XT), 0)
+    seven = fast.fit(X, Y, sample_weight=np.full(len(X), 7.0)).predict_proba(XT)
+    close(seven, fast.fit(np.tile(X, (7, 1)), np.tile(Y, 7)).predict_proba(XT), 1e-9)
+    assert np.abs(seven - fast.fit(X, Y).predict_proba(XT)).max() > 0.01
     some = fast.fit(X, Y, sample_weight=(Y < 2).astype(float))
     assert some.classes_.tolist() == [0, 1]
     assert some.ensemble_.rows == (Y < 2).sum()

@@ -1,6 +1,7 @@
 """Partitions on one machine: the answers of fit_many and merge, resumed from what was written, errors that help."""
 
 import os
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,9 @@ from recyclegp.engines import store as store_file
 from recyclegp.engines.executor import CHILDREN, Tree
 from recyclegp.engines.joblib import JoblibExecutor, fit_partitions
 from recyclegp.engines.store import ChunkStore
-from recyclegp.engines.tasks import FittedChunk
+from recyclegp.engines.tasks import FittedChunk, _modules
 from recyclegp.local import batch_fit
 from recyclegp.merging.site_store import SiteStore
-from recyclegp.models.reading import member_of
 
 
 def run(partitions, **options):
@@ -86,6 +86,41 @@ def test_classes():
     ours = run(data, likelihood="bernoulli", merge={"inducing": 8})
     theirs = plain(data, {"likelihood": "bernoulli", "publish": 6}, {"inducing": 8})
     assert ours.evidence == pytest.approx(theirs.evidence, rel=1e-4)
+
+
+SEVERAL = {
+    "outputs": (lambda y: np.c_[y, 2 - y], {}),
+    "classes": (lambda y: np.where(y > 0, "up", "down"), {"likelihood": "categorical", "classes": ["up", "down"]}),
+    "noise": (lambda y: y, {"likelihood": "heteroscedastic", "inducing": 8}),
+}
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+@pytest.mark.parametrize("inducing", ["all", 10])
+def test_several_functions(kind, inducing, tmp_path):
+    """Every function is merged from the files of all chunks; what is there is not fitted again."""
+    change, how = SEVERAL[kind]
+    data = [(X, change(y)) for X, y in pairs(6)]
+    ours = run(data, per_task=2, folder=tmp_path, merge={"inducing": inducing}, **how)
+    theirs = plain(data, {"publish": 6, **how}, {"inducing": inducing})
+    assert ours.functions == theirs.functions
+    close(ours, theirs, 2e-2)
+    assert ours.evidence == pytest.approx(theirs.evidence, rel=1e-2)
+    written = states(tmp_path)
+    run(data, per_task=2, folder=tmp_path, merge={"inducing": inducing}, **how)
+    assert states(tmp_path) == written
+
+
+def test_outputs_of_tables_and_outputs_that_a_partition_has_not():
+    def frame(k):
+        X, y = pair(k)
+        return pd.DataFrame({"x": X[:, 0], "a": y, "b": np.nan if k == 2 else 3 - y})
+
+    ours = run([partial(frame, k) for k in range(4)], target=["a", "b"], missing="allow", merge={"inducing": 10})
+    assert ours.functions == ("a", "b")
+    assert ours.names == ["part-0", "part-1", "part-2", "part-3"]
+    mean, _ = ours.predict(X_NEW[:10])
+    np.testing.assert_allclose(mean[:, 1], 3 - mean[:, 0], atol=0.5)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "matern52"])
@@ -216,10 +251,10 @@ def failing(monkeypatch):
     """Fits of part-2 fail, beside others and alone."""
     solve = batch_fit.solve
 
-    def fails(requests):
+    def fails(requests, group):
         if any(request.name == "part-2" for request in requests):
             raise rgp.RecycleGPError("no luck")
-        return solve(requests)
+        return solve(requests, group)
 
     monkeypatch.setattr(batch_fit, "solve", fails)
 
@@ -309,20 +344,24 @@ def modules():
     return rgp.fit_many([pair(k, rows=20 + 7 * (k % 4)) for k in range(12)], names=names())
 
 
+def facts(made):
+    """Of modules that are alike, but for their numbers."""
+    (piece,) = made._pieces()
+    return tuple(sorted(_modules(piece.block), key=lambda m: made.names.index(m.name)))
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """The same sites, of many sizes, in one store and in the files of three chunks."""
     folder, made, found = tmp_path_factory.mktemp("chunks"), modules(), []
     local = SiteStore()
     for i, m in enumerate(made):
-        local.put(m._site, 1.0, i)
+        local.put(m.site, 1.0, i)
     for first in range(0, 12, 4):
         some, path = made[first : first + 4], folder / f"{first}.safetensors"
         chunks.write_chunk(path, some, str(first), {})
-        sizes = tuple(len(m._site.Z) for m in some), tuple(len(m._site.rho) for m in some)
-        members = tuple(member_of(m) for m in some)
-        found.append(FittedChunk(str(path), str(first), members, *sizes, 1, None, {}, False))
-    assert len({len(m._site.Z) for m in made}) > 2
+        found.append(FittedChunk(str(path), str(first), facts(some), 1, None, {}, False))
+    assert len({len(m.site.Z) for m in made}) > 2
     return local, ChunkStore(JoblibExecutor(1), found, [1.0] * 12)
 
 
@@ -349,22 +388,16 @@ def test_a_chunk_comes_back_as_it_was(tmp_path):
     found = chunks.read_chunk(tmp_path / "a.safetensors")
     assert (found.fingerprint, found.failures) == ("f", {"lost": "why"})
     for a, b in zip(made, found.modules, strict=True):
-        assert all((s == t).all() for s, t in zip(a._site, b._site, strict=True))
-        assert (a.name, a._kernel, a.likelihoods, a.kept, a.noise_evidence) == (
-            b.name,
-            b._kernel,
-            b.likelihoods,
-            b.kept,
-            b.noise_evidence,
-        )
+        assert all((s == t).all() for s, t in zip(a.site, b.site, strict=True))
+        assert (a.about, a.likelihoods, a.kernel_spec) == (b.about, b.likelihoods, b.kernel_spec)
+        assert (a.kept, a.noise_evidence, a.convergence) == (b.kept, b.noise_evidence, b.convergence)
 
 
 def test_a_file_that_somebody_else_has_written_is_noticed(both, tmp_path):
     made = modules()[:2]
     path = tmp_path / "a.safetensors"
     chunks.write_chunk(path, made, "one", {})
-    sizes = tuple(len(m._site.Z) for m in made), tuple(len(m._site.rho) for m in made)
-    fitted = FittedChunk(str(path), "another", tuple(map(member_of, made)), *sizes, 1, None, {}, False)
+    fitted = FittedChunk(str(path), "another", facts(made), 1, None, {}, False)
     with pytest.raises(rgp.RecycleGPError, match="another run has written"):
         list(ChunkStore(JoblibExecutor(1), [fitted], [1.0, 1.0]).packs(1))
 

@@ -37,6 +37,7 @@ def test_moments_from_anywhere():
     np.testing.assert_allclose(names["w"].predict(names["Z"])[0], names["mean"], rtol=0, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*contradict each other")  # a q(u) of random numbers, and measurements of a sine
 def test_gpytorch():
     X, y = measured(20)
     given = {"model": sparse(), "likelihood": LIKELIHOODS["gaussian"](), "X_b": X.numpy(), "y_b": y.numpy()}

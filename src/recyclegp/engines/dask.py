@@ -6,17 +6,17 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from os import PathLike
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import RecycleGPError
 from ..models.ensemble import Ensemble
 from .allocator import keep_freed_memory
-from .executor import CHILDREN, Done, reduce_results
+from .executor import CHILDREN, Done
 from .fitting import fit_partitions as fit_all
 from .fitting import prepared
-from .options import FitArguments
+from .partitions import Partitions, Targets
 
 try:
     from dask import delayed
@@ -31,17 +31,17 @@ T = TypeVar("T")
 
 def fit_partitions(
     client: Client,
-    partitions: Any,
+    partitions: Partitions,
     *,
     folder: str | PathLike[str] | None = None,
     names: Sequence[str] | None = None,
     inputs: Sequence[str] | None = None,
-    target: str | None = None,
+    target: Targets = None,
     merge: Mapping[str, Any] | None = None,
     per_task: int | None = None,
     on_failure: str = "raise",
     progress: bool | None = None,
-    **options: Unpack[FitArguments],
+    **options: Any,
 ) -> Ensemble:
     """Fit each partition of one's own data on a Dask cluster, and merge all modules there.
 
@@ -59,7 +59,8 @@ def fit_partitions(
             for a cluster on one machine, and nothing can be resumed.
         names: one for each partition; by default those of the files, or part-0, part-1, …
         inputs: which columns are X, where partitions are tables; all but the target unless given.
-        target: which column is y, where partitions are tables; elsewhere what y is called.
+        target: which column is y, where partitions are tables; elsewhere what y is called. Of several outputs as many
+            names.
         merge: options of `merge`, as {"inducing": 200}. Unlike there, `owners` and `trust` are None unless given:
             partitions of one's own data are of one function and contradict each other only by chance. Modules stay in
             their files, so that the ensemble keeps their names only.
@@ -71,18 +72,16 @@ def fit_partitions(
 
     Returns:
         The ensemble: that of `merge(fit_many(...), keep="names", owners=None, trust=None)`.
+
+    Raises:
+        RecycleGPError: A partition or an option cannot be what it is, models failed, or workers died of a task.
+        TypeError: No option has such a name.
+
+    Examples:
+        >>> from distributed import Client  # doctest: +SKIP
+        >>> fit_partitions(Client(), "rows/", target="y", folder="modules/").save("all.safetensors")  # doctest: +SKIP
     """
-    job = prepared(
-        partitions,
-        options,
-        names=names,
-        inputs=inputs,
-        target=target,
-        merge=merge,
-        per_task=per_task,
-        on_failure=on_failure,
-        progress=progress,
-    )
+    job = prepared(partitions, options, names, inputs, target, merge, per_task, on_failure, progress)
     return fit_all(DaskExecutor(client), job, folder)
 
 
@@ -165,7 +164,7 @@ def _leaf(item: Any, *, shared: tuple[Callable[[Any], Any], Any]) -> Any:
 
 
 def _join(children: list[Any], *, shared: tuple[Any, Callable[[Any, Any], Any]]) -> Any:
-    return reduce_results(shared[1], children)
+    return reduce(shared[1], children)
 
 
 def _large_graphs() -> warnings.catch_warnings:

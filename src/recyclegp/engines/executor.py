@@ -30,11 +30,6 @@ class Executor(Protocol):
         ...
 
 
-def reduce_results(join: Callable[[T, T], T], children: Sequence[T]) -> T:
-    """One result of a few, from left to right."""
-    return reduce(join, children)
-
-
 class Tree:
     """The same tree for results that come in one after the other: whatever can be joined is, and forgotten."""
 
@@ -50,7 +45,7 @@ class Tree:
         waiting.append(result)
         if len(waiting) == CHILDREN:
             self._levels[level] = []
-            self.put(reduce_results(self._join, waiting), level + 1)
+            self.put(reduce(self._join, waiting), level + 1)
 
     def root(self) -> Any:
         """All of them as one."""
@@ -60,6 +55,6 @@ class Tree:
         while len(self._levels[level]) != 1 or any(self._levels[level + 1 :]):
             waiting, self._levels[level] = self._levels[level], []
             if waiting:
-                self.put(reduce_results(self._join, waiting), level + 1)
+                self.put(reduce(self._join, waiting), level + 1)
             level += 1
         return self._levels[level][0]

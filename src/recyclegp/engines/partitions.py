@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from ..arrays import CodedInputs
+from ..arrays import Array, CodedInputs
 from ..categories import NO_CATEGORIES, Categories
 from ..errors import RecycleGPError
 
@@ -21,26 +21,36 @@ SUFFIXES = (".parquet", ".pq")
 KINDS = "an (X, y) pair, a function without arguments or a dask.delayed that makes one, or the path of a Parquet file"
 
 
+Partitions: TypeAlias = Any  # several, each KINDS; a folder of Parquet files; or a dask DataFrame
+Targets: TypeAlias = str | Sequence[str] | None  # the name of the column that is y, or those of several outputs
+
+
 class Pair(NamedTuple):
-    X: Any
-    y: Any
+    X: Array
+    y: Array
 
 
 class Columns(NamedTuple):
     """Which columns of a table are meant."""
 
-    inputs: tuple[str, ...] | None  # all but the target unless given
-    target: str | None
+    inputs: tuple[str, ...] | None  # all but the targets unless given
+    targets: tuple[str, ...] = ()
+
+    @staticmethod
+    def given(inputs: Sequence[str] | None, target: Targets) -> Columns:
+        targets = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+        return Columns(None if inputs is None else tuple(inputs), targets)
 
     def of(self, table: pd.DataFrame) -> Pair:
-        if self.target is None:
+        """One target as a column, several as a table."""
+        if not self.targets:
             raise RecycleGPError("target: the partitions are tables; pass the name of the column that is y")
-        inputs = [c for c in table.columns if c != self.target] if self.inputs is None else list(self.inputs)
-        absent = [c for c in [*inputs, self.target] if c not in table.columns]
+        inputs = [c for c in table.columns if c not in self.targets] if self.inputs is None else list(self.inputs)
+        absent = [c for c in [*inputs, *self.targets] if c not in table.columns]
         if absent:
             there = ", ".join(map(str, table.columns))
             raise RecycleGPError(f"no column {', '.join(map(repr, absent))} in a partition; there are {there}")
-        return Pair(table[inputs], table[self.target])
+        return Pair(table[inputs], table[self.targets[0] if len(self.targets) == 1 else list(self.targets)])
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,7 @@ class ParquetFile:
         return f"{os.path.abspath(self.path)} {state.st_size} {state.st_mtime_ns}"
 
     def read(self, columns: Columns) -> Pair:
-        names = None if columns.inputs is None else [*columns.inputs, *([columns.target] if columns.target else [])]
+        names = None if columns.inputs is None else [*columns.inputs, *columns.targets]
         try:
             from pyarrow import ArrowInvalid
             from pyarrow.parquet import read_table
@@ -70,23 +80,30 @@ class ParquetFile:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Some rows of an array in a .npy file: the columns of X, and y."""
+    """Some rows of an array in a .npy file: the columns of X, and y in the last, or in the last few."""
 
     path: str
     start: int
     stop: int
     names: tuple[str, ...] | None  # of the columns of X
     categories: Categories = NO_CATEGORIES  # whose codes are in some of them
+    outputs: int = 1  # columns of y
+    labels: tuple[str, ...] = ()  # of classes, whose positions among these are in y
 
     def read(self, columns: Columns) -> Pair:
         rows = np.load(self.path, mmap_mode="r")[self.start : self.stop]
-        X, y = np.array(rows[:, :-1]), np.array(rows[:, -1])
+        X, y = np.array(rows[:, : -self.outputs]), self._targets(np.array(rows[:, -self.outputs :]))
         if self.categories:
             return Pair(CodedInputs(X, self.names, self.categories), y)
         return Pair(X if self.names is None else pd.DataFrame(X, columns=list(self.names), copy=False), y)
 
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        if self.labels:
+            return np.array(self.labels, dtype=object)[y[:, 0].astype(int)]
+        return y[:, 0] if self.outputs == 1 else y
 
-def sources(partitions: Any) -> list[Any]:
+
+def sources(partitions: Partitions) -> list[Any]:
     """One source for each partition, which `load` can read."""
     if isinstance(partitions, (str, PathLike)):
         return [ParquetFile(str(path.absolute())) for path in _files(Path(partitions))]
@@ -148,14 +165,12 @@ def load(source: Any, columns: Columns) -> Pair:
     return Pair(*source)
 
 
-def identity(source: Any, pair: Pair | None) -> str | None:
-    """What tells the data of a partition from other data: the state of its file, or a digest of its numbers.
-
-    None where that cannot be known before it is loaded.
-    """
+def identity(source: Any, columns: Columns, pair: Pair | None = None) -> str:
+    """What tells the data of a partition from other data: the state of its file, or a digest of its numbers."""
     if isinstance(source, ParquetFile):
         return source.identity()
-    return None if pair is None else digest(pair.X, pair.y)
+    X, y = load(source, columns) if pair is None else pair
+    return digest(X, y)
 
 
 def digest(*arrays: Any) -> str:

@@ -40,6 +40,7 @@ class File(NamedTuple):
     first: int  # position of its first member among all,
     stop: int  # and of the first one after it
     categories: Categories  # in whose codes its sites are wanted
+    function: str  # of which
 
 
 class Leaf(NamedTuple):
@@ -54,7 +55,7 @@ class Leaf(NamedTuple):
 
 
 class ChunkStore(SiteSource):
-    """The sites of all chunks, none of which is here."""
+    """What all chunks say of one function, none of which is here."""
 
     def __init__(
         self,
@@ -62,16 +63,23 @@ class ChunkStore(SiteSource):
         chunks: Sequence[FittedChunk],
         weights: Sequence[float],
         categories: Categories = NO_CATEGORIES,
+        function: str = "f",
     ) -> None:
+        """Weights are those of the modules that have the function, in their order."""
         self.device = CPU  # workers compute where their processors are
         self._executor = executor
         self._files: list[File] = []
+        self._points: list[int] = []
+        self._rows: list[int] = []
         for c in chunks:
-            first = self._files[-1].stop if self._files else 0
-            self._files.append(File(c.path, c.fingerprint, first, first + len(c.members), categories))
-        self._dimension = max(c.dimension for c in chunks)
-        self._points = [n for c in chunks for n in c.points]
-        self._rows = [n for c in chunks for n in c.rows]
+            first = len(self._points)
+            for module in c.modules:
+                i = module.function(function)
+                if i is not None:
+                    self._points.append(module.points[i])
+                    self._rows.append(module.site_rows[i])
+            if len(self._points) > first:
+                self._files.append(File(c.path, c.fingerprint, first, len(self._points), categories, function))
         self._counting = [i for i, w in enumerate(weights) if w > 0]
         self._view = View().without(i for i, w in enumerate(weights) if w <= 0)
         if any(w not in (0, 1) for w in weights):
@@ -216,4 +224,4 @@ def _sites(file: File) -> list[Site]:
     chunk = read_chunk(Path(file.path))
     if chunk.fingerprint != file.fingerprint:
         raise RecycleGPError(f"{file.path}: another run has written to this folder meanwhile; give each run its own")
-    return chunk.modules._sites(file.categories)
+    return chunk.modules._sites(file.categories, file.function)

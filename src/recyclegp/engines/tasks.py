@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +13,15 @@ import torch
 from ..arrays import Columns as ColumnNames
 from ..categories import NO_CATEGORIES, Categories, union_of
 from ..errors import RecycleGPError
-from ..local.kernel_choice import ROWS_COMPARED
-from ..local.request import FitOptions
+from ..likelihoods import Likelihood
+from ..local import batching
+from ..local.constants import COMPARISON
+from ..local.options import FitOptions
 from ..merging.member import Member
-from ..models.fit import chosen_together, fit_data_sets
-from ..models.reading import Frame
+from ..models.blocks import Block
+from ..models.fit import fit_data_sets
+from ..models.fit_warnings import PublishedSize, least_kept
+from ..models.how import Frame
 from ..version import __version__
 from .chunks import Chunk, read_chunk, write_chunk
 from .partitions import Columns, Pair, digest, identity, load
@@ -34,14 +37,39 @@ class Plan(NamedTuple):
     options: FitOptions
 
 
+class FittedModule(NamedTuple):
+    """What everybody needs to know of a module without reading its file: one of each for every function."""
+
+    likelihood: Likelihood  # of all its functions, without parameters
+    members: tuple[Member, ...]  # without their sites
+    points: tuple[int, ...]  # of each site
+    site_rows: tuple[int, ...]  # of pseudo-observations of each site
+
+    @property
+    def name(self) -> str:
+        return self.members[0].name
+
+    @property
+    def rows(self) -> int:
+        """Of data behind it."""
+        return max(m.rows for m in self.members)
+
+    def function(self, name: str) -> int | None:
+        """Which of its functions has this name."""
+        names = self.likelihood.functions
+        return names.index(name) if name in names else None
+
+    def published(self, dimension: int) -> PublishedSize:
+        each = zip(self.members, self.points, strict=True)
+        return least_kept([PublishedSize(m.name, m.rows, points, dimension, m.kept) for m, points in each])
+
+
 class FittedChunk(NamedTuple):
     """What everybody needs to know of a chunk without reading its file."""
 
     path: str
     fingerprint: str
-    members: tuple[Member, ...]  # without their sites
-    points: tuple[int, ...]  # of each site
-    rows: tuple[int, ...]  # of pseudo-observations of each site
+    modules: tuple[FittedModule, ...]
     dimension: int
     columns: ColumnNames
     failures: dict[str, str]  # name → why
@@ -50,8 +78,8 @@ class FittedChunk(NamedTuple):
 
     @property
     def frame(self) -> Frame:
-        """The inputs of its members, of which there is at least one."""
-        return Frame(self.dimension, self.columns, self.members[0].name, self.categories)
+        """The inputs of its modules, of which there is at least one."""
+        return Frame(self.dimension, self.columns, self.categories, self.modules[0].name)
 
 
 def fit_chunk(plan: Plan, sources: Sequence[Any]) -> FittedChunk:
@@ -69,13 +97,12 @@ def fit_chunk(plan: Plan, sources: Sequence[Any]) -> FittedChunk:
 
 def choose_kernel(columns: Columns, options: FitOptions, sources: Sequence[Any]) -> str:
     """One kernel for all partitions, by some rows of some of them."""
-    pairs = [_few_rows(load(source, columns)) for source in sources]
-    return chosen_together(pairs, options)
+    return batching.choose_kernel([_few_rows(load(source, columns)) for source in sources], options)
 
 
 def _few_rows(pair: Pair) -> Pair:
     """Enough to choose by, spread over all of them, so that many partitions fit into memory."""
-    step = max(1, len(pair.y) // (4 * ROWS_COMPARED))
+    step = max(1, len(pair.y) // (4 * COMPARISON.rows))
     return Pair(pair.X[::step], pair.y[::step])
 
 
@@ -84,9 +111,9 @@ def _loaded(plan: Plan, sources: Sequence[Any], identities: list[str]) -> Iterat
     for i, source in enumerate(sources):
         try:
             pair = load(source, plan.columns)
-            identities.append(_known(identity(source, pair)))
+            identities.append(identity(source, plan.columns, pair))
         except RecycleGPError as error:
-            raise RecycleGPError(f"partition {plan.first + i} ({plan.names[i]}): {error}") from None
+            raise RecycleGPError(f"partition {plan.first + i} ({plan.names[i]}): ", error) from None
         yield pair
 
 
@@ -96,21 +123,13 @@ def _already_there(plan: Plan, sources: Sequence[Any]) -> Chunk | None:
         chunk = read_chunk(Path(plan.path))
     except (RecycleGPError, FileNotFoundError):
         return None
-    identities: list[str] = []
-    for source in sources:
-        who = identity(source, None)
-        identities.append(_known(identity(source, load(source, plan.columns)) if who is None else who))
+    identities = [identity(source, plan.columns) for source in sources]
     return chunk if chunk.fingerprint == fingerprint(plan, identities) else None
-
-
-def _known(who: str | None) -> str:
-    assert who is not None  # of what is loaded it always is
-    return who
 
 
 def fingerprint(plan: Plan, identities: Sequence[str]) -> str:
     """Of all that the modules depend on."""
-    options = [f"{f.name}={_described(getattr(plan.options, f.name))}" for f in fields(plan.options)]
+    options = [f"{name}={_described(value)}" for name, value in plan.options.keywords.items()]
     said = [__version__, *map(str, plan.columns), *options, *plan.names, *identities]
     return hashlib.sha256("\0".join(said).encode()).hexdigest()
 
@@ -125,45 +144,34 @@ def _described(value: Any) -> str:
 
 
 def _facts(plan: Plan, chunk: Chunk, *, found: bool) -> FittedChunk:
-    columns: set[ColumnNames] = set()
-    dimensions: set[int] = set()
-    levels: list[Categories] = []
-    facts: dict[int, tuple[Member, int, int]] = {}
-    for block, positions in chunk.modules._pieces():
-        columns.add(block.common.columns)
-        dimensions.add(block.common.dimension)
-        levels.append(block.common.categories)
-        sites = block.models.sites
-        several = zip(
-            block.members([1.0] * len(block), keep=False), sites.points.tolist(), sites.rows.tolist(), strict=True
-        )
-        facts.update(zip(positions, several, strict=True))
-    if len(columns) > 1:
-        one, other = list(columns)[:2]
-        raise RecycleGPError(columns_differ(one, other))
-    members, points, rows = zip(*(facts[i] for i in sorted(facts)), strict=True) if facts else ((), (), ())
+    pieces = list(chunk.modules._pieces())
+    facts = {i: made for block, positions in pieces for i, made in zip(positions, _modules(block), strict=True)}
+    inputs = [block.common for block, _ in pieces]
+    for other in inputs[1:]:
+        if other.columns != inputs[0].columns:
+            raise RecycleGPError(columns_differ(inputs[0].columns, other.columns))
+    dimensions = sorted({common.dimension for common in inputs}) or [0]
+    if len(dimensions) > 1:
+        raise RecycleGPError(f"partitions have {' and '.join(map(str, dimensions))} input columns; give them one")
     return FittedChunk(
         path=plan.path,
         fingerprint=chunk.fingerprint,
-        members=members,
-        points=points,
-        rows=rows,
-        dimension=_dimension(dimensions),
-        columns=columns.pop() if columns else None,
-        categories=union_of(levels) if levels else NO_CATEGORIES,
+        modules=tuple(facts[i] for i in sorted(facts)),
+        dimension=dimensions[0],
+        columns=inputs[0].columns if inputs else None,
+        categories=union_of([common.categories for common in inputs]) if inputs else NO_CATEGORIES,
         failures=chunk.failures,
         found=found,
     )
 
 
+def _modules(block: Block) -> Iterator[FittedModule]:
+    weights, sites = [1.0] * len(block), [f.models.sites for f in block.functions]
+    members = zip(*(block.members(weights, keep=False, function=c) for c in range(len(sites))), strict=True)
+    points, rows = (zip(*(getattr(s, what).tolist() for s in sites), strict=True) for what in ("points", "rows"))
+    return (FittedModule(block.common.likelihood, *facts) for facts in zip(members, points, rows, strict=True))
+
+
 def columns_differ(one: ColumnNames, other: ColumnNames) -> str:
     said = " and ".join("no names" if c is None else f"({', '.join(c)})" for c in (one, other))
     return f"partitions have the columns {said}; give all of them the same, in one order (inputs= names them)"
-
-
-def _dimension(dimensions: set[int]) -> int:
-    if len(dimensions) > 1:
-        raise RecycleGPError(
-            f"partitions have {' and '.join(map(str, sorted(dimensions)))} input columns; give them one"
-        )
-    return dimensions.pop() if dimensions else 0

@@ -7,21 +7,21 @@ from typing import Any
 import torch
 from botorch.models.transforms.input import AffineInputTransform, ChainedInputTransform, InputStandardize, Normalize
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
-from torch import Tensor
 
 from ..errors import RecycleGPError
+from ..kernels.units import InputUnits
 
 
-def of_inputs(transform: Any, dimension: int) -> tuple[Tensor, Tensor]:
-    """(a, b) with x' = a∘x + b."""
-    a, b = torch.ones(dimension, dtype=torch.float64), torch.zeros(dimension, dtype=torch.float64)
+def of_inputs(transform: Any, dimension: int) -> InputUnits:
+    """x' = a∘x + b."""
+    a, b = InputUnits.same(dimension)
     if transform is None:
-        return a, b
+        return InputUnits(a, b)
     if type(transform) is ChainedInputTransform:
         for step in transform.values():
             c, d = of_inputs(step, dimension)
             a, b = c * a, c * b + d
-        return a, b
+        return InputUnits(a, b)
     if type(transform) not in (AffineInputTransform, Normalize, InputStandardize):
         raise RecycleGPError(
             f"input transform {type(transform).__name__} cannot be represented in a module, whose inputs are the "
@@ -45,7 +45,7 @@ def of_inputs(transform: Any, dimension: int) -> tuple[Tensor, Tensor]:
         a[columns], b[columns] = coefficient, offset
     else:  # x' = (x − offset)/coefficient
         a[columns], b[columns] = 1 / coefficient, -offset / coefficient
-    return a, b
+    return InputUnits(a, b)
 
 
 def of_outputs(transform: Any) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,8 +19,9 @@ from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..likelihoods.gaussian import log_normal
 from ..local import placement
-from ..local.information import information
-from ..local.request import share
+from ..local.options import PublishLike
+from ..local.planning import share
+from ..local.summary import information
 
 
 class Observations(NamedTuple):
@@ -39,7 +40,7 @@ class PublishedExactly(NamedTuple):
 
 
 def publish(
-    data: Observations, kernel: Kernel, mean: float, where: Any, columns: arrays.Columns, seed: int
+    data: Observations, kernel: Kernel, mean: float, where: PublishLike, columns: arrays.Columns, seed: int
 ) -> PublishedExactly:
     """The exact posterior of f ~ GP(mean, kernel) given the observations, at so many points or at given ones."""
     if where is None:

@@ -15,15 +15,15 @@ import torch
 
 from .. import arrays
 from ..errors import RecycleGPError
-from ..kernels import Kernel
 from ..kernels.stationary import Form
 from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT, gaussian_noise
-from ..local.request import share
+from ..local.options import PublishLike
+from ..local.planning import share
 from ..models.module import Module
 from ..models.naming import name_or_new
 from . import sources
 from .kernel_parts import Reader, Term, checked, product, total
-from .sources import Request, Source
+from .sources import FittedModel, Request, Source
 
 MODELS = "SVGP, SGPR, GPR or VGP"
 KERNELS = (
@@ -34,7 +34,12 @@ LIKELIHOODS = "Gaussian, Bernoulli (inv_probit or tf.sigmoid), Poisson (tf.exp, 
 
 
 def from_gpflow(
-    model: Any, *, name: str | None = None, rows: int | None = None, publish: Any = "auto", seed: int = 0
+    model: FittedModel,
+    *,
+    name: str | None = None,
+    rows: int | None = None,
+    publish: PublishLike = "auto",
+    seed: int = 0,
 ) -> Module:
     """A fitted GPflow model as a module, ready to be saved, sent and merged.
 
@@ -57,7 +62,15 @@ def from_gpflow(
 
     Raises:
         TypeError: The object is none of these models.
+        ModuleNotFoundError: GPflow is not installed.
         RecycleGPError: A module cannot hold something in the model, which is named.
+
+    Examples:
+        >>> import gpflow, numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 30)[:, None]
+        >>> gp = gpflow.models.GPR((X, np.sin(X)), gpflow.kernels.SquaredExponential(), noise_variance=0.01)
+        >>> rgp.from_gpflow(gp, name="lab-2").rows
+        30
     """
     gpflow = sources.library("gpflow")
 
@@ -87,9 +100,9 @@ def from_gpflow(
         known = None if model.num_data is None else int(_array(model.num_data))
         mu, S = _moments(model)
         made = sources.sparse(
-            source, Z, mu, S, whitened=bool(model.whiten), rows=sources.row_count(rows, known, len(Z)), stacklevel=3
+            source, Z, mu, S, whitened=bool(model.whiten), rows=sources.row_count(rows, known, len(Z))
         )
-    return made if request.automatic else sources.published(made, request)
+    return sources.published(made, request)
 
 
 def _vgp(model: Any, name: str | None, request: Request) -> Module:
@@ -105,7 +118,6 @@ def _vgp(model: Any, name: str | None, request: Request) -> Module:
         whitened=True,
         rows=len(X),
         evidence=bound if math.isfinite(bound) else 0.0,  # −∞ where tf.sigmoid rounds to 1
-        stacklevel=4,
     )
     wanted = share(request.publish, len(X))
     return sources.published(made, request if wanted is None else request._replace(publish=wanted.most))
@@ -121,10 +133,13 @@ def _moments(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
 def _source(model: Any, name: str | None, D: int) -> Source:
     import gpflow
 
-    jitter = float(gpflow.config.default_jitter())
-    title = f"gpflow's {type(model).__name__}"
     return Source(
-        name_or_new(name), title, _kernel(model.kernel, D), _mean(model.mean_function), _likelihood(model), jitter
+        name_or_new(name),
+        f"gpflow's {type(model).__name__}",
+        checked(_term(model.kernel, D).kernel(), D),
+        sources.constant_mean("from_gpflow", model.mean_function, gpflow.functions, lambda f: _array(f.c)),
+        _likelihood(model.likelihood),
+        float(gpflow.config.default_jitter()),
     )
 
 
@@ -133,29 +148,13 @@ def _array(value: Any) -> np.ndarray:
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
-def _mean(function: Any) -> float:
-    from gpflow.functions import Constant, Zero
-
-    if type(function) is Zero:
-        return 0.0
-    if type(function) is not Constant:
-        raise RecycleGPError(f"from_gpflow cannot represent the mean function {type(function).__name__}; use Constant")
-    c = np.ravel(_array(function.c))
-    if len(c) != 1:
-        raise RecycleGPError(f"mean function Constant has {len(c)} values; a module has one output")
-    return arrays.number(float(c[0]), "mean function Constant")
-
-
-def _likelihood(model: Any) -> Likelihood:
+def _likelihood(p: Any) -> Likelihood:
     import tensorflow as tf
     from gpflow import likelihoods
 
-    p = model.likelihood
     kind = type(p)
     if kind is likelihoods.Gaussian:
-        if p.scale is None:
-            return Gaussian(_parameter(p, "variance"))
-        return Gaussian(_parameter(p, "scale") ** 2)
+        return Gaussian(_parameter(p, "variance") if p.scale is None else _parameter(p, "scale") ** 2)
     if kind is likelihoods.StudentT:
         return StudentT(_parameter(p, "scale") ** 2, _parameter(p, "df"))
     if kind is likelihoods.Bernoulli and p.invlink is likelihoods.utils.inv_probit:
@@ -179,13 +178,6 @@ def _parameter(likelihood: Any, which: str) -> float:
     return sources.positive_number(_array(value), what)
 
 
-# --- kernels ----------------------------------------------------------------------------------
-
-
-def _kernel(kernel: Any, D: int) -> Kernel:
-    return checked(_term(kernel, D).kernel(), D)
-
-
 def _term(kernel: Any, D: int) -> Term:
     from gpflow import kernels as gk
 
@@ -193,27 +185,21 @@ def _term(kernel: Any, D: int) -> Term:
     if kind in (gk.Sum, gk.Product):
         parts = [_term(k, D) for k in kernel.kernels]
         return total(parts) if kind is gk.Sum else product(parts)
-    periodic = kind is gk.Periodic and type(kernel.base_kernel) is gk.SquaredExponential
-    forms = {
-        gk.SquaredExponential: Form.RBF,
-        gk.Matern12: Form.MATERN12,
-        gk.Matern32: Form.MATERN32,
-        gk.Matern52: Form.MATERN52,
+    names = {
+        gk.SquaredExponential: "rbf",
+        gk.Matern12: "matern12",
+        gk.Matern32: "matern32",
+        gk.Matern52: "matern52",
+        gk.RationalQuadratic: "rq",
+        gk.Periodic: "periodic",
+        gk.Linear: "linear",
+        gk.Constant: "constant",
     }
-    if not periodic and kind not in {*forms, gk.Exponential, gk.RationalQuadratic, gk.Linear, gk.Constant}:
-        what = f"Periodic of {type(kernel.base_kernel).__name__}" if kind is gk.Periodic else kind.__name__
+    shape = kernel.base_kernel if kind is gk.Periodic else kernel  # which has the variance and the lengthscales
+    if kind not in {*names, gk.Exponential} or (kind is gk.Periodic and type(shape) is not gk.SquaredExponential):
+        what = f"Periodic of {type(shape).__name__}" if kind is gk.Periodic else kind.__name__
         raise RecycleGPError(f"from_gpflow cannot represent the kernel {what}; it can {KERNELS}")
     read = Reader("from_gpflow", kernel, D)
-    if kind is gk.Constant:
-        return read.constant(_array(kernel.variance))
-    if kind is gk.Linear:
-        return read.linear(_array(kernel.variance))
-    shape = kernel.base_kernel if periodic else kernel
-    variance, lengths = _array(shape.variance), _array(shape.lengthscales)
-    if periodic:
-        return read.periodic(variance, lengths, _array(kernel.period))
-    if kind is gk.RationalQuadratic:
-        return read.rational_quadratic(variance, lengths, _array(kernel.alpha))
     if kind is gk.Exponential:  # exp(−r/2): Matern12 with twice the lengthscales
-        return read.stationary(Form.MATERN12, variance, lengths, stretch=2.0)
-    return read.stationary(forms[kind], variance, lengths)
+        return read.stationary(Form.MATERN12, _array(kernel.variance), _array(kernel.lengthscales), stretch=2.0)
+    return read.term(names[kind], lambda which: _array(getattr(shape if hasattr(shape, which) else kernel, which)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -19,13 +19,15 @@ from .. import arrays
 from ..core import linalg
 from ..errors import RecycleGPError
 from ..kernels import Kernel
-from ..kernels.stationary import Form
 from ..likelihoods import BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT, gaussian_noise
+from ..local.options import PublishLike
 from ..models.module import Module
 from ..models.naming import name_or_new
 from . import sources
 from .kernel_parts import Reader, Term, checked, product, total
-from .sources import Request, Source
+from .sources import FittedModel, Request, Source
+
+Dataset: TypeAlias = Any  # gpjax.Dataset
 
 FAMILIES = (
     "VariationalGaussian",
@@ -44,12 +46,12 @@ LIKELIHOODS = "Gaussian, Bernoulli, Poisson and StudentT"
 
 
 def from_gpjax(
-    model: Any,
-    data: Any = None,
+    model: FittedModel,
+    data: Dataset | None = None,
     *,
     name: str | None = None,
     rows: int | None = None,
-    publish: Any = "auto",
+    publish: PublishLike = "auto",
     seed: int = 0,
 ) -> Module:
     """A fitted GPJax model as a module, ready to be saved, sent and merged.
@@ -75,7 +77,16 @@ def from_gpjax(
 
     Raises:
         TypeError: The object is none of these models.
+        ModuleNotFoundError: GPJax is not installed.
         RecycleGPError: A module cannot hold something in the model, which is named, or `data` is missing.
+
+    Examples:
+        >>> import gpjax, jax.numpy as jnp, recyclegp as rgp
+        >>> X = jnp.linspace(0, 6, 30)[:, None]
+        >>> prior = gpjax.gps.Prior(mean_function=gpjax.mean_functions.Zero(), kernel=gpjax.kernels.RBF())
+        >>> gp = prior * gpjax.likelihoods.Gaussian(obs_stddev=0.1)
+        >>> rgp.from_gpjax(gp, gpjax.Dataset(X, jnp.sin(X)), name="lab-2").rows
+        30
     """
     gpjax = sources.library("gpjax")
 
@@ -99,8 +110,8 @@ def from_gpjax(
     else:
         q = _moments(model, source, Z)
         behind = sources.row_count(rows, None if seen is None else len(seen[0]), len(Z))
-        made = sources.sparse(source, Z, q.mu, q.S, whitened=q.whitened, rows=behind, stacklevel=3)
-    return made if request.automatic else sources.published(made, request)
+        made = sources.sparse(source, Z, q.mu, q.S, whitened=q.whitened, rows=behind)
+    return sources.published(made, request)
 
 
 def _is(model: Any, home: ModuleType, *names: str) -> bool:
@@ -191,29 +202,18 @@ def _natural(precision: Tensor, vector: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _source(model: Any, joint: Any, name: str | None, D: int) -> Source:
+    from gpjax import mean_functions
+
     prior = joint.prior
     jitter = getattr(model, "jitter", None)  # the model's own until GPJax 0.18, the prior's since 1.0
     return Source(
         name_or_new(name),
         f"gpjax's {type(model).__name__}",
         _kernel(prior.kernel, D),
-        _mean(prior.mean_function),
+        sources.constant_mean("from_gpjax", prior.mean_function, mean_functions, lambda f: _array(f.constant)),
         _likelihood(joint.likelihood),
         float(prior.jitter if jitter is None else jitter),
     )
-
-
-def _mean(function: Any) -> float:
-    from gpjax.mean_functions import Constant, Zero
-
-    if type(function) is Zero:
-        return 0.0
-    if type(function) is not Constant:
-        raise RecycleGPError(f"from_gpjax cannot represent the mean function {type(function).__name__}; use Constant")
-    constant = np.ravel(_array(function.constant))
-    if len(constant) != 1:
-        raise RecycleGPError(f"mean function Constant has {len(constant)} values; a module has one output")
-    return arrays.number(float(constant[0]), "mean function Constant")
 
 
 def _likelihood(p: Any) -> Likelihood:
@@ -247,27 +247,21 @@ def _term(kernel: Any, D: int) -> Term:
     composed = _composition(kernel)
     if composed is not None:
         return composed([_term(k, D) for k in kernel.kernels])
-    kind = type(kernel)
-    forms = {
-        gk.RBF: Form.RBF,
-        gk.Matern12: Form.MATERN12,
-        gk.Matern32: Form.MATERN32,
-        gk.Matern52: Form.MATERN52,
+    names = {
+        gk.RBF: "rbf",
+        gk.Matern12: "matern12",
+        gk.Matern32: "matern32",
+        gk.Matern52: "matern52",
+        gk.RationalQuadratic: "rq",
+        gk.Periodic: "periodic",
+        gk.Linear: "linear",
+        gk.Constant: "constant",
     }
-    if kind not in {*forms, gk.RationalQuadratic, gk.Periodic, gk.Linear, gk.Constant}:
-        raise RecycleGPError(f"from_gpjax cannot represent the kernel {kind.__name__}; it can {KERNELS}")
-    read = Reader("from_gpjax", kernel, D)
-    if kind is gk.Constant:
-        return read.constant(_array(kernel.constant))
-    variance = _array(kernel.variance)
-    if kind is gk.Linear:
-        return read.linear(variance)
-    lengths = _array(kernel.lengthscale)
-    if kind is gk.Periodic:
-        return read.periodic(variance, lengths, _array(kernel.period))
-    if kind is gk.RationalQuadratic:
-        return read.rational_quadratic(variance, lengths, _array(kernel.alpha))
-    return read.stationary(forms[kind], variance, lengths)
+    kind = names.get(type(kernel))
+    if kind is None:
+        raise RecycleGPError(f"from_gpjax cannot represent the kernel {type(kernel).__name__}; it can {KERNELS}")
+    theirs = {"lengthscales": "lengthscale"} if kind != "constant" else {"variance": "constant"}
+    return Reader("from_gpjax", kernel, D).term(kind, lambda which: _array(getattr(kernel, theirs.get(which, which))))
 
 
 def _composition(kernel: Any) -> Callable[[Sequence[Term]], Term] | None:

@@ -8,30 +8,37 @@ What cannot be represented is refused by name, and what was read is compared wit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
+import gpytorch
 import torch
+from gpytorch.distributions import MultitaskMultivariateNormal
 from gpytorch.models import ApproximateGP, ExactGP
 from gpytorch.variational import VariationalStrategy
 
 from .. import arrays
 from ..errors import RecycleGPError
-from ..likelihoods import Gaussian
+from ..likelihoods import Likelihood
+from ..local.options import PublishLike
 from ..models.module import Module
 from ..models.naming import name_or_new
-from . import gpytorch_joint, sources
+from ..target import NO_TARGET, Target
 from . import gpytorch_reading as reading
-from .sources import Request, Source
+from . import sources
+from .gpytorch_likelihoods import noises as gaussian_noises
+from .gpytorch_likelihoods import read_likelihood
+from .sources import FittedModel, Request, Source
 
 
 def from_gpytorch(
-    model: Any,
-    likelihood: Any = None,
+    model: FittedModel,
+    likelihood: gpytorch.likelihoods.Likelihood | None = None,
     *,
     name: str | None = None,
     rows: int | None = None,
-    publish: Any = "auto",
+    publish: PublishLike = "auto",
     seed: int = 0,
     functions: Sequence[str] | None = None,
 ) -> Module:
@@ -56,12 +63,19 @@ def from_gpytorch(
             SoftmaxLikelihood or DirichletClassificationLikelihood (0, 1, … unless given).
 
     Returns:
-        The module, in the units of the user's data, whatever transforms BoTorch put between; of several outputs and of
-        classes a `JointModule`.
+        The module, in the units of the user's data, whatever transforms BoTorch put between; of as many functions as
+        there are outputs or classes.
 
     Raises:
         TypeError: The object is none of these models.
         RecycleGPError: A module cannot hold something in the model, which is named.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 30)[:, None]
+        >>> gp, likelihood = rgp.merge([rgp.fit(X, np.sin(X[:, 0]), noise=0.01)]).to_gpytorch()
+        >>> rgp.from_gpytorch(gp, likelihood, name="lab-2", rows=30).rows
+        30
     """
     inner = model
     if not isinstance(model, (ApproximateGP, ExactGP)):
@@ -75,57 +89,63 @@ def from_gpytorch(
         raise RecycleGPError(
             f"model {type(model).__name__} has {model.num_outputs} outputs; convert one model for each output"
         )
-    request = Request(publish, arrays.seed(seed))
+    request, called = Request(publish, arrays.seed(seed)), name_or_new(name)
     if isinstance(inner, ExactGP):
         _check_exact(inner, likelihood)
-    if gpytorch_joint.has_several_functions(inner):
-        joint = (
-            gpytorch_joint.from_exact(inner, name_or_new(name), request, functions)
-            if isinstance(inner, ExactGP)
-            else gpytorch_joint.from_sparse(inner, likelihood, name_or_new(name), rows, request, functions)
-        )
-        return cast(Module, joint)  # declared as one function, as nearly always; see `fit`
-    if functions is not None:
+    several = reading.has_several_functions(inner)
+    if functions is not None and not several:
         raise RecycleGPError("functions: this model has one, which needs no name; leave them out")
-    if isinstance(inner, ExactGP):
-        return _exact(inner, name_or_new(name), request)
-    made = _sparse(model, inner, likelihood, name_or_new(name), rows)
-    return made if request.automatic else sources.published(made, request)
-
-
-# --- sparse models ----------------------------------------------------------------------------
-
-
-def _sparse(model: Any, inner: ApproximateGP, likelihood: Any, name: str, rows: int | None) -> Module:
-    strategy = inner.variational_strategy
-    distribution = reading.check_strategy(strategy)
-    points = strategy.inducing_points.detach()
-    chosen = reading.read_likelihood(likelihood if likelihood is not None else getattr(model, "likelihood", None))
-    units = reading.units(model, points.shape[1])
-    Z = reading.theirs_to_ours(points, units)
-    if len(torch.unique(Z, dim=0)) < len(Z):
-        raise RecycleGPError("inducing points coincide; remove the repeated ones before the model is trained")
-    prior = reading.prior(inner, units)
     with torch.no_grad():
-        theirs = reading.ask_one(inner, points)
-        reading.compare(inner, theirs.mean, theirs.covariance_matrix, prior, Z)
-        jitter = reading.jitter(strategy, theirs.lazy_covariance_matrix)
-        mean, S = reading.moments(distribution)
+        if isinstance(inner, ExactGP):
+            whole, parts = _exact(inner, called, request, functions, several)
+        else:
+            own = likelihood if likelihood is not None else getattr(model, "likelihood", None)
+            whole, parts = _sparse(model, inner, own, called, rows, request, functions, several)
+    if not several:
+        return parts[0]
+    # outputs are called like their targets
+    targets = tuple(NO_TARGET if whole.classifies else Target(function) for function in whole.functions)
+    return Module(parts[0].about._replace(targets=targets), (whole,), tuple(part.latents[0] for part in parts))
+
+
+def _sparse(
+    model: Any,
+    inner: ApproximateGP,
+    likelihood: Any,
+    name: str,
+    rows: int | None,
+    request: Request,
+    functions: Sequence[str] | None,
+    several: bool,
+) -> tuple[Likelihood, list[Module]]:
+    """The likelihood of all functions, and a module of each."""
+    strategy = reading.strategy_of(inner)
+    q = strategy._variational_distribution
+    C = int(math.prod(q.batch_shape))
+    points = strategy.inducing_points.detach()
+    whole = read_likelihood(likelihood, C, functions, several=several)
+    units = reading.units(model, points.shape[-1])
+    priors = reading.priors(inner, C, units)
+    theirs = reading.each(inner, reading.ask(inner, points), C)
+    mean, S = reading.moments(q)
     whitened = type(strategy) is VariationalStrategy  # q is of v = L⁻¹(u − m)
     known = getattr(inner, "train_inputs", None)  # BoTorch keeps them
-    made = sources.sparse(
-        Source(name, type(inner).__name__, prior.kernel, prior.mean, chosen, jitter),
-        Z,
-        mean if whitened else mean - prior.mean,
-        S,
-        whitened=whitened,
-        rows=sources.row_count(rows, known[0].shape[-2] if known else None, len(Z)),
-        stacklevel=4,
-    )
-    return reading.in_their_units(made, units)
-
-
-# --- exact models -----------------------------------------------------------------------------
+    parts = []
+    for c, (prior, asked, own) in enumerate(zip(priors, theirs, whole.parts, strict=True)):
+        seen = points.expand(C, *points.shape[-2:])[c].double().cpu()
+        Z = sources.inducing_points((seen - units.inputs.shift) / units.inputs.scale)
+        reading.compare(inner, asked, prior, Z)
+        jitter = reading.jitter(strategy, asked.covariance)
+        made = sources.sparse(
+            Source(name, type(inner).__name__, prior.kernel, prior.mean, own, jitter),
+            Z,
+            mean[c] if whitened else mean[c] - prior.mean,
+            S[c],
+            whitened=whitened,
+            rows=sources.row_count(rows, known[0].shape[-2] if known else None, len(Z)),
+        )
+        parts.append(sources.published(reading.in_their_units(made, units), request))
+    return whole, parts
 
 
 def _check_exact(model: ExactGP, likelihood: Any) -> None:
@@ -140,22 +160,25 @@ def _check_exact(model: ExactGP, likelihood: Any) -> None:
         )
 
 
-def _exact(model: ExactGP, name: str, request: Request) -> Module:
+def _exact(
+    model: ExactGP, name: str, request: Request, functions: Sequence[str] | None, several: bool
+) -> tuple[Likelihood, list[Module]]:
+    """The same of a model that has only its rows."""
     inside = bool(getattr(model, "_has_transformed_inputs", False))  # BoTorch: in evaluation mode
-    given = model._original_train_inputs if inside else model.train_inputs[0]
-    X = arrays.inputs(given.detach().cpu(), "train_inputs").X
-    y = arrays.targets(model.train_targets.detach(), len(X), "train_targets", device="cpu")
-    n, D = X.shape
-    chosen = reading.read_likelihood(model.likelihood)
-    if not isinstance(chosen, Gaussian):
-        raise RecycleGPError(f"an ExactGP needs a gaussian likelihood, not {type(model.likelihood).__name__}")
-    noise = model.likelihood.noise.detach().double().cpu().expand(n)
-    units = reading.units(model, D)
-    prior = reading.prior(model, units)
-    with torch.no_grad():
-        some = X[: min(n, 100)]
-        theirs = reading.ask_one(model, (units.scale * some + units.shift).to(model.train_inputs[0]))
-        reading.compare(model, theirs.mean, theirs.covariance_matrix, prior, some)
-    source = Source(name, type(model).__name__, prior.kernel, prior.mean, chosen, 0.0)
-    made = sources.exact(source, X, y, noise, request)
-    return reading.in_their_units(made, units)
+    given = (model._original_train_inputs if inside else model.train_inputs[0]).detach().double().cpu()
+    units = reading.units(model, given.shape[-1])
+    reading.modules_of_prior(model)  # before its forward fails of a kernel that correlates outputs
+    prior = reading.ask(model, units.inputs.of(given[..., :100, :]).to(model.train_inputs[0]))
+    targets = model.train_targets.detach()
+    y = torch.atleast_2d(targets.mT if isinstance(prior, MultitaskMultivariateNormal) else targets)
+    C = len(y)
+    whole = read_likelihood(model.likelihood, C, functions, several=several)
+    noises = gaussian_noises(model.likelihood, C)
+    parts = []
+    for c, (ours, asked) in enumerate(zip(reading.priors(model, C, units), reading.each(model, prior, C), strict=True)):
+        X = arrays.inputs(given.expand(C, *given.shape[-2:])[c], "train_inputs").X
+        reading.compare(model, asked, ours, X[:100])
+        source = Source(name, type(model).__name__, ours.kernel, ours.mean, whole.parts[c], 0.0)
+        own = arrays.targets(y[c], len(X), "train_targets", device="cpu")
+        parts.append(reading.in_their_units(sources.exact(source, X, own, noises[c], request), units))
+    return whole, parts

@@ -1,38 +1,39 @@
-"""What is read of GPyTorch's and BoTorch's models, whichever kind they are: prior, likelihood, units, q(u)."""
+"""What is read of GPyTorch's and BoTorch's models, whichever kind they are: priors, units, q(u).
+
+Function c of a batch has the c-th kernel, mean and q(u) of it; a model of one function is a batch of one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import gpytorch
 import torch
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.kernels import IndexKernel, LCMKernel, MultitaskKernel
-from gpytorch.likelihoods import (
-    BernoulliLikelihood,
-    FixedNoiseGaussianLikelihood,
-    GaussianLikelihood,
-    StudentTLikelihood,
-)
 from gpytorch.means import ConstantMean, ZeroMean
+from gpytorch.models import ExactGP
 from gpytorch.variational import (
     CholeskyVariationalDistribution,
+    IndependentMultitaskVariationalStrategy,
+    LMCVariationalStrategy,
     MeanFieldVariationalDistribution,
     NaturalVariationalDistribution,
     TrilNaturalVariationalDistribution,
     UnwhitenedVariationalStrategy,
     VariationalStrategy,
 )
+from linear_operator import to_linear_operator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from ..errors import RecycleGPError
-from ..export.gpytorch_likelihoods import LogisticLikelihood, PoissonLikelihood
 from ..kernels import Kernel
 from ..kernels.gpytorch_objects import from_gpytorch as kernel_from_gpytorch
-from ..kernels.units import stretched
-from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT
+from ..kernels.units import InputUnits, stretched
 from ..models.module import Module
 
 STRATEGIES = (VariationalStrategy, UnwhitenedVariationalStrategy)
@@ -42,22 +43,16 @@ DISTRIBUTIONS = (
     NaturalVariationalDistribution,
     TrilNaturalVariationalDistribution,
 )
-WITHOUT_PARAMETERS: dict[type[Any], Likelihood] = {
-    BernoulliLikelihood: BernoulliProbit(),
-    LogisticLikelihood: Bernoulli(),
-    PoissonLikelihood: Poisson(),
-}
 COUPLING = (MultitaskKernel, IndexKernel, LCMKernel)  # kernels of several outputs together
 AGREEMENT = {torch.float64: 1e-8, torch.float32: 1e-4}  # of what was read with the model, relative
 
 
 class Units(NamedTuple):
-    """The model sees x' = scale∘x + shift and speaks of y' where y = y_scale·y' + y_shift."""
+    """What BoTorch's transforms do: the model sees other inputs, and speaks of y' where y = y_scale·y' + y_shift."""
 
-    scale: Tensor  # (D,)
-    shift: Tensor  # (D,)
-    y_scale: float
-    y_shift: float
+    inputs: InputUnits
+    y_scale: float = 1.0
+    y_shift: float = 0.0
 
 
 class Prior(NamedTuple):
@@ -67,26 +62,50 @@ class Prior(NamedTuple):
     mean: float
 
 
-def check_strategy(strategy: Any) -> Any:
-    """Its variational distribution, if both can be read."""
+def has_several_functions(model: Any) -> bool:
+    """Is it a batch of Gaussian processes?"""
+    if isinstance(model, ExactGP):
+        return model.train_targets is not None and model.train_targets.ndim == 2
+    strategy = model.variational_strategy
+    if isinstance(strategy, (IndependentMultitaskVariationalStrategy, LMCVariationalStrategy)):
+        return True
+    q = getattr(strategy, "_variational_distribution", None)
+    return len(getattr(q, "batch_shape", ())) > 0 or getattr(strategy, "inducing_points", torch.zeros(1, 1)).ndim > 2
+
+
+def strategy_of(model: Any) -> Any:
+    """The variational strategy behind that of a multitask model, if it and its distribution can be read."""
+    outer = model.variational_strategy
+    if isinstance(outer, LMCVariationalStrategy):
+        raise RecycleGPError(
+            "variational strategy LMCVariationalStrategy mixes its functions into outputs, which a module cannot hold; "
+            "use IndependentMultitaskVariationalStrategy"
+        )
+    strategy = getattr(outer, "base_variational_strategy", outer)
     if type(strategy) not in STRATEGIES:
         raise RecycleGPError(
             f"variational strategy {type(strategy).__name__} cannot be represented in a module; use one of "
             f"{', '.join(s.__name__ for s in STRATEGIES)}"
         )
-    distribution = strategy._variational_distribution
-    if type(distribution) not in DISTRIBUTIONS:
+    q = strategy._variational_distribution
+    if type(q) not in DISTRIBUTIONS:
         raise RecycleGPError(
-            f"variational distribution {type(distribution).__name__} cannot be represented in a module, which needs "
+            f"variational distribution {type(q).__name__} cannot be represented in a module, which needs "
             f"a covariance; use one of {', '.join(d.__name__ for d in DISTRIBUTIONS)}"
         )
     if not strategy.variational_params_initialized.item() or not getattr(strategy, "updated_strategy", True):
         raise RecycleGPError("model has never been called, so GPyTorch has not set its q(u) yet; train it, or call it")
-    return distribution
+    tasks = getattr(outer, "num_tasks", None)
+    if len(q.batch_shape) > 1 or tasks not in (None, *q.batch_shape):
+        raise RecycleGPError(
+            f"q(u) has batch shape {tuple(q.batch_shape)}{'' if tasks is None else f' for {tasks} tasks'}; a module "
+            "holds one function for each output: use batch_shape=[C]"
+        )
+    return strategy
 
 
 def moments(distribution: Any) -> tuple[Tensor, Tensor]:
-    """Mean and covariance as GPyTorch computes them, in its precision; what follows is in ours."""
+    """Means (C, M) and covariances (C, M, M) as GPyTorch computes them, in its precision; what follows is in ours."""
     try:
         q = distribution()
         root = q.lazy_covariance_matrix.root_decomposition().root.to_dense().double().cpu()
@@ -95,7 +114,8 @@ def moments(distribution: Any) -> tuple[Tensor, Tensor]:
     mean = q.mean.double().cpu()
     if not bool(torch.isfinite(mean).all() and torch.isfinite(root).all()):
         raise RecycleGPError("q(u) holds NaN or infinite numbers; the model's training had diverged")
-    return mean, root @ root.mT
+    S = root @ root.mT
+    return mean.reshape(-1, mean.shape[-1]), S.reshape(-1, *S.shape[-2:])
 
 
 def jitter(strategy: Any, covariance: Any) -> float:
@@ -113,14 +133,10 @@ def jitter(strategy: Any, covariance: Any) -> float:
 def units(model: Any, dimension: int) -> Units:
     x, y = getattr(model, "input_transform", None), getattr(model, "outcome_transform", None)
     if x is None and y is None:
-        return Units(torch.ones(dimension, dtype=torch.float64), torch.zeros(dimension, dtype=torch.float64), 1.0, 0.0)
+        return Units(InputUnits.same(dimension))
     from . import botorch_transforms  # it is there, or the model would not be
 
-    return Units(*botorch_transforms.of_inputs(x, dimension), *botorch_transforms.of_outputs(y))
-
-
-def theirs_to_ours(points: Tensor, units: Units) -> Tensor:
-    return (points.double().cpu() - units.shift) / units.scale
+    return Units(botorch_transforms.of_inputs(x, dimension), *botorch_transforms.of_outputs(y))
 
 
 def in_their_units(made: Module, units: Units) -> Module:
@@ -147,25 +163,33 @@ def modules_of_prior(model: Any) -> tuple[Any, Any]:
     return mean, kernel
 
 
-def prior(model: Any, units: Units) -> Prior:
+def priors(model: Any, C: int, units: Units) -> list[Prior]:
+    """Of every function; the kernels are of inputs in the user's units."""
     mean, kernel = modules_of_prior(model)
-    constant = constants(mean)
-    if constant.numel() != 1:
-        raise RecycleGPError(f"mean has batch shape {tuple(constant.shape)}; convert one model for each of the batch")
-    return prior_of(float(constant), kernel, units)
+    constant = mean.constant.detach() if type(mean) is ConstantMean else torch.zeros(tuple(mean.batch_shape))
+    if constant.numel() not in (0, 1, C):
+        raise RecycleGPError(f"mean has batch shape {tuple(mean.batch_shape)} for {C} functions; give it [{C}]")
+    level = constant.double().flatten().expand(C) if constant.numel() else torch.zeros(C)
+    kernels = [kernel_from_gpytorch(_one_of(kernel, c, C), len(units.inputs.scale)) for c in range(C)]
+    if bool((units.inputs.scale != 1).any()) or bool((units.inputs.shift != 0).any()):
+        kernels = [stretched(k, *units.inputs) for k in kernels]
+    return [Prior(k, float(m)) for k, m in zip(kernels, level, strict=True)]
 
 
-def constants(mean: Any) -> Tensor:
-    """The number that a mean is, or those of a batch."""
-    found: Tensor = mean.constant.detach() if type(mean) is ConstantMean else torch.zeros(tuple(mean.batch_shape))
-    return found
-
-
-def prior_of(mean: float, kernel: Any, units: Units) -> Prior:
-    ours = kernel_from_gpytorch(kernel, len(units.scale))
-    if bool((units.scale != 1).any()) or bool((units.shift != 0).any()):
-        ours = stretched(ours, units.scale, units.shift)
-    return Prior(ours, mean)
+def _one_of(kernel: Any, c: int, C: int) -> Any:
+    """The kernel of function c: where a part of it is a batch, that part's c-th."""
+    made = deepcopy(kernel)
+    for part in made.modules():
+        own: tuple[int, ...] = tuple(getattr(part, "_batch_shape", ()))
+        if not isinstance(part, gpytorch.kernels.Kernel) or not len(own):
+            continue
+        if own not in ((C,), (1,)):
+            raise RecycleGPError(f"kernel {type(part).__name__} has batch_shape {own} for {C} functions; give it [{C}]")
+        for parameter in part._parameters.values():
+            if parameter is not None:
+                parameter.data = parameter.data[c if own[0] == C else 0]
+        part.batch_shape = torch.Size([])
+    return made
 
 
 @contextmanager
@@ -178,57 +202,50 @@ def evaluating(model: Any) -> Iterator[None]:
         model.training = before
 
 
-def ask(model: Any, points: Tensor) -> gpytorch.distributions.MultivariateNormal:
+def ask(model: Any, points: Tensor) -> MultivariateNormal:
     """The model's own prior at points in its own units."""
     with evaluating(model):
         return model.forward(points)
 
 
-def ask_one(model: Any, points: Tensor) -> gpytorch.distributions.MultivariateNormal:
-    """Of a model of one function."""
-    found = ask(model, points)
-    if type(found) is not gpytorch.distributions.MultivariateNormal:
+class Asked(NamedTuple):
+    """The model's own prior of one function."""
+
+    mean: Tensor  # (n,)
+    covariance: Any  # (n, n), lazy
+
+
+def each(model: Any, prior: Any, C: int) -> list[Asked]:
+    """What the model has said of every function."""
+    if type(prior) is MultivariateNormal:
+        n = prior.mean.shape[-1]
+        mean, K = prior.mean.expand(C, n), prior.lazy_covariance_matrix
+        covariance = K.expand(C, n, n) if K.ndim > 2 else [K] * C
+        return [Asked(mean[c], covariance[c]) for c in range(C)]
+    if not isinstance(prior, MultitaskMultivariateNormal):
+        raise RecycleGPError(f"model {type(model).__name__} has a {type(prior).__name__} prior, not a normal one")
+    n, tasks = prior.event_shape
+    if tasks != C:
+        raise RecycleGPError(f"model {type(model).__name__} has a prior of {tasks} outputs for {C} of data")
+    K = prior.covariance_matrix
+    K = K.reshape(n, C, n, C).permute(1, 3, 0, 2) if prior._interleaved else K.reshape(C, n, C, n).permute(0, 2, 1, 3)
+    if bool((K[~torch.eye(C, dtype=torch.bool)] != 0).any()):
         raise RecycleGPError(
-            f"model {type(model).__name__} has a {type(found).__name__} prior; a module has one output, with a "
-            "MultivariateNormal"
+            f"model {type(model).__name__}: its outputs are correlated a priori, which a module cannot hold; use a "
+            "kernel and a mean with batch_shape=[C]"
         )
-    return found
+    return [Asked(prior.mean[:, c], to_linear_operator(K[c, c])) for c in range(C)]
 
 
-def compare(model: Any, mean: Tensor, covariance: Tensor, ours: Prior, X: Tensor) -> None:
+def compare(model: Any, asked: Asked, ours: Prior, X: Tensor) -> None:
     """A forward that does more than mean_module and covar_module (a network, say) must not pass unnoticed."""
     K = ours.kernel.matrix(X, X)
+    covariance = asked.covariance.to_dense()
     agreement = AGREEMENT.get(covariance.dtype, 1e-2)
     off = float((K - covariance.double().cpu()).abs().max())
-    tilt = float((mean.double().cpu() - ours.mean).abs().max())
+    tilt = float((asked.mean.double().cpu() - ours.mean).abs().max())
     if off > agreement * float(K.diagonal().max()) or tilt > agreement * max(1.0, abs(ours.mean)):
         raise RecycleGPError(
             f"model {type(model).__name__}: its forward does more than mean_module(x) and covar_module(x), which is "
             f"all a module can hold (covariances differ by {off:.2g}, means by {tilt:.2g})"
         )
-
-
-def read_likelihood(likelihood: Any) -> Likelihood:
-    kind = type(likelihood)
-    if likelihood is None:
-        raise RecycleGPError("likelihood is None; pass the likelihood the model was trained with")
-    if kind is GaussianLikelihood:
-        return Gaussian(one(likelihood.noise, "noise"))
-    if kind is FixedNoiseGaussianLikelihood:  # a new y has their mean noise, as in BoTorch
-        if likelihood.noise.ndim != 1:
-            raise RecycleGPError(f"noise has shape {tuple(likelihood.noise.shape)}; convert one model for each output")
-        return Gaussian(float(likelihood.noise.detach().double().mean()))
-    if kind is StudentTLikelihood:
-        return StudentT(one(likelihood.noise, "noise"), one(likelihood.deg_free, "deg_free"))
-    if kind not in WITHOUT_PARAMETERS:
-        raise RecycleGPError(
-            f"likelihood {kind.__name__} cannot be represented in a module; use GaussianLikelihood, "
-            "FixedNoiseGaussianLikelihood, BernoulliLikelihood (probit) or StudentTLikelihood"
-        )
-    return WITHOUT_PARAMETERS[kind]
-
-
-def one(value: Tensor, what: str) -> float:
-    if value.numel() != 1:
-        raise RecycleGPError(f"likelihood: {what} has shape {tuple(value.shape)}; convert one model for each output")
-    return float(value.detach())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,6 +73,17 @@ class Reader:
         found = [c % D for c in found]
         self._inputs = len(found)
         self._columns: Columns = None if found == list(range(D)) else tuple(found)
+
+    def term(self, kind: str, number: Callable[[str], Any]) -> Term:
+        """Of a kind by our name; `number` reads a parameter of the kernel by the name it has below."""
+        if kind in ("constant", "linear"):
+            return (self.constant if kind == "constant" else self.linear)(number("variance"))
+        variance, lengths = number("variance"), number("lengthscales")
+        if kind == "periodic":
+            return self.periodic(variance, lengths, number("period"))
+        if kind == "rq":
+            return self.rational_quadratic(variance, lengths, number("alpha"))
+        return self.stationary(Form(kind), variance, lengths)
 
     def constant(self, variance: Any) -> Term:
         return Term(self._one(variance, "variance"), None)

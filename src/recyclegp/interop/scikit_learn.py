@@ -14,18 +14,19 @@ import torch
 from torch import Tensor
 
 from .. import arrays
-from ..core.convergence import Convergence
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.nodes import Constant, Linear, Periodic, Product, RationalQuadratic, Stationary, Sum
 from ..kernels.stationary import Form
 from ..kernels.units import scaled
 from ..likelihoods import Bernoulli, Gaussian, Likelihood
+from ..local.options import PublishLike
 from ..models.module import Module
 from ..models.naming import name_or_new
+from . import sources
 from .exact import Observations
-from .exact import publish as publish_exactly
 from .kernel_parts import checked, compose, leaf
+from .sources import FittedModel, Request, Source
 
 REPRESENTED = (
     "sums and products of ConstantKernel, RBF, Matern (nu 0.5, 1.5, 2.5 or inf), RationalQuadratic, ExpSineSquared "
@@ -34,7 +35,7 @@ REPRESENTED = (
 MATERN = {0.5: Form.MATERN12, 1.5: Form.MATERN32, 2.5: Form.MATERN52, math.inf: Form.RBF}  # by nu
 
 
-def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = "auto", seed: int = 0) -> Module:
+def from_sklearn(gp: FittedModel, *, name: str | None = None, publish: PublishLike = "auto", seed: int = 0) -> Module:
     """A fitted GaussianProcessRegressor or binary GaussianProcessClassifier as a module.
 
     Regressors: exact. `normalize_y` becomes the prior mean and the units of the kernel; `alpha` and WhiteKernel
@@ -60,49 +61,40 @@ def from_sklearn(gp: Any, *, name: str | None = None, publish: Any = "auto", see
     Raises:
         TypeError: The object is none of these two.
         RecycleGPError: It is not fitted, or a module cannot hold something in it, which is named.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> from sklearn.gaussian_process import GaussianProcessRegressor
+        >>> X = np.linspace(0, 6, 30)[:, None]
+        >>> gp = GaussianProcessRegressor(alpha=0.01).fit(X, np.sin(X[:, 0]))
+        >>> rgp.from_sklearn(gp, name="lab-2").rows
+        30
     """
     from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 
-    if type(gp) is GaussianProcessRegressor:
-        model = _regressor(_fitted(gp, "X_train_"))
-    elif type(gp) is GaussianProcessClassifier:
-        model = _classifier(_fitted(gp, "base_estimator_"))
-    else:
+    if type(gp) not in (GaussianProcessRegressor, GaussianProcessClassifier):
         raise TypeError(
             f"from_sklearn takes a GaussianProcessRegressor or GaussianProcessClassifier, not {type(gp).__name__}"
         )
+    regression = type(gp) is GaussianProcessRegressor
+    if not hasattr(gp, "X_train_" if regression else "base_estimator_"):
+        raise RecycleGPError(f"this {type(gp).__name__} is not fitted; call its fit(X, y) first")
+    data, rows, kernel, mean, likelihood = (_regressor if regression else _classifier)(gp)
     columns = tuple(map(str, gp.feature_names_in_)) if hasattr(gp, "feature_names_in_") else None
-    site, jitter, kept = publish_exactly(model.data, model.kernel, model.mean, publish, columns, seed)
-    return Module(
-        name=name_or_new(name),
-        _site=site,
-        _kernel=model.kernel,
-        mean=model.mean,
-        jitter=jitter,
-        likelihoods=(model.likelihood,),
-        rows=model.rows,
-        columns=columns,
-        convergence=Convergence(True, 0, f"scikit-learn's {type(gp).__name__}"),
-        method=model.method,
-        kept=kept,
-    )
+    title = f"scikit-learn's {type(gp).__name__}"
+    source = Source(name_or_new(name), title, kernel, mean, likelihood, 0.0, columns)
+    request = Request(publish, arrays.seed(seed))
+    return sources.observed(source, data, request, rows, "exact" if regression else "laplace")
 
 
 class _Model(NamedTuple):
     """What such an object knows, in the units of y."""
 
     data: Observations
+    rows: int
     kernel: Kernel
     mean: float
     likelihood: Likelihood
-    rows: int
-    method: str
-
-
-def _fitted(gp: Any, attribute: str) -> Any:
-    if not hasattr(gp, attribute):
-        raise RecycleGPError(f"this {type(gp).__name__} is not fitted; call its fit(X, y) first")
-    return gp
 
 
 def _regressor(gp: Any) -> _Model:
@@ -120,7 +112,7 @@ def _regressor(gp: Any) -> _Model:
     if not (noise > 0).all():
         raise RecycleGPError("from_sklearn cannot represent data without noise; fit with a positive alpha")
     data = Observations(X, _tensor(mean + scale * y.reshape(n)), _tensor(noise), X.new_zeros(()))
-    return _Model(data, scaled(smooth, scale**2), mean, Gaussian(float(noise.mean())), n, "exact")
+    return _Model(data, n, scaled(smooth, scale**2), mean, Gaussian(float(noise.mean())))
 
 
 def _classifier(gp: Any) -> _Model:
@@ -148,7 +140,7 @@ def _classifier(gp: Any) -> _Model:
     constant = torch.nn.functional.logsigmoid((2 * label - 1) * f).sum()
     constant = constant + 0.5 * (pull[says].square() * variance + (2 * math.pi * variance).log()).sum()
     data = Observations(X[says], value, variance, constant)
-    return _Model(data, smooth, 0.0, Bernoulli(), n, "laplace")
+    return _Model(data, n, smooth, 0.0, Bernoulli())
 
 
 def _tensor(values: Any) -> Tensor:
@@ -158,39 +150,32 @@ def _tensor(values: Any) -> Tensor:
 # --- kernels ----------------------------------------------------------------------------------
 
 
-class _Parts(NamedTuple):
-    """smooth + noise·[x is x']."""
-
-    smooth: Kernel | None
-    noise: float
-
-
 def _kernel(kernel: Any, D: int) -> tuple[Kernel, float]:
-    found = _parts(kernel, D)
-    if found.smooth is None:
+    smooth, noise = _parts(kernel, D)
+    if smooth is None:
         raise RecycleGPError(f"from_sklearn cannot represent the kernel {kernel}: it is only noise")
-    return checked(found.smooth, D), found.noise
+    return checked(smooth, D), noise
 
 
-def _parts(kernel: Any, D: int) -> _Parts:
+def _parts(kernel: Any, D: int) -> tuple[Kernel | None, float]:
+    """Its smooth part and its noise: smooth + noise·[x is x']."""
     from sklearn.gaussian_process import kernels as sk
 
-    kind = type(kernel)
-    if kind is sk.WhiteKernel:
-        return _Parts(None, float(kernel.noise_level))
-    if kind is sk.Sum:
-        a, b = _parts(kernel.k1, D), _parts(kernel.k2, D)
-        smooth = [k.smooth for k in (a, b) if k.smooth is not None]
-        return _Parts(compose(Sum, smooth) if smooth else None, a.noise + b.noise)
-    if kind is sk.Product:
-        for factor, rest in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
-            if type(factor) is sk.ConstantKernel:
-                return _times(_number(factor, "constant_value"), _parts(rest, D))
-        a, b = _parts(kernel.k1, D), _parts(kernel.k2, D)
-        if a.smooth is None or b.smooth is None or a.noise > 0 or b.noise > 0:
-            raise RecycleGPError(f"from_sklearn cannot represent WhiteKernel in the product {kernel}; add it instead")
-        return _Parts(compose(Product, [a.smooth, b.smooth]), 0.0)
-    return _Parts(_leaf(kernel, D), 0.0)
+    if type(kernel) is sk.WhiteKernel:
+        return None, float(kernel.noise_level)
+    if type(kernel) not in (sk.Sum, sk.Product):
+        return _leaf(kernel, D), 0.0
+    (a, noise_a), (b, noise_b) = (_parts(part, D) for part in (kernel.k1, kernel.k2))
+    if type(kernel) is sk.Sum:
+        smooth = [k for k in (a, b) if k is not None]
+        return compose(Sum, smooth) if smooth else None, noise_a + noise_b
+    for factor, rest, noise in ((kernel.k1, b, noise_b), (kernel.k2, a, noise_a)):
+        if type(factor) is sk.ConstantKernel:
+            times = _number(factor, "constant_value")
+            return None if rest is None else scaled(rest, times), times * noise
+    if a is None or b is None or noise_a > 0 or noise_b > 0:
+        raise RecycleGPError(f"from_sklearn cannot represent WhiteKernel in the product {kernel}; add it instead")
+    return compose(Product, [a, b]), 0.0
 
 
 def _leaf(kernel: Any, D: int) -> Kernel:
@@ -232,8 +217,3 @@ def _numbers(kernel: Any, parameter: str) -> list[float]:
 def _number(kernel: Any, parameter: str) -> float:
     (value,) = _numbers(kernel, parameter)
     return value
-
-
-def _times(factor: float, parts: _Parts) -> _Parts:
-    smooth = None if parts.smooth is None else scaled(parts.smooth, factor)
-    return _Parts(smooth, factor * parts.noise)

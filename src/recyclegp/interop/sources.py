@@ -8,9 +8,9 @@ exact       Gaussian rows, and nothing else
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -20,15 +20,18 @@ from .. import arrays
 from ..core import linalg, sites
 from ..core.convergence import Convergence
 from ..core.posterior import basis
-from ..core.sites import Site
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..likelihoods import Likelihood, gaussian_noise
 from ..local import observations
-from ..models.module import Module, module_from_moments
+from ..local.options import AUTO, PublishLike
+from ..models import moments
+from ..models.module import Module
+from ..record import About, Latent
 from .exact import Observations
 from .exact import publish as publish_exactly
 
+FittedModel: TypeAlias = Any  # of another library, which is imported only where one is passed
 REACH = 3.0  # prior standard deviations that a direction which had not converged may pull
 
 
@@ -41,18 +44,19 @@ class Source(NamedTuple):
     mean: float
     likelihood: Likelihood
     jitter: float  # what the library adds to the diagonal of K_ZZ
+    columns: arrays.Columns = None  # names of the inputs
 
 
 class Request(NamedTuple):
     """Where the user wants it published."""
 
-    publish: Any
+    publish: PublishLike
     seed: int
 
     @property
     def automatic(self) -> bool:
         """Is it left to the model where?"""
-        return isinstance(self.publish, str) and self.publish == "auto"
+        return isinstance(self.publish, str) and self.publish == AUTO
 
 
 # --- what is read, checked --------------------------------------------------------------------
@@ -109,6 +113,18 @@ def positive_number(value: Any, what: str) -> float:
     return float(found[0])
 
 
+def constant_mean(converter: str, function: Any, home: Any, value: Callable[[Any], Any]) -> float:
+    """Of a library whose `home` has the mean functions Zero and Constant; `value` reads that of the latter."""
+    if type(function) is home.Zero:
+        return 0.0
+    if type(function) is not home.Constant:
+        raise RecycleGPError(f"{converter} cannot represent the mean function {type(function).__name__}; use Constant")
+    found = np.ravel(value(function))
+    if len(found) != 1:
+        raise RecycleGPError(f"mean function Constant has {len(found)} values; a module has one output")
+    return arrays.number(float(found[0]), "mean function Constant")
+
+
 # --- the three kinds --------------------------------------------------------------------------
 
 
@@ -121,7 +137,6 @@ def sparse(
     whitened: bool,
     rows: int,
     evidence: float = 0.0,
-    stacklevel: int,
 ) -> Module:
     """q(u − m1) = N(μ, S), or q(v) = N(μ, S) where u = m1 + Lv, and LLᵀ = K_ZZ + jitter as in the library."""
     L, used = linalg.cholesky(source.kernel.matrix(Z, Z), source.jitter)
@@ -129,18 +144,9 @@ def sparse(
         converted = sites.from_whitened(Z, L, source.mean, mu, S, REACH)
     else:
         converted = sites.from_moments(Z, L, source.mean, mu + source.mean, S, REACH)
-    return module_from_moments(
-        converted,
-        L,
-        name=source.name,
-        kernel=source.kernel,
-        mean=source.mean,
-        jitter=float(used),
-        likelihood=source.likelihood,
-        rows=rows,
-        evidence=evidence,
-        stacklevel=stacklevel + 1,
-    )
+    latent = Latent(None, source.kernel, source.mean, rows, float(used))
+    about = About(source.name, method="moments", columns=source.columns)
+    return Module(*moments.from_site(converted, L, about, latent, source.likelihood, evidence))
 
 
 def collapsed(source: Source, Z: Tensor, X: Tensor, y: Tensor) -> Module:
@@ -148,37 +154,36 @@ def collapsed(source: Source, Z: Tensor, X: Tensor, y: Tensor) -> Module:
     base = basis(source.kernel, Z, source.jitter)
     rows = observations.stream(base, X, y, gaussian_noise(source.likelihood), source.mean)
     site = sites.from_rows(Z, base.L, rows, source.mean)
-    return _module(source, site, float(base.jitter), len(X), "collapsed")
+    return _module(source, "collapsed", Latent(site, source.kernel, source.mean, len(X), float(base.jitter)))
 
 
-def exact(source: Source, X: Tensor, y: Tensor, noise: Tensor, request: Request) -> Module:
+def exact(source: Source, X: Tensor, y: Tensor, noise: Tensor | float, request: Request) -> Module:
     """Observations of f with variance `noise`, of each row or of all, published at the user's points or at no rows."""
-    data = Observations(X, y, torch.zeros_like(y) + noise, y.new_zeros(()))
-    site, jitter, kept = publish_exactly(data, source.kernel, source.mean, request.publish, None, request.seed)
-    return replace(_module(source, site, jitter, len(X), "exact"), kept=kept)
+    return observed(source, Observations(X, y, torch.zeros_like(y) + noise, y.new_zeros(())), request, len(X), "exact")
 
 
-def _module(source: Source, site: Site, jitter: float, rows: int, method: str) -> Module:
-    return Module(
-        name=source.name,
-        _site=site,
-        _kernel=source.kernel,
-        mean=source.mean,
-        jitter=jitter,
-        likelihoods=(source.likelihood,),
-        rows=rows,
-        columns=None,
-        convergence=Convergence(True, 0, f"{source.title} fitted elsewhere"),
-        method=method,
+def observed(source: Source, data: Observations, request: Request, rows: int, method: str) -> Module:
+    """Any Gaussian observations of f, which stand for so many rows."""
+    site, jitter, kept = publish_exactly(
+        data, source.kernel, source.mean, request.publish, source.columns, request.seed
     )
+    return _module(source, method, Latent(site, source.kernel, source.mean, rows, jitter, kept=kept))
+
+
+def _module(source: Source, method: str, latent: Latent) -> Module:
+    ended = Convergence(True, 0, f"{source.title} fitted elsewhere")
+    about = About(source.name, method=method, columns=source.columns)
+    return Module(about, (source.likelihood,), (latent._replace(convergence=ended),))
 
 
 def published(module: Module, request: Request) -> Module:
-    """As `module.publish`, but new points that would need more jitter than the source's own had are refused.
+    """As it is, or as `module.publish`; new points that would need more jitter than the source's own had are refused.
 
     The source's jitter stays with the points it was added to; the new ones carry only what rounding asks for. More
     than the source's own would blur what the model knew.
     """
+    if request.automatic:
+        return module
     where = arrays.count_or_points(request.publish, "publish", module.dimension, module.columns, "cpu")
     moved = module.publish(where, request.seed)
     if moved.jitter > module.jitter:

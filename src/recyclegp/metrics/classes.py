@@ -1,14 +1,14 @@
-"""Metrics of classes, for any number of them: probabilities (n, C), and y the numbers 0 … C−1 of the classes.
-
-Two classes may also be given as n probabilities of class 1, and y as −1 and 1.
+"""Metrics of classes, for any number of them. All take `proba`, (n, C) probabilities, and `y`, the n classes that
+happened, as their numbers 0 … C−1. Two classes may also be given as n probabilities of class 1, and y as −1 and 1.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Array
 from ..errors import RecycleGPError
 
 BINS = 10  # of a reliability curve
@@ -27,54 +27,75 @@ class Reliability(NamedTuple):
         return float(np.average(np.abs(self.happened - self.said), weights=self.rows))
 
 
-def error_rate(proba: Any, y: Any) -> float:
+def error_rate(proba: Array, y: Array) -> float:
     """Share of wrong classes, where the most probable one is named. A tie of k classes counts as 1 − 1/k errors if the
     true one is among them.
 
-    Args:
-        proba: (n, C) probabilities, or (n,) of class 1.
-        y: n classes.
+    Returns:
+        From 0 to 1.
+
+    Raises:
+        RecycleGPError: Shapes do not fit, or y holds classes that have no probabilities.
+
+    Examples:
+        >>> error_rate([[0.9, 0.1], [0.4, 0.6]], [0, 0])
+        0.5
     """
     p, true = _checked(proba, y)
     best = p == p.max(1, keepdims=True)
     return float(np.mean(1 - best[np.arange(len(true)), true] / best.sum(1)))
 
 
-def log_loss(proba: Any, y: Any) -> float:
+def log_loss(proba: Array, y: Array) -> float:
     """Mean of −log of the probability of what happened; the same as NLPD.
 
-    Args:
-        proba: (n, C) probabilities, or (n,) of class 1.
-        y: n classes.
+    Returns:
+        In nats; infinite where what happened had probability zero.
+
+    Raises:
+        RecycleGPError: Shapes do not fit, or y holds classes that have no probabilities.
+
+    Examples:
+        >>> round(log_loss([0.5, 0.5], [0, 1]), 4)
+        0.6931
     """
     p, true = _checked(proba, y)
     with np.errstate(divide="ignore"):  # who was certain, and wrong, has lost everything
         return -float(np.mean(np.log(p[np.arange(len(true)), true])))
 
 
-def brier(proba: Any, y: Any) -> float:
+def brier(proba: Array, y: Array) -> float:
     """Brier's score: the mean of Σ_c (p_c − [y = c])²; of two classes, as usual, half of it: (p − y)².
 
-    Args:
-        proba: (n, C) probabilities, or (n,) of class 1.
-        y: n classes.
+    Returns:
+        From 0 to 2; of two classes to 1.
+
+    Raises:
+        RecycleGPError: Shapes do not fit, or y holds classes that have no probabilities.
+
+    Examples:
+        >>> round(brier([0.1, 0.6], [0, 1]), 3)
+        0.085
     """
     p, true = _checked(proba, y)
     gap = p - np.eye(p.shape[1])[true]
     return float(np.mean((gap**2).sum(1))) / (2 if p.shape[1] == 2 else 1)
 
 
-def auroc(proba: Any, y: Any) -> float:
+def auroc(proba: Array, y: Array) -> float:
     """Area under the ROC curve: how probably a row of a class is given more of it than a row of another class.
 
     Of more than two classes the mean over the classes, each against the rest, that have rows on both sides.
 
-    Args:
-        proba: (n, C) probabilities, or (n,) of class 1.
-        y: n classes.
-
     Returns:
         From 0 to 1; one half for guessing; nan where all rows are of one class.
+
+    Raises:
+        RecycleGPError: Shapes do not fit, or y holds classes that have no probabilities.
+
+    Examples:
+        >>> auroc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        0.75
     """
     p, true = _checked(proba, y)
     chosen = [1] if p.shape[1] == 2 else range(p.shape[1])
@@ -82,14 +103,22 @@ def auroc(proba: Any, y: Any) -> float:
     return float(np.mean(found)) if found else float("nan")
 
 
-def reliability(proba: Any, y: Any, bins: int = BINS, *, top: bool = False) -> Reliability:
+def reliability(proba: Array, y: Array, bins: int = BINS, *, top: bool = False) -> Reliability:
     """How often what was said came true, in equal bins of probability.
 
     Args:
-        proba: (n, C) probabilities, or (n,) of class 1.
-        y: n classes.
         bins: how many.
         top: of the most probable class, whichever it is; else of class 1, if there are two classes.
+
+    Returns:
+        For each bin that has rows, what was said and what happened.
+
+    Raises:
+        RecycleGPError: Shapes do not fit, or y holds classes that have no probabilities.
+
+    Examples:
+        >>> reliability([0.25, 0.25, 0.75, 0.75], [0, 1, 1, 1], bins=2).happened.tolist()
+        [0.5, 1.0]
     """
     p, true = _checked(proba, y)
     if top or p.shape[1] > 2:
@@ -103,13 +132,21 @@ def reliability(proba: Any, y: Any, bins: int = BINS, *, top: bool = False) -> R
     return Reliability(sums[0], sums[1], rows[held])
 
 
-def ece(proba: Any, y: Any, bins: int = BINS) -> float:
+def ece(proba: Array, y: Array, bins: int = BINS) -> float:
     """Expected calibration error of the most probable class: how far its probability is from how often it is right.
 
     Args:
-        proba: (n, C) probabilities, or (n,) of class 1.
-        y: n classes.
         bins: of the probability.
+
+    Returns:
+        From 0 to 1.
+
+    Raises:
+        RecycleGPError: Shapes do not fit, or y holds classes that have no probabilities.
+
+    Examples:
+        >>> round(ece([[0.8, 0.2], [0.8, 0.2]], [0, 1]), 2)
+        0.3
     """
     return reliability(proba, y, bins, top=True).error
 
@@ -122,7 +159,7 @@ def _auroc(p: np.ndarray, positive: np.ndarray) -> float:
     return float((rank[positive].sum() - 0.5 * n * (n + 1)) / (n * (len(p) - n)))
 
 
-def _checked(proba: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def _checked(proba: Array, y: Array) -> tuple[np.ndarray, np.ndarray]:
     """(n, C) probabilities, and n classes as indices."""
     p, true = np.asarray(proba, dtype=float), np.asarray(y, dtype=float)
     p = np.stack([1 - p, p], 1) if p.ndim == 1 else p

@@ -14,13 +14,11 @@ import numpy as np
 import torch
 
 from .. import arrays, likelihoods
+from ..arrays import Array
 from ..devices import CPU
 from ..errors import RecycleGPError
-from ..likelihoods import Likelihood
-from ..models.ensemble import Ensemble
-from ..models.joint.links import VARYING, Classes, Outputs
-from ..models.joint.predictive import JointPredictive
-from ..models.naming import NEW
+from ..likelihoods import Likelihood, Moments, Outputs
+from ..models.predictive import Predictive
 from . import classes, numbers
 
 LEVEL = 0.95  # of the interval whose coverage is counted
@@ -33,7 +31,7 @@ class Model(Protocol):
     @property
     def likelihoods(self) -> tuple[Likelihood, ...]: ...
 
-    def predict(self, X: Any) -> tuple[Any, Any]: ...
+    def predict(self, X: Array) -> tuple[Array, Array]: ...
 
 
 class Score(NamedTuple):
@@ -54,7 +52,13 @@ class Score(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """What scores are made of, row by row. The last three are of numbers, `proba` of classes; else they are None."""
+    """What scores are made of, row by row. The last three are of numbers, `proba` of classes; else they are None.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> x = np.linspace(0, 6, 30)
+        >>> rows = rgp.metrics.evaluate(rgp.fit(x, np.sin(x), noise=0.01), x, np.sin(x))
+    """
 
     y: np.ndarray
     log_density: np.ndarray
@@ -67,7 +71,12 @@ class Evaluated(NamedTuple):
     crps: np.ndarray | None
 
     def only(self, rows: np.ndarray) -> Evaluated:
-        """Some of the rows."""
+        """Some of the rows.
+
+        Examples:
+            >>> len(rows.only(x > 3).truth)
+            15
+        """
         some: list[Any] = [v[rows] if isinstance(v, np.ndarray) else v for v in self]
         return Evaluated(*some)
 
@@ -79,91 +88,137 @@ class OutputRows(NamedTuple):
     rows: Evaluated
 
 
+@torch.no_grad()
 def evaluate(
-    model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None = None, owner: str | None = None
+    model: Model,
+    X: Array,
+    y: Array,
+    *,
+    f: Array | None = None,
+    likelihood: str | None = None,
+    owner: str | None = None,
 ) -> Evaluated:
-    """What a model says of each test row; arguments as for `score`."""
-    if isinstance(model, JointPredictive):
-        return _evaluate_jointly(model, X, y, owner)
+    """What a model says of each test row; arguments as for `score`.
+
+    Returns:
+        What scores are made of, row by row; `summary` makes the score of all of them or of some.
+
+    Raises:
+        RecycleGPError: y does not fit X or the likelihood, or the model has several outputs.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> m = rgp.fit(X, np.sin(X[:, 0]), noise=0.01)
+        >>> rgp.metrics.evaluate(m, X, np.sin(X[:, 0])).log_density.shape
+        (50,)
+    """
     chosen = likelihoods.choose(model.likelihoods, likelihood)
-    with torch.no_grad():
-        # y is somebody's: without an owner, a new one's
-        found = model.predict(X, owner=owner or NEW) if isinstance(model, Ensemble) else model.predict(X)
-        mean, variance = (arrays.as_tensor(t, "prediction", "cpu") for t in found)
-        y = arrays.targets(y, len(mean), device="cpu")
-        rows = _evaluate_one(chosen, y, mean, variance)
+    if isinstance(chosen, Outputs):
+        raise RecycleGPError(f"this model has {len(chosen.names)} outputs; use score_outputs or evaluate_outputs")
+    at = _moments(model, X, owner)
+    rows = _evaluate_one(chosen, chosen.targets(y, len(at.mean), CPU), at)
     if f is None:
         return rows
-    return rows._replace(predicted=mean.numpy(), truth=arrays.targets(f, len(y), "f", device="cpu").numpy(), on="f")
+    if chosen.predicts_all:
+        raise RecycleGPError(f"f: this model has {chosen.meaning}, and no single function; leave it out")
+    true = arrays.targets(f, len(at.mean), "f", device="cpu").numpy()
+    return rows._replace(predicted=chosen.answered(at).mean.numpy(), truth=true, on="f")
 
 
 @torch.no_grad()
-def evaluate_outputs(model: JointPredictive, X: Any, Y: Any, *, owner: str | None = None) -> dict[str, OutputRows]:
+def evaluate_outputs(model: Model, X: Array, Y: Array, *, owner: str | None = None) -> dict[str, OutputRows]:
     """What a model of several outputs says of the cells of test rows.
 
     Args:
-        model: a joint module or ensemble of outputs.
+        model: a module or ensemble of outputs.
         X: (n, D) test inputs.
         Y: (n, C) outputs, or a DataFrame with their names; NaN where one was not seen.
         owner: whose rows they are; a new owner's unless given.
 
     Returns:
         For each output, by name, the rows in which it was seen, if there are any.
+
+    Raises:
+        RecycleGPError: Y does not have the model's outputs, or the model has no several of them.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> Y = np.hstack([np.sin(X), np.cos(X)])
+        >>> m = rgp.fit(X, Y, noise=0.01, target=["a", "b"])
+        >>> list(rgp.metrics.evaluate_outputs(m, X, Y))
+        ['a', 'b']
     """
-    if not isinstance(model.link, Outputs):
-        raise RecycleGPError(f"this model has {model.link.kind}; use evaluate or score")
-    mean, variance = (t.cpu() for t in model._moments(X, owner, of_y=True))
-    y = model.link.check(Y, len(mean), CPU)
+    whole = model.likelihoods[0]
+    if not isinstance(whole, Outputs):
+        raise RecycleGPError(f"this model has {whole.meaning}; use evaluate or score")
+    at = _moments(model, X, owner)
+    y = whole.targets(Y, len(at.mean), CPU)
     found = {}
-    for c, (name, own) in enumerate(zip(model.functions, model.likelihoods, strict=True)):
+    for c, (name, own) in enumerate(zip(whole.functions, whole.parts, strict=True)):
         seen = torch.isfinite(y[:, c])
         if bool(seen.any()):
-            rows = _evaluate_one(likelihoods.choose((own,), None), y[seen, c], mean[seen, c], variance[seen, c])
+            chosen, here = likelihoods.choose((own,), None), Moments(*(t[seen, c : c + 1] for t in at))
+            rows = _evaluate_one(chosen, chosen.check(y[seen, c]), here)
             found[name] = OutputRows(np.flatnonzero(seen.numpy()), rows)
     return found
 
 
-def score_outputs(model: JointPredictive, X: Any, Y: Any, *, owner: str | None = None) -> dict[str, Score]:
-    """All metrics of each output of a model, by its name; arguments as for `evaluate_outputs`."""
+def score_outputs(model: Model, X: Array, Y: Array, *, owner: str | None = None) -> dict[str, Score]:
+    """All metrics of each output of a model, by its name; arguments as for `evaluate_outputs`.
+
+    Returns:
+        A score for each output that was seen in some row.
+
+    Raises:
+        RecycleGPError: Y does not have the model's outputs, or the model has no several of them.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> Y = np.hstack([np.sin(X), np.cos(X)])
+        >>> m = rgp.fit(X, Y, noise=0.01, target=["a", "b"])
+        >>> rgp.metrics.score_outputs(m, X, Y)["a"].rmse < 0.1
+        True
+    """
     return {name: summary(found.rows) for name, found in evaluate_outputs(model, X, Y, owner=owner).items()}
 
 
-def _evaluate_one(chosen: Likelihood, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> Evaluated:
-    """Of one function."""
-    y = chosen.check(y)
-    predicted = chosen.moments(mean, variance).mean
+def _moments(model: Model, X: Array, owner: str | None) -> Moments:
+    """Of every function, (n, C) both. y is somebody's: of our own models without an owner a new one's."""
+    if isinstance(model, Predictive):
+        return Moments(*(t.cpu() for t in model._moments(X, owner, of_y=True)))
+    mean, variance = (arrays.as_tensor(t, "prediction", "cpu")[:, None] for t in model.predict(X))
+    return Moments(mean, variance)
+
+
+def _evaluate_one(chosen: Likelihood, y: torch.Tensor, at: Moments) -> Evaluated:
+    """Rows of y, which is one number or one class each."""
     below = up_to = crps = proba = None
+    predicted, truth = chosen.observed(at).mean, y
     if chosen.classifies:
-        proba = torch.stack([1 - predicted, predicted], 1).numpy()
+        p = chosen.probabilities(at)
+        proba = p.numpy()
+        if predicted.ndim == 2:  # the probability of what happened
+            predicted, truth = p.gather(1, y[:, None])[:, 0], torch.ones_like(p[:, 0])
     else:
-        below, up_to = (t.numpy() for t in chosen.distribution(y, mean, variance))
-        crps = chosen.crps(y, mean, variance).numpy()
-    density = chosen.log_density(y, mean, variance).numpy()
-    return Evaluated(y.numpy(), density, predicted.numpy(), y.numpy(), "y", proba, below, up_to, crps)
-
-
-@torch.no_grad()
-def _evaluate_jointly(model: JointPredictive, X: Any, y: Any, owner: str | None) -> Evaluated:
-    """Of any number of classes, or of numbers whose noise varies."""
-    if isinstance(model.link, Outputs):
-        raise RecycleGPError(f"this model has {len(model.functions)} outputs; use score_outputs or evaluate_outputs")
-    mean, variance = (t.cpu() for t in model._moments(X, owner, of_y=True))
-    y = model.link.check(y, len(mean), CPU)
-    log_density = model.link.log_density(y, mean, variance, model.likelihoods).numpy()
-    proba = below = crps = None
-    if isinstance(model.link, Classes):
-        proba = model.link.probabilities(mean, variance).numpy()
-        predicted = proba[np.arange(len(y)), y.numpy()]
-        truth = np.ones(len(y))  # the probability of what happened
-    else:
-        below = VARYING.distribution_of(y, mean, variance).numpy()
-        crps = VARYING.crps_of(y, mean, variance).numpy()
-        predicted, truth = mean[:, 0].numpy(), y.numpy()
-    return Evaluated(y.numpy(), log_density, predicted, truth, "y", proba, below, below, crps)
+        below, up_to = (t.numpy() for t in chosen.distribution_at(y, at))
+        crps = chosen.crps_at(y, at).numpy()
+    density = chosen.log_density_at(y, at).numpy()
+    return Evaluated(y.numpy(), density, predicted.numpy(), truth.numpy(), "y", proba, below, up_to, crps)
 
 
 def concatenate(parts: Sequence[Evaluated]) -> Evaluated:
-    """All rows of several parts."""
+    """All rows of several parts.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> x = np.linspace(0, 6, 30)
+        >>> part = rgp.metrics.evaluate(rgp.fit(x, np.sin(x), noise=0.01), x, np.sin(x))
+        >>> len(concatenate([part, part]).truth)
+        60
+    """
     together: list[Any] = [
         np.concatenate(values) if isinstance(values[0], np.ndarray) else values[0]
         for values in zip(*parts, strict=True)
@@ -172,7 +227,15 @@ def concatenate(parts: Sequence[Evaluated]) -> Evaluated:
 
 
 def summary(rows: Evaluated) -> Score:
-    """The score of all these rows."""
+    """The score of all these rows.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> x = np.linspace(0, 6, 30)
+        >>> rows = rgp.metrics.evaluate(rgp.fit(x, np.sin(x), noise=0.01), x, np.sin(x))
+        >>> summary(rows).rmse < 0.1
+        True
+    """
     found = Score(
         nlpd=numbers.nlpd(rows.log_density),
         rmse=numbers.rmse(rows.predicted, rows.truth),
@@ -195,20 +258,36 @@ def summary(rows: Evaluated) -> Score:
 
 
 def score(
-    model: Model, X: Any, y: Any, *, f: Any = None, likelihood: str | None = None, owner: str | None = None
+    model: Model,
+    X: Array,
+    y: Array,
+    *,
+    f: Array | None = None,
+    likelihood: str | None = None,
+    owner: str | None = None,
 ) -> Score:
     """All metrics of one model on test data.
 
     Args:
-        model: a module, an ensemble, or anything that knows its likelihoods and the moments of f; also joint ones of
-            classes and of varying noise. For several outputs use `score_outputs`.
+        model: a module, an ensemble, or anything that knows its likelihoods and the moments of f; also of classes and
+            of varying noise. For several outputs use `score_outputs`.
         X: (n, D) test inputs.
-        y: n test targets.
+        y: n test targets, or classes.
         f: the true latent function at X, where it is known.
         likelihood: which one, by name; may be left out where the model has one.
         owner: whose rows they are, where the model is an ensemble whose owners differ; a new owner's unless given.
 
     Returns:
         The score.
+
+    Raises:
+        RecycleGPError: y does not fit X or the likelihood, or the model has several outputs.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> m = rgp.fit(X, np.sin(X[:, 0]), noise=0.01)
+        >>> rgp.metrics.score(m, X, np.sin(X[:, 0])).rmse < 0.1
+        True
     """
     return summary(evaluate(model, X, y, f=f, likelihood=likelihood, owner=owner))

@@ -10,10 +10,8 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..errors import RecycleGPError
-from ..likelihoods import Bernoulli, BernoulliProbit, DirichletCategorical, SoftmaxCategorical
-from ..models.joint.classes import label
-from ..models.joint.links import check_names
-from ..models.module import Module
+from ..likelihoods import Bernoulli, BernoulliProbit, DirichletCategorical, SoftmaxCategorical, check_names
+from ..likelihoods.labels import label
 from ..target import LONGEST
 
 AUTO = "auto"
@@ -89,7 +87,7 @@ def all_classes(estimator: Any, items: Sequence[Any]) -> np.ndarray:
     of_two = estimator.likelihood_ in OF_TWO
     for item in items:
         theirs = getattr(item, "classes_", None)
-        if (item.likelihood_ in OF_TWO if theirs is not None else isinstance(item, Module)) != of_two:
+        if (item.likelihood_ in OF_TWO if theirs is not None else len(item.functions) == 1) != of_two:
             raise RecycleGPError(
                 "merge: some have two classes, 0 and 1, and others have classes by name; fit all of them with "
                 f"likelihood={OF_ANY[0]!r}"

@@ -1,29 +1,23 @@
-"""What both estimators do: fit the regions of their rows, keep modules, and check what is asked."""
+"""Rows, checked and divided into the parts that become modules."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..arrays import CodedInputs, holds_categories, inputs
 from ..errors import RecycleGPError
+from ..local.options import OPTIONS
 from ..models.fit import fit, fit_many
-from ..models.joint.ensemble import JointEnsemble
-from ..models.joint.module import JointModule
-from ..models.merge import merge
 from ..models.module import Module
 from ..models.naming import name_or_new
 from ..target import target_name
-from .answers import AnyEnsemble
-
-AnyModule = Module | JointModule
 
 
 class Rows(NamedTuple):
@@ -31,7 +25,7 @@ class Rows(NamedTuple):
 
     X: np.ndarray | CodedInputs
     y: np.ndarray
-    weights: np.ndarray | None  # about one; None where all are alike
+    weights: np.ndarray | None  # how often each counts; None: once
     owner: np.ndarray | str | None  # whose they are: one for each row, or for all
 
     def take(self, chosen: np.ndarray) -> Rows:
@@ -65,9 +59,7 @@ def checked(
         raise RecycleGPError("sample_weight is zero for all rows; some must count")
     if not counts.all():
         rows, weights = rows.take(counts), weights[counts]
-    if (weights == weights[0]).all():
-        return rows
-    return rows._replace(weights=weights / weights.mean())
+    return rows if (weights == 1).all() else rows._replace(weights=weights)
 
 
 def _inputs_and_targets(estimator: Any, X: Any, y: Any, numeric: bool, reset: bool) -> tuple[Any, Any]:
@@ -97,13 +89,11 @@ def target_names(y: Any) -> str | list[str] | None:
 
 
 def fitted_modules(
-    estimator: Any, rows: Rows, likelihood: str, old: Sequence[AnyModule] = (), **options: Any
-) -> list[AnyModule]:
+    estimator: Any, rows: Rows, likelihood: str, old: Sequence[Module] = (), **options: Any
+) -> list[Module]:
     """A module for each region of each owner's rows."""
-    options |= {k: getattr(estimator, k) for k in ("kernel", "inducing", "publish", "rows_per_point", "learn")}
-    options |= {"likelihood": likelihood, "seed": seed_of(estimator.random_state)}
-    if hasattr(estimator, "method"):
-        options["method"] = estimator.method
+    own = {name: value for name, value in estimator.get_params(deep=False).items() if name in OPTIONS}
+    options = own | options | {"likelihood": likelihood, "seed": seed_of(estimator.random_state)}
     parts = _parts(estimator, rows, old)
     workers = min(effective_n_jobs(estimator.n_jobs), len(parts))
     shares = np.array_split(np.arange(len(parts)), workers)  # each worker's parts are fitted side by side
@@ -119,7 +109,7 @@ class Part(NamedTuple):
     owner: str | None  # None: the module's name
 
 
-def _parts(estimator: Any, rows: Rows, old: Sequence[AnyModule]) -> list[Part]:
+def _parts(estimator: Any, rows: Rows, old: Sequence[Module]) -> list[Part]:
     if rows.owner is None:
         own = [rows.take(some) for some in regions(_free_columns(rows.X), estimator.n_partitions)]
         names = [_name(estimator.name, len(old) + i) for i in range(len(own))]
@@ -137,7 +127,7 @@ def _parts(estimator: Any, rows: Rows, old: Sequence[AnyModule]) -> list[Part]:
     return parts
 
 
-def _fitted(parts: Sequence[Part], options: dict[str, Any]) -> list[AnyModule]:
+def _fitted(parts: Sequence[Part], options: dict[str, Any]) -> list[Module]:
     if all(part.rows.weights is None for part in parts):
         data, names = [(part.rows.X, part.rows.y) for part in parts], [part.name for part in parts]
         found = list(fit_many(data, names=names, progress=False, allow_small=True, **options))
@@ -172,62 +162,6 @@ def regions(X: np.ndarray, count: int) -> list[np.ndarray]:
         return [*halved(rows[:cut], left), *halved(rows[cut:], count - left)]
 
     return halved(np.arange(len(X)), int(count))
-
-
-def take(estimator: Any, old: Sequence[AnyModule], new: Sequence[AnyModule]) -> Any:
-    """The estimator with these modules and their ensemble."""
-    modules = [*old, *new]
-    estimator.ensemble_ = _ensemble(estimator, modules)
-    estimator.modules_ = modules
-    estimator.n_features_in_ = estimator.ensemble_.dimension
-    if estimator.ensemble_.columns is not None:
-        estimator.feature_names_in_ = np.array(estimator.ensemble_.columns, dtype=object)
-    return estimator
-
-
-def _ensemble(estimator: Any, modules: Sequence[AnyModule]) -> AnyEnsemble:
-    options = {"owners": estimator.owners, "trust": estimator.trust}
-    if len(modules) > 1:
-        return merge(modules, inducing=estimator.ensemble_inducing, learn=estimator.learn, **options)
-    # The ensemble is the module itself, with its own kernel and points.
-    (only,) = modules
-    if isinstance(only, JointModule):
-        each = [merge([part], inducing=CodedInputs(part.inducing), learn=False, **options) for part in only.parts]
-        return JointEnsemble(only.link, tuple(each))
-    return merge([only], inducing=CodedInputs(only.inducing), learn=False, **options)
-
-
-def asked(estimator: Any, X: Any) -> Any:
-    """Where to predict, checked; levels are matched by name where the model knows some."""
-    check_is_fitted(estimator)
-    gp = estimator.ensemble_
-    if (gp.parts[0] if isinstance(gp, JointEnsemble) else gp).categories:
-        return validate_data(estimator, X, reset=False, skip_check_array=True)
-    return validate_data(estimator, X, reset=False, dtype=np.float64)
-
-
-def unfitted(estimator: Any) -> Any:
-    check_is_fitted(estimator)
-    return clone(estimator)
-
-
-def items_of(others: Any, estimator: Any) -> list[Any]:
-    """Fitted estimators of its kind and modules, checked."""
-    kind = type(estimator)
-    if isinstance(others, (Module, JointModule, kind)) or not isinstance(others, Iterable):
-        others = [others]
-    found = list(others)
-    for other in found:
-        if isinstance(other, kind):
-            check_is_fitted(other)
-        elif not isinstance(other, (Module, JointModule)):
-            raise TypeError(f"merge takes {kind.__name__} or Module objects, not {type(other).__name__}")
-    return found
-
-
-def modules_of(items: Sequence[Any]) -> list[AnyModule]:
-    """Of estimators and modules."""
-    return [m for item in items for m in (item.modules_ if hasattr(item, "modules_") else [item])]
 
 
 def _name(stem: str | None, position: int) -> str:

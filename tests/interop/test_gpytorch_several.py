@@ -22,7 +22,6 @@ from gpytorch.variational import (
 
 import recyclegp as rgp
 from cases_gpytorch import numbers
-from recyclegp.models.joint.module import JointModule
 
 C, D, M = 3, 2, 8
 BATCH = torch.Size([C])
@@ -93,8 +92,9 @@ def test_sparse_models_predict_the_same(wrap, strategy, shared):
     """Every function everywhere; the noises of y, too."""
     model, likelihood = Sparse(wrap, strategy, shared), noises()
     m = rgp.from_gpytorch(model, likelihood, name="a", rows=70, functions=["u", "v", "w"])
-    assert isinstance(m, JointModule)
+    assert type(m) is rgp.Module
     assert (m.outputs, m.rows, m.name) == (("u", "v", "w"), 70, "a")
+    assert [target.name for target in m.targets] == ["u", "v", "w"]
     with torch.no_grad():
         expected = moments(model(XT))
     added = 1e-6 if strategy is VariationalStrategy else 0.0  # GPyTorch's jitter of test points
@@ -168,7 +168,7 @@ def test_exact_models_predict_the_same_at_the_points(kind):
         close(mine, theirs, 1e-6)
     assert m.rows == 25
     few = rgp.from_gpytorch(model)
-    assert all(len(part.inducing) <= 12 for part in few.parts)
+    assert all(len(few.part(name).inducing) <= 12 for name in few.functions)
 
 
 @pytest.mark.filterwarnings("ignore::gpytorch.utils.warnings.GPInputWarning")
