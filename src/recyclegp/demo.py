@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import recyclegp as rgp
 
-from .plot.style import BAND_SDS, BLACK, BLUE, FAINT, GREEN, ORANGE, VERMILION, tidy
+from .plot.style import BAND_SDS, BLACK, BLUE, FAINT, GREEN, ORANGE, VERMILION, band, inducing, outline, tidy
 
 Array = NDArray[np.float64]
 
@@ -98,10 +98,12 @@ def run(seed: int, folder: Path) -> Results:
     """The real chain, through files: each owner fits and saves; somebody else loads and merges."""
     rng = np.random.default_rng(seed)
     data = {owner.name: observe(owner, rng) for owner in OWNERS}
-    files = [fit_and_save(owner, data[owner.name], seed, folder) for owner in OWNERS]
+    for name, kind, *_ in OWNERS:
+        module = rgp.fit(*data[name], likelihood=kind, publish=POINTS, name=name, seed=seed)
+        module.save(folder / file_of(name))
 
     # From here on only the files are known.
-    modules = [cast(rgp.Module, rgp.load(file)) for file in files]
+    modules = [cast(rgp.Module, rgp.load(folder / file_of(owner.name))) for owner in OWNERS]
     merged = rgp.merge(modules)
     merged.save(folder / file_of("merged"))
 
@@ -123,13 +125,6 @@ def observe(owner: Owner, rng: np.random.Generator) -> Rows:
     return Rows(X, f + owner.noise * rng.standard_normal(owner.rows))
 
 
-def fit_and_save(owner: Owner, rows: Rows, seed: int, folder: Path) -> Path:
-    module = rgp.fit(rows.X, rows.y, likelihood=owner.kind, publish=POINTS, name=owner.name, seed=seed)
-    file = folder / file_of(owner.name)
-    module.save(file)
-    return file
-
-
 def central(data: dict[str, Rows], modules: Sequence[rgp.Module]) -> rgp.Ensemble:
     """One model of all rows, its kernel learned on all of them.
 
@@ -142,15 +137,10 @@ def central(data: dict[str, Rows], modules: Sequence[rgp.Module]) -> rgp.Ensembl
     full = []
     for owner, module in zip(OWNERS, modules, strict=True):
         X, y = data[owner.name]
-        if owner.kind == "gaussian":
-            full.append(
-                rgp.fit(X, y, kernel=module.kernel, noise=module.noise, publish=X, learn=False, name=owner.name)
-            )
-        else:
-            there = grid[(grid[:, 0] >= owner.low) & (grid[:, 0] <= owner.high)]
-            full.append(
-                rgp.fit(X, y, likelihood=owner.kind, kernel=module.kernel, inducing=there, learn=False, name=owner.name)
-            )
+        how: dict[str, Any] = {"noise": module.noise, "publish": X}
+        if owner.kind != "gaussian":
+            how = {"likelihood": owner.kind, "inducing": grid[(grid[:, 0] >= owner.low) & (grid[:, 0] <= owner.high)]}
+        full.append(rgp.fit(X, y, kernel=module.kernel, learn=False, name=owner.name, **how))
     ensemble = rgp.merge(full, inducing=grid)
     for owner in OWNERS:
         if owner.kind != "gaussian":
@@ -192,20 +182,21 @@ def draw(results: Results) -> Figure:
     for name in ("B", "C"):
         panels[name].tick_params(labelleft=False)
     panels["A"].legend(loc="upper left", fontsize=9, frameon=False, borderaxespad=0.1, labelspacing=0.2)
-    panels["all"].legend(loc="upper left", fontsize=9, frameon=False, borderaxespad=0.2, ncols=3)
+    panels["all"].legend(loc="upper left", fontsize=9, frameon=False, borderaxespad=0.2, ncols=2)
     return figure
 
 
 def _draw_module(panel: Axes, x: Array, owner: Owner, results: Results) -> None:
     module, colour = results.modules[owner.name], COLOURS[owner.name]
-    _draw_truth(panel, x, label="true f")
+    panel.plot(x, truth(x), color=FAINT, lw=2.2, zorder=2, label="true f")
     _draw_rows(panel, owner, results.data[owner.name], size=6, alpha=0.45)
-    _draw_model(panel, x, module, colour, f"{owner.name}'s model")
-    Z = module.inducing[:, 0]
-    mean = module.predict(Z[:, None])[0]
-    panel.plot(Z, mean, "o", color=colour, ms=5.5, mec="white", mew=0.8, zorder=4, label="published points")
+    mean, variance = module.predict(x[:, None])
+    band(panel, x, mean, variance, colour, f"{owner.name}'s model, 95% band", lw=1.8)
+    Z = module.inducing
+    known = module.predict(Z)[0]
+    panel.plot(Z[:, 0], known, "o", color=colour, ms=5.5, mec="white", mew=0.8, zorder=4, label="published points")
     what = "yes/no outcomes" if owner.noise is None else f"measurements ± {owner.noise:g}"
-    panel.set_title(f"{owner.name} alone: {owner.rows} {what}", loc="left", fontsize=10, fontweight="bold")
+    tidy(panel, f"{owner.name} alone: {owner.rows} {what}")
     panel.text(0.97, 0.07, f"NLPD {results.scores[owner.name].nlpd:.2f}", transform=panel.transAxes, ha="right")
 
 
@@ -215,31 +206,15 @@ def _draw_merged(panel: Axes, x: Array, results: Results) -> None:
     panel.text(where, 0.92 * HEIGHT, "seen only by C, as yes/no", ha="center", va="top")
     for owner in OWNERS:
         _draw_rows(panel, owner, results.data[owner.name], size=5, alpha=0.35)
-    _draw_truth(panel, x, label="true f")
-    Z = results.merged.inducing[:, 0]
-    panel.plot(Z, np.full_like(Z, -0.9 * HEIGHT), "^", color=COLOURS["merged"], ms=5.5, mew=0, label="points $Z_*$")
-    _draw_model(panel, x, results.merged, COLOURS["merged"], "merged")
+    panel.plot(x, truth(x), color=FAINT, lw=2.2, zorder=2, label="true f")
+    inducing(panel, results.merged.inducing[:, 0], COLOURS["merged"], "points $Z_*$", level=0.05)
+    mean, variance = results.merged.predict(x[:, None])
+    band(panel, x, mean, variance, COLOURS["merged"], "merged, 95% band", lw=1.8)
     mean, variance = results.central.predict(x[:, None])
-    black = COLOURS["central"]
-    panel.plot(x, mean, "--", color=black, lw=1.4, zorder=5, label="central fit on all rows")
-    for sign, label in ((-BAND_SDS, "its 95% limits"), (BAND_SDS, None)):
-        panel.plot(x, mean + sign * np.sqrt(variance), ":", color=black, lw=1.1, zorder=5, label=label)
-    published = sum(len(m.inducing) for m in results.modules.values())
-    scores = results.scores
+    outline(panel, x, mean, variance, COLOURS["central"], "central fit on all rows, 95% limits dotted")
+    published, scores = sum(len(m.inducing) for m in results.modules.values()), results.scores
     heading = f"Merged from three files, {published} points in all, no data rows: NLPD {scores['merged'].nlpd:.3f}"
-    heading += f" (central {scores['central'].nlpd:.3f})"
-    panel.set_title(heading, loc="left", fontsize=10, fontweight="bold")
-
-
-def _draw_truth(panel: Axes, x: Array, label: str | None = None) -> None:
-    panel.plot(x, truth(x), color=FAINT, lw=2.2, zorder=2, label=label)
-
-
-def _draw_model(panel: Axes, x: Array, model: rgp.Module | rgp.Ensemble, colour: str, label: str) -> None:
-    mean, variance = model.predict(x[:, None])
-    half = BAND_SDS * np.sqrt(variance)
-    panel.plot(x, mean, color=colour, lw=1.8, zorder=3, label=label)
-    panel.fill_between(x, mean - half, mean + half, color=colour, alpha=0.22, lw=0, zorder=1, label="its 95% band")
+    tidy(panel, f"{heading} (central {scores['central'].nlpd:.3f})")
 
 
 def _draw_rows(panel: Axes, owner: Owner, rows: Rows, size: float, alpha: float) -> None:

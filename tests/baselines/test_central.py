@@ -10,8 +10,8 @@ import reference as ref
 from cases import check_close, fixed_case, gpytorch_kernel, with_jitter
 from recyclegp import likelihoods
 from recyclegp.baselines import central
+from recyclegp.baselines.central import SVGP, Training, bound, train
 from recyclegp.baselines.rival import Part, checked
-from recyclegp.baselines.svgp import SVGP, Training, bound, train
 
 CASE = fixed_case()
 PARTS = [(p.X, p.y) for p in CASE.parts]

@@ -39,17 +39,17 @@ OPTIMISERS = ("published", "adam", "lbfgs")
 def problem_of(e):
     """What `vem` builds from the same modules."""
     with stored(e._members) as store:
-        return vem.Problem(e.mean, tuple(store.packs(len(e._points))))
+        return vem.Problem(e.mean, tuple(store.packs(len(e._points[0]))))
 
 
 def sites_of(e):
-    return vem.sites_at(problem_of(e), e.kernel_spec, e._points)
+    return vem.sites_at(problem_of(e), e.kernel_spec, e._points[0])
 
 
 def random_q(e, seed):
     """Nothing special: far from the prior and from the posterior, with diagonals of either sign."""
     rng = np.random.default_rng(seed)
-    M = len(e._points)
+    M = len(e._points[0])
     root = torch.tensor(0.4 * rng.standard_normal((M, M))).tril()
     signs = torch.tensor(rng.choice([-1.0, 1.0], M))
     return torch.tensor(2 * rng.standard_normal(M)), root + torch.diag(signs * torch.tensor(rng.uniform(0.2, 1.5, M)))

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+import data as benchmark_data
 from recyclegp.experiments import data
 from recyclegp.experiments.core import MissingDataError
 
@@ -73,7 +74,7 @@ def test_the_papers_functions():
     rng = np.random.default_rng(5)
     x = rng.uniform(0, 5.5, 20_000)
     # the entropy of a Gaussian of variance 2
-    assert data.oracle(x, data.noisy(x, rng, data.f_bias), data.f_bias) == pytest.approx(1.7655, abs=0.02)
+    assert benchmark_data.oracle(x, data.noisy(x, rng, data.f_bias), data.f_bias) == pytest.approx(1.7655, abs=0.02)
 
 
 def test_pixels_look_right_way_up():
@@ -149,4 +150,4 @@ def test_what_is_missing_is_said_in_one_line(tmp_path, monkeypatch, loader, pack
 
 def test_kin40k_is_in_no_package(tmp_path):
     with pytest.raises(MissingDataError, match=r"kin40k\.npz"):
-        data.kin40k(tmp_path, 0)
+        benchmark_data.kin40k(tmp_path, 0)

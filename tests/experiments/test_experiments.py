@@ -16,8 +16,8 @@ import recyclegp as rgp
 from cases_bad import one_line
 from recyclegp.cli import app
 from recyclegp.experiments import drift, figures, registry, rivals, toy
+from recyclegp.experiments.command import best
 from recyclegp.experiments.core import MissingDataError, Outcome, Row, Settings, averaged, measured
-from recyclegp.experiments.output import best
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

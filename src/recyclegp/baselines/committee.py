@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,38 +24,20 @@ from torch import Tensor
 from .. import arrays
 from ..core import linalg
 from ..errors import RecycleGPError, RecycleGPWarning
-from ..kernels import Kernel, learned
+from ..kernels import learned
 from ..likelihoods import Gaussian, Likelihood
+from ..local.options import KernelLike
 from ..merging.member import Member
 from ..merging.pooling import pool_likelihoods
 from ..models.fit import fit_many
 from ..models.module import Module
 from .experts import Predictions, combine
-from .hyper import shared_prior, units_bytes
-from .rival import (
-    NUMBER,
-    ROWS,
-    Part,
-    Parts,
-    Rival,
-    Sent,
-    checked,
-    for_hyperparameters,
-    module_bytes,
-    together,
-)
+from .hyper import Prior, shared_prior, units_bytes
+from .rival import NUMBER, ROWS, Part, Parts, Rival, Sent, checked, for_hyperparameters, module_bytes, together
 
 FEATURES = 2**23  # numbers in the features of one expert's answer that are held at once
 
 Expert = Callable[[Tensor], Predictions]
-
-
-class Prior(NamedTuple):
-    """GP(mean, kernel) for f, and the noise variance of y."""
-
-    kernel: Kernel
-    mean: float
-    noise: float
 
 
 @dataclass(frozen=True)
@@ -90,17 +72,12 @@ def condition(prior: Prior, X: Tensor, y: Tensor) -> ExactGP:
     return ExactGP(prior, X, L, linalg.solve_lower(L, (y - prior.mean)[:, None])[:, 0])
 
 
-@dataclass(frozen=True)
-class Answering:
+@torch.no_grad()
+def answer(module: Module, points: Tensor) -> Predictions:
     """A module as an expert."""
-
-    module: Module
-
-    @torch.no_grad()
-    def __call__(self, points: Tensor) -> Predictions:
-        mean, variance = self.module.predict(points)
-        prior = self.module.kernel_spec.to(points.device).diagonal(points)
-        return Predictions(mean, variance, torch.full_like(mean, self.module.mean), prior)
+    mean, variance = module.predict(points)
+    prior = module.kernel_spec.to(points.device).diagonal(points)
+    return Predictions(mean, variance, torch.full_like(mean, module.mean), prior)
 
 
 @dataclass(frozen=True)
@@ -152,7 +129,7 @@ def module_experts(modules: Sequence[Module]) -> Committee:
     """Modules as they are, each answering with its own posterior and its own prior."""
     pooled = _pooled(modules)
     sent = Sent(sum(module_bytes(m) for m in modules) / len(modules))
-    experts = tuple(Answering(m) for m in modules)
+    experts = tuple(partial(answer, m) for m in modules)
     return Committee("modules", experts, pooled, sent, modules[0].dimension, 1)
 
 
@@ -160,7 +137,7 @@ def exact_experts(
     parts: Parts,
     *,
     hyperparameters: str = "own",
-    kernel: Any = "rbf",
+    kernel: KernelLike = "rbf",
     rows: int = ROWS,
     seed: int = 0,
 ) -> Committee:
@@ -168,9 +145,8 @@ def exact_experts(
     data = checked(parts, "gaussian")
     priors, pooled, fitted, rounds = _priors(data, hyperparameters, kernel, rows, seed)
     experts = tuple(condition(prior, *part) for prior, part in zip(priors, data, strict=True))
-    return Committee(
-        f"exact, {hyperparameters} θ", experts, pooled, Sent(fitted, 2 * NUMBER), data[0].X.shape[1], rounds
-    )
+    sent = Sent(fitted, 2 * NUMBER)
+    return Committee(f"exact, {hyperparameters} θ", experts, pooled, sent, data[0].X.shape[1], rounds)
 
 
 def communication_experts(
@@ -178,7 +154,7 @@ def communication_experts(
     *,
     size: int | None = None,
     hyperparameters: str = "shared",
-    kernel: Any = "rbf",
+    kernel: KernelLike = "rbf",
     rows: int = ROWS,
     seed: int = 0,
 ) -> Committee:
@@ -202,42 +178,35 @@ def communication_experts(
         priors = [priors[0]] * (1 + len(augmented))
     experts = tuple(condition(prior, *part) for prior, part in zip(priors[1:], augmented, strict=True))
     moved = NUMBER * (common.X.numel() + common.y.numel()) / len(data)
-    return Committee(
-        f"exact, {hyperparameters} θ",
-        experts,
-        pooled,
-        Sent(fitted + moved, 2 * NUMBER),
-        X.shape[1],
-        rounds + 1,
-        communication=condition(priors[0], *common),
-    )
+    sent, communication = Sent(fitted + moved, 2 * NUMBER), condition(priors[0], *common)
+    return Committee(f"exact, {hyperparameters} θ", experts, pooled, sent, X.shape[1], rounds + 1, communication)
 
 
 def _priors(
-    data: Sequence[Part], hyperparameters: str, kernel: Any, rows: int, seed: int
+    data: Sequence[Part], hyperparameters: str, kernel: KernelLike, rows: int, seed: int
 ) -> tuple[list[Prior], tuple[Likelihood, ...], float, int]:
     """Each part's prior, the likelihood for y, bytes sent to find them, and rounds of messages."""
     few = [_subset(part, rows, seed) for part in data]
     if hyperparameters == "shared":
-        found = shared_prior(few, kernel)
-        gradient = sum(learned(found.kernel.structure)) + 2  # kernel, noise, mean
-        prior = Prior(found.kernel, found.mean, found.noise)
-        sent = units_bytes(data[0]) + NUMBER * (1 + gradient) * found.evaluations
-        return [prior] * len(data), (Gaussian(found.noise),), sent, 1 + found.evaluations
+        prior, evaluations = shared_prior(few, kernel)
+        gradient = sum(learned(prior.kernel.structure)) + 2  # kernel, noise, mean
+        sent = units_bytes(data[0]) + NUMBER * (1 + gradient) * evaluations
+        return [prior] * len(data), (Gaussian(prior.noise),), sent, 1 + evaluations
     if hyperparameters != "own":
         raise RecycleGPError(f"hyperparameters={hyperparameters!r}; use 'own' or 'shared'")
     # the very hyperparameters a module of these rows would have; where it is published does not matter
     with for_hyperparameters():
         fitted = fit_many(few, method="exact", kernel=kernel, publish=1, seed=seed, progress=False)
-    local = [replace(m, rows=len(whole.y)) for m, whole in zip(fitted, data, strict=True)]
-    priors = [Prior(m.kernel_spec, m.mean, m.likelihoods[0].parameters[0]) for m in local]
+    local = [
+        replace(m, latents=(m.latents[0]._replace(rows=len(whole.y)),)) for m, whole in zip(fitted, data, strict=True)
+    ]
     sent = NUMBER * (len(local[0].kernel_spec.theta) + 2)
-    return priors, _pooled(local), sent, 1
+    return [Prior.of(m) for m in local], _pooled(local), sent, 1
 
 
 def _pooled(modules: Sequence[Module]) -> tuple[Likelihood, ...]:
     """The likelihood of a new y from any of the modules, as `merge` would have it."""
-    return pool_likelihoods([Member(m.name, None, m.rows, 1.0, m.likelihoods, m.kernel_spec, m.mean) for m in modules])
+    return pool_likelihoods([Member(m.about, m.latents[0], m.likelihoods) for m in modules])
 
 
 def _subset(part: Part, rows: int, seed: int) -> Part:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,29 +19,32 @@ from ..kernels import Kernel, parse
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..likelihoods import Gaussian, gaussian_noise
 from ..local import samples, search_space
+from ..local.options import KernelLike
 from ..local.samples import Sample
 from ..local.search_space import Hyperparameters, SearchSpace
+from ..models.module import Module
 from .rival import NUMBER, Part, together
 
 COVARIANCES = 2**22  # numbers in the kernel matrices worked on at once
 
 
-class Shared(NamedTuple):
+class Prior(NamedTuple):
+    """GP(mean, kernel) for f, and the noise variance of y."""
+
     kernel: Kernel
     mean: float
     noise: float
-    evaluations: int
+
+    @classmethod
+    def of(cls, module: Module) -> Prior:
+        return cls(module.kernel_spec, module.mean, module.likelihoods[0].parameters[0])
 
 
-class Beginning(NamedTuple):
-    """The space to search, of one model, and where in it searches may begin."""
+def begin(parts: Sequence[Part], kernel: KernelLike, noise: float | None = None) -> tuple[SearchSpace, list[Tensor]]:
+    """The space to search, of one model, and where in it searches may begin.
 
-    space: SearchSpace
-    starts: list[Tensor]
-
-
-def begin(parts: Sequence[Part], kernel: Any, noise: float | None = None) -> Beginning:
-    """For Gaussian data, in units of everybody's rows together; the centre of a linear kernel is their mean."""
+    For Gaussian data, in units of everybody's rows together; the centre of a linear kernel is their mean.
+    """
     X, y = together(parts)
     named = isinstance(kernel, str)
     first = parse(kernel, X.shape[1]) if named else from_gpytorch(kernel, X.shape[1])
@@ -56,7 +59,7 @@ def begin(parts: Sequence[Part], kernel: Any, noise: float | None = None) -> Beg
         noise=None if noise is None else y.new_tensor([noise]),
     )
     starts = search_space.starts(space) if named else [space.given]
-    return Beginning(space, [start[0] for start in starts])
+    return space, [start[0] for start in starts]
 
 
 def unpack(space: SearchSpace, phi: Tensor) -> Hyperparameters:
@@ -74,8 +77,8 @@ def units_bytes(part: Part) -> int:
     return NUMBER * (1 + 2 * (part.X.shape[1] + 1))
 
 
-def shared_prior(parts: Sequence[Part], kernel: Any) -> Shared:
-    """θ, noise and mean that maximise Σ_k log p(y_k | X_k)."""
+def shared_prior(parts: Sequence[Part], kernel: KernelLike) -> tuple[Prior, int]:
+    """θ, noise and mean that maximise Σ_k log p(y_k | X_k), and how many trials it took."""
     space, starts = begin(parts, kernel)
     batches = list(_batches(parts))
 
@@ -89,7 +92,7 @@ def shared_prior(parts: Sequence[Part], kernel: Any) -> Shared:
 
     best = optimiser.maximise_one(objective, starts, space.lower, space.upper)
     h = unpack(space, best.x)
-    return Shared(h.kernel, float(h.mean), float(gaussian_noise(h.likelihood)), best.evaluations)
+    return Prior(h.kernel, float(h.mean), float(gaussian_noise(h.likelihood))), best.evaluations
 
 
 def _batches(parts: Sequence[Part]) -> list[tuple[Tensor, Tensor]]:

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .. import arrays
+from ..arrays import CountOrPoints
 from ..core import linalg, optimiser
 from ..core.posterior import Basis, Posterior, basis, features
 from ..errors import RecycleGPError
@@ -30,6 +30,8 @@ from ..kernels import Kernel
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..likelihoods import Gaussian, gaussian_noise
 from ..local import placement
+from ..local.constants import PLACEMENT
+from ..local.options import KernelLike
 from ..local.search_space import SearchSpace
 from .hyper import begin, log_prior, units_bytes, unpack
 from .rival import NUMBER, Part, Parts, Rival, Sent, checked, together
@@ -64,9 +66,7 @@ class Plan(NamedTuple):
     noise: float
 
 
-@dataclass(frozen=True)
-class Model:
-    plan: Plan
+class Model(NamedTuple):
     bound: float
     posterior: Posterior
 
@@ -103,8 +103,8 @@ def solve(total: Statistics, noise: Tensor) -> Reduced:
 def mapreduce(
     parts: Parts,
     *,
-    inducing: Any,
-    kernel: Any = "rbf",
+    inducing: CountOrPoints,
+    kernel: KernelLike = "rbf",
     learn: bool = True,
     noise: float | None = None,
     mean: float = 0.0,
@@ -146,11 +146,11 @@ def one_round(plan: Plan, data: Sequence[Part]) -> Model:
     base = basis(plan.kernel, plan.Z)
     mean, noise = (torch.tensor(t, dtype=torch.float64) for t in (plan.mean, plan.noise))
     found = solve(add([_sums(base, part, mean) for part in data]), noise)
-    return Model(plan, float(found.bound), Posterior(base, mean, found.v, found.C))
+    return Model(float(found.bound), Posterior(base, mean, found.v, found.C))
 
 
 def learn_plan(
-    data: Sequence[Part], points: int | Tensor, kernel: Any, noise: float | None, seed: int
+    data: Sequence[Part], points: int | Tensor, kernel: KernelLike, noise: float | None, seed: int
 ) -> tuple[Plan, float, int]:
     """The plan that maximises the bound, the bytes it took from an owner, and rounds of messages."""
     space, starts = begin(data, kernel, noise)
@@ -198,7 +198,7 @@ def _sums(base: Basis, part: Part, mean: Tensor) -> Statistics:
 
 def _propose(data: Sequence[Part], count: int, kernel: Kernel, seed: int) -> Tensor:
     """Each owner's share of candidates for Z: points over its region, none of them a row of its data."""
-    share = math.ceil(placement.CANDIDATES * count / len(data))
+    share = math.ceil(PLACEMENT.candidates * count / len(data))
     rngs = [np.random.default_rng(placement.entropy(arrays.seed(seed), X, y)) for X, y in data]
     batched = kernel.with_theta(kernel.theta[None])
     found = [

@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
+from ..arrays import Array
 from ..errors import FewRowsWarning, LittleKeptWarning, RecycleGPError
 from ..likelihoods import Likelihood
 from ..models.module import Module
@@ -23,7 +24,7 @@ from ..models.module import Module
 ROWS = 1000  # from which the hyperparameters of an exact GP are learned
 NUMBER = 8  # bytes of a float64: all traffic is counted in these, without headers or compression
 
-Parts = Sequence[tuple[Any, Any]]
+Parts = Sequence[tuple[Array, Array]]
 
 
 @contextmanager
@@ -62,20 +63,20 @@ class Rival:
     rounds: int = 1  # of messages from the owners, while fitting
 
     @torch.no_grad()
-    def predict(self, X: Any) -> tuple[Any, Any]:
+    def predict(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of the latent f at each row of X."""
         mean, variance = self.latent(arrays.aligned(X, self.dimension, None))
         return arrays.like(X, mean), arrays.like(X, variance)
 
     @torch.no_grad()
-    def predict_y(self, X: Any, likelihood: str | None = None) -> tuple[Any, Any]:
+    def predict_y(self, X: Array, likelihood: str | None = None) -> tuple[Array, Array]:
         """Mean and variance of a new observation y at each row of X."""
         chosen = likelihoods.choose(self.likelihoods, likelihood)
         mean, variance = chosen.moments(*self.latent(arrays.aligned(X, self.dimension, None)))
         return arrays.like(X, mean), arrays.like(X, variance)
 
     @torch.no_grad()
-    def log_density(self, X: Any, y: Any, likelihood: str | None = None) -> Any:
+    def log_density(self, X: Array, y: Array, likelihood: str | None = None) -> Array:
         """log p(y_t) of each observation, on y."""
         chosen = likelihoods.choose(self.likelihoods, likelihood)
         points = arrays.aligned(X, self.dimension, None)
@@ -111,5 +112,6 @@ def rows_bytes(parts: Sequence[Part]) -> float:
 
 def module_bytes(module: Module) -> int:
     """What an owner sends who publishes a module: its points, site, kernel, mean, noise and jitter."""
-    likelihood = sum(len(p.parameters) for p in module.likelihoods)
-    return NUMBER * (sum(t.numel() for t in module.site) + len(module.kernel_spec.theta) + likelihood + 2)
+    likelihood = sum(len(own.parameters) for p in module.likelihoods for own in p.parts)
+    functions = (sum(t.numel() for t in p.known_site) + len(p.kernel.theta) + 2 for p in module.latents)
+    return NUMBER * (sum(functions) + likelihood)

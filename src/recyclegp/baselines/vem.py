@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import gpytorch
 import numpy as np
@@ -34,10 +34,10 @@ import torch
 from torch import Tensor
 
 from .. import arrays
+from ..arrays import Array
 from ..categories import Categories
 from ..core import least_squares, linalg
 from ..core.least_squares import CentredRows
-from ..core.owner_posterior import FunctionPosterior
 from ..core.packing import PackedSites, project
 from ..core.posterior import Posterior, basis
 from ..core.sites import box
@@ -45,9 +45,12 @@ from ..errors import NotPositiveDefiniteError, RecycleGPError
 from ..kernels import Kernel, learned
 from ..likelihoods import Likelihood
 from ..merging.member import stored
+from ..models.ensemble import Ensemble
 from ..models.merge import merge
 from ..models.module import Module
 from ..models.predictive import Predictive, outside_autograd
+from ..models.processes import OneFunction, Process
+from ..target import Target
 
 
 class Rates(NamedTuple):
@@ -187,9 +190,6 @@ class _Climb:
         rows, L = sites_at(self.problem, here.kernel, here.Z)
         self.held = Sites(least_squares.compress(rows), L)
 
-    def release(self) -> None:
-        self.held = None
-
     def bound(self, here: Place) -> Tensor:
         try:
             rows, L = self.held or sites_at(self.problem, here.kernel, here.Z)
@@ -258,7 +258,7 @@ def _published(climb: _Climb, rates: Rates) -> NoReturn:
     while True:
         for optimiser, leaves, count in rounds:
             if leaves is not climb.q:
-                climb.release()
+                climb.held = None
             elif climb.held is None:
                 climb.hold()
             for _ in range(count):
@@ -314,11 +314,9 @@ def _hold_if_still(climb: _Climb) -> None:
 class Climbed(Predictive):
     """Where variational EM ended, and how: a GP that predicts, beside the record of its ascent."""
 
-    _kernel: Kernel
     mean: float
     likelihoods: tuple[Likelihood, ...]
-    columns: arrays.Columns
-    categories: Categories
+    of: Ensemble  # whose modules were merged, in closed form: the same inputs and targets
     place: Place  # after "diverged" the last recorded one that had a bound
     trace: tuple[Step, ...]
     stopped: str  # "target", "seconds", "steps", "converged" (L-BFGS) or "diverged": met a bound that is not finite
@@ -338,35 +336,47 @@ class Climbed(Predictive):
         return self.trace[-1].bound
 
     @property
-    def _points(self) -> Tensor:
-        return self.place.Z
+    def columns(self) -> arrays.Columns:
+        return self.of.columns
+
+    @property
+    def categories(self) -> Categories:
+        return self.of.categories
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return self.of.targets
+
+    @property
+    def _points(self) -> tuple[Tensor, ...]:
+        return (self.place.Z,)
 
     @property
     def _boxes(self) -> list[Tensor]:
         return [box(self.place.Z)]
 
     @property
-    def _prior_kernel(self) -> Kernel:
-        return self._kernel
+    def _kernels(self) -> tuple[Kernel, ...]:
+        return (self.place.kernel,)
 
-    def _answers(self, owner: str | None, *, of_y: bool) -> FunctionPosterior:
-        return self._posterior  # one function for all
+    def _processes(self, owner: str | None, *, of_y: bool) -> Sequence[Process]:
+        return [OneFunction(self._posteriors[0])]  # one function for all
 
     @cached_property
     @outside_autograd
-    def _posterior(self) -> Posterior:
-        base = basis(self._kernel, self.place.Z)
+    def _posteriors(self) -> tuple[Posterior, ...]:
+        base = basis(self.place.kernel, self.place.Z)
         v = linalg.solve_lower(base.L, (self.place.mu - self.mean)[:, None])[:, 0]
         B = linalg.solve_lower(base.L, self.place.root)
         # BBᵀ = (CCᵀ)⁻¹:  B⁻¹ = QR gives CCᵀ = B⁻ᵀB⁻¹ = RᵀR
         identity = torch.eye(len(v), dtype=v.dtype)
         R = torch.linalg.qr(linalg.solve_lower(B, identity), mode="r").R
-        return Posterior(base, torch.tensor(self.mean, dtype=v.dtype), v, (R.diagonal().sign()[:, None] * R).mT)
+        return (Posterior(base, torch.tensor(self.mean, dtype=v.dtype), v, (R.diagonal().sign()[:, None] * R).mT),)
 
 
 def vem(
     modules: Iterable[Module],
-    Z: Any,
+    Z: Array,
     *,
     kernel: str | gpytorch.kernels.Kernel | None = None,
     weights: Mapping[str, float] | Sequence[float] | None = None,
@@ -417,13 +427,14 @@ def vem(
         raise RecycleGPError(f"optimiser={optimiser!r}; use {', '.join(ascents)}")
     if "q" not in learn or not set(learn) <= {"q", "kernel", "points"}:
         raise RecycleGPError(f"learn={tuple(learn)!r}; name 'q', and 'kernel' and 'points' where they should move")
-    # the same door, pooled kernel and mean as merge; its closed form is not used
+    # the same checks, pooled kernel and mean as merge; its closed form is not used
     begin = merge(modules, inducing=Z, kernel=kernel, weights=weights, learn=False)
-    M = len(begin._points)
+    Z = begin._points[0]
+    M = len(Z)
     with stored(begin._members) as store:
         problem = Problem(begin.mean, tuple(store.packs(M)))
     noise = torch.as_tensor(np.random.default_rng(arrays.seed(seed)).standard_normal(M))
-    start = Place(begin.mean + noise, torch.eye(M, dtype=torch.float64), begin.kernel_spec, begin._points)
+    start = Place(begin.mean + noise, torch.eye(M, dtype=torch.float64), begin.kernel_spec, Z)
     limits = Limits(
         np.inf if target is None else target - within, seconds, np.inf if max_steps is None else max_steps, every
     )
@@ -432,13 +443,4 @@ def vem(
         ascents[optimiser](climb)
     except _Stop as stop:
         stopped = str(stop)
-    return Climbed(
-        climb.kept.kernel,
-        begin.mean,
-        begin.likelihoods,
-        begin.columns,
-        begin.categories,
-        climb.kept,
-        tuple(climb.trace),
-        stopped,
-    )
+    return Climbed(begin.mean, begin.likelihoods, begin, climb.kept, tuple(climb.trace), stopped)

@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -22,7 +23,7 @@ import torch
 from ..baselines.rival import Rival, module_bytes
 from ..errors import RecycleGPError
 from ..likelihoods import Likelihood
-from ..metrics import Model, Score, score
+from ..metrics import Model, concatenate, evaluate, summary
 from ..models.module import Module
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 M = TypeVar("M", bound=Model)
+
+
+def quiet(message: str) -> None:
+    """Nobody is told."""
 
 
 class MissingDataError(RecycleGPError):
@@ -76,6 +81,9 @@ class Row(NamedTuple):
     seeds: int = 1
 
 
+AVERAGED = ("nlpd", "rmse", "mae", "coverage", "error", "fit_seconds", "predict_seconds", "bytes")
+
+
 @dataclass(frozen=True)
 class Outcome:
     rows: list[Row]
@@ -111,41 +119,14 @@ class Answered:
 
 
 def measured(
-    case: str,
-    name: str,
-    build: Callable[[], M],
-    X: Any,
-    y: Any,
-    *,
-    f: Any = None,
-    likelihood: str | None = None,
-    bytes: float | None = None,
-    points: int | None = None,
-    before: float = 0.0,
-    note: str = "",
+    case: str, name: str, build: Callable[[], M], *held: Any, before: float = 0.0, **known: Any
 ) -> Measured[M]:
     """Build a model, predict, score: one row of a table, and the model.
 
-    Args:
-        case: what the table calls the data.
-        name: what it calls the model.
-        build: makes the model; this is what is timed.
-        X: test inputs.
-        y: test targets.
-        f: the true latent function at X, where it is known.
-        likelihood: that of y, where the model has several.
-        bytes: that leave a data owner; a rival knows its own, a module is what it sends, an ensemble must be told.
-        points: inducing points, where the model does not say.
-        before: seconds that were spent on something several models use (local fits, experts).
-        note: for people.
-
-    Returns:
-        The row, and the model.
+    `before`: seconds that were spent on something several models use (local fits, experts); the rest as for `answered`.
     """
     model, fitted = timed(build)
-    return Measured(
-        answered(case, name, model, X, y, f, likelihood, bytes, points, seconds=before + fitted, note=note), model
-    )
+    return Measured(answered(case, name, model, *held, seconds=before + fitted, **known), model)
 
 
 def answered(
@@ -156,26 +137,54 @@ def answered(
     y: Any,
     f: Any = None,
     likelihood: str | None = None,
-    bytes: float | None = None,
-    points: int | None = None,
     *,
     seconds: float,
+    bytes: float | None = None,
+    points: int | None = None,
     note: str = "",
 ) -> Row:
-    """The row of a model that is already there, `seconds` after work on it began."""
-    with torch.no_grad():
-        moments, predicting = timed(lambda: model.predict(X))
-    found = score(Answered(model.likelihoods, moments), X, y, f=f, likelihood=likelihood)
+    """The row of a model that is already there.
+
+    Args:
+        case: what the table calls the data.
+        name: what it calls the model.
+        model: is asked; predicting is timed.
+        X: test inputs.
+        y: test targets.
+        f: the true latent function at X, where it is known.
+        likelihood: that of y, where the model has several.
+        seconds: since work on it began.
+        bytes: that leave a data owner; a rival knows its own, a module is what it sends, an ensemble must be told.
+        points: inducing points, where the model does not say.
+        note: for people.
+
+    Returns:
+        The row.
+    """
     if bytes is None:
         bytes = sent(model, len(y))
     if points is None and hasattr(model, "inducing"):
         points = len(model.inducing)
-    return Row(case, name, *shown(found), seconds, predicting, bytes, points, note)
+    return answered_each(case, name, [(model, Held(X, y, f, likelihood))], seconds, bytes, points, note)
 
 
-def shown(found: Score) -> tuple[float, float, float, float, float, str]:
-    """What a row has of a score."""
-    return (found.nlpd, found.rmse, found.mae, found.coverage, found.error, found.on)
+def answered_each(
+    case: str,
+    name: str,
+    asked: Iterable[tuple[Model, Held]],
+    seconds: float,
+    bytes: float,
+    points: int | None = None,
+    note: str = "",
+) -> Row:
+    """One row for many questions, each to the model that is to answer it."""
+    found, spent = [], 0.0
+    for model, (X, y, f, likelihood) in asked:
+        with torch.no_grad():
+            moments, predicting = timed(partial(model.predict, X))
+        found.append(evaluate(Answered(model.likelihoods, moments), X, y, f=f, likelihood=likelihood))
+        spent += predicting
+    return Row(case, name, *summary(concatenate(found))[:6], seconds, spent, bytes, points, note)
 
 
 def sent(model: Any, questions: int) -> float:
@@ -202,20 +211,18 @@ def _average(rows: list[Row]) -> Row:
     if len(rows) == 1:
         return rows[0]
     points = [r.points for r in rows if r.points is not None]
-    return rows[0]._replace(
-        nlpd=statistics.fmean(r.nlpd for r in rows),
-        rmse=statistics.fmean(r.rmse for r in rows),
-        mae=statistics.fmean(r.mae for r in rows),
-        coverage=statistics.fmean(r.coverage for r in rows),
-        error=statistics.fmean(r.error for r in rows),
-        fit_seconds=statistics.fmean(r.fit_seconds for r in rows),
-        predict_seconds=statistics.fmean(r.predict_seconds for r in rows),
-        bytes=statistics.fmean(r.bytes for r in rows),
+    return mean(rows)._replace(
         points=round(statistics.fmean(points)) if points else None,
         note=_together([r.note for r in rows if r.note]),
         nlpd_sd=statistics.stdev(r.nlpd for r in rows),
         seeds=len(rows),
     )
+
+
+def mean(rows: Sequence[Row]) -> Row:
+    """The first of them, with the means of all numbers."""
+    means: dict[str, Any] = {name: statistics.fmean(getattr(r, name) for r in rows) for name in AVERAGED}
+    return rows[0]._replace(**means)
 
 
 def _together(notes: Sequence[str]) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..likelihoods import normal_quantile
-from ..models.ensemble import Ensemble
-from . import figures, latent
-from .core import Held, Outcome, Report, Row, Settings, averaged
+from ..plot import style
+from . import figures, rivals
+from .core import Held, Outcome, Report, Settings, averaged
 from .data import Array, Split, binned, coal, decades, shuffled
-from .rivals import Budget
+from .rivals import Budget, Compared
 
 EACH_YEAR = 4  # counts: quarters of a year
 TEST = 0.2
@@ -21,44 +20,26 @@ QUICK = Budget(rows=200, svgp=200, vem=200, vem_seconds=3.0)
 FULL = Budget(svgp=1000, vem=1000, vem_seconds=20.0)
 
 
-class Drawing(NamedTuple):
-    owners: latent.Owners
-    merged: Ensemble
-    central: Any
-
-
 def steps(settings: Settings) -> int:
-    return (2 + latent.STEPS) * settings.seeds
+    return settings.seeds * rivals.count(likelihood="poisson")
 
 
 def run(settings: Settings, report: Report) -> Outcome:
     dates = coal(settings.data_dir)
     X, y = binned(dates, EACH_YEAR)
-    rows: list[Row] = []
-    for seed in settings.repeats:
-        found, drawing = _one(shuffled(X, y, TEST, seed), seed, FULL if settings.full else QUICK, report)
-        rows += found
+    made = [_once(shuffled(X, y, TEST, seed), seed, settings, report) for seed in settings.repeats]
     notes = [
         f"{len(dates)} disasters in {len(y)} quarters of a year, {TEST:.0%} of them held out; "
         "RMSE and MAE are of the count; a count is discrete, so that a 95% interval covers at least 95%"
     ]
-    return Outcome(averaged(rows), draw(drawing, dates), notes)
+    return Outcome(averaged(row for each in made for row in each.rows), draw(made[-1], dates), notes)
 
 
-def _one(s: Split, seed: int, budget: Budget, report: Report) -> tuple[list[Row], Drawing]:
-    parts = decades(s.X, s.y)
-    found = latent.compared(
-        f"{len(parts)} decades, M_k={PUBLISH}",
-        "poisson",
-        parts,
-        Held(s.X_test, s.y_test),
-        publish=PUBLISH,
-        points=POINTS,
-        seed=seed,
-        budget=budget,
-        report=report,
-    )
-    return found.rows, Drawing(found.owners, found.auto, found.central)
+def _once(s: Split, seed: int, settings: Settings, report: Report) -> Compared:
+    parts, held = decades(s.X, s.y), Held(s.X_test, s.y_test)
+    case = f"{len(parts)} decades, M_k={PUBLISH}"
+    owners = rivals.fitted(case, parts, held, report, likelihood="poisson", publish=PUBLISH, seed=seed)
+    return rivals.compared(owners, (POINTS, "auto"), FULL if settings.full else QUICK, report)
 
 
 # --- the figure -------------------------------------------------------------------------------
@@ -67,34 +48,34 @@ def _one(s: Split, seed: int, budget: Budget, report: Report) -> tuple[list[Row]
 def rate(model: Any, x: Array) -> tuple[Array, Array, Array]:
     """Disasters a year: the median of exp(f), and its central 95% band."""
     mean, variance = (np.asarray(t) for t in model.predict(x[:, None]))
-    half = normal_quantile(0.975) * np.sqrt(variance)
+    half = style.BAND_SDS * np.sqrt(variance)
     low, middle, high = (EACH_YEAR * np.exp(t) for t in (mean - half, mean, mean + half))
     return low, middle, high
 
 
-def draw(d: Drawing, dates: Array) -> Figure:
+def draw(made: Compared, dates: Array) -> Figure:
     """The rate over the years: counts, the decades apart, the merge, and the central model."""
     figure = figures.new(10, 5)
-    panel = figure.subplots()
+    panel, merged = figure.subplots(), made.merges[1]
     first, last = np.floor(dates.min()), np.floor(dates.max()) + 1
     years, counts = binned(dates, 1)
     panel.bar(years[:, 0], counts, width=0.9, color="#dddddd", zorder=0, label="disasters in a year")
-    for k, ((X, _), m) in enumerate(zip(d.owners.parts, d.owners.modules, strict=True)):
+    for k, ((X, _), m) in enumerate(zip(made.owners.parts, made.owners.modules, strict=True)):
         x = np.linspace(X.min(), X.max(), 50)
         label = "each decade's own module" if k == 0 else None
-        panel.plot(x, rate(m, x)[1], color=figures.BLUE, lw=1.4, zorder=2, label=label)
+        panel.plot(x, rate(m, x)[1], color=style.BLUE, lw=1.4, zorder=2, label=label)
     x = np.linspace(first, last, 400)
-    low, middle, high = rate(d.merged, x)
+    low, middle, high = rate(merged, x)
     panel.plot(x, middle, color=figures.MERGED, lw=2, zorder=3, label="merged rate")
     panel.fill_between(x, low, high, color=figures.MERGED, alpha=0.25, lw=0, zorder=1, label="its 95% band")
-    low, middle, high = rate(d.central, x)
+    low, middle, high = rate(made.central, x)
     panel.plot(x, middle, "--", color=figures.CENTRAL, lw=1.2, zorder=4, label="central rate and its 95% band")
     for limit in (low, high):
         panel.plot(x, limit, ":", color=figures.CENTRAL, lw=0.9, zorder=4)
     top = float(max(counts.max(), high.max())) + 0.5
-    panel.vlines(dates, -0.45, -0.15, color=figures.BLACK, lw=0.5, zorder=3, label="each disaster")
-    figures.inducing(panel, d.merged.inducing[:, 0], figures.MERGED, "points of the merge", level=-0.01)
-    figures.tidy(panel, "Coal-mining disasters: one owner per decade, merged", xlabel="year", ylabel="disasters a year")
+    panel.vlines(dates, -0.45, -0.15, color=style.BLACK, lw=0.5, zorder=3, label="each disaster")
+    style.inducing(panel, merged.inducing[:, 0], figures.MERGED, "points of the merge", level=-0.01)
+    style.tidy(panel, "Coal-mining disasters: one owner per decade, merged", xlabel="year", ylabel="disasters a year")
     panel.set(xlim=(first - 1, last + 1), ylim=(-0.6, top))
     panel.legend(loc="upper right", fontsize=9, frameon=False)
     return figure

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .core import MissingDataError
+from .core import Held, MissingDataError
 
 NOISE = 2.0  # variance, in the paper's synthetic experiments
 REGION = (0.0, 5.5)  # of its inputs
@@ -52,9 +52,10 @@ def noisy(x: Array, rng: np.random.Generator, f: Callable[[Array], Array] = wave
     return f(x) + rng.normal(scale=NOISE**0.5, size=len(x))
 
 
-def oracle(x: Array, y: Array, f: Callable[[Array], Array] = wave) -> float:
-    """NLPD of knowing f and the noise, on these very points."""
-    return float(np.mean(0.5 * np.log(2 * np.pi * NOISE) + (y - f(x)) ** 2 / (2 * NOISE)))
+def held_out(n: int, rng: np.random.Generator, f: Callable[[Array], Array] = wave) -> Held:
+    """Rows to be asked about, anywhere in the region."""
+    x = rng.uniform(*REGION, n)
+    return Held(x[:, None], noisy(x, rng, f), f(x))
 
 
 def adjoining(K: int, n: int, rng: np.random.Generator, f: Callable[[Array], Array] = wave) -> Parts:
@@ -62,15 +63,6 @@ def adjoining(K: int, n: int, rng: np.random.Generator, f: Callable[[Array], Arr
     edges = np.linspace(*REGION, K + 1)
     xs = [np.sort(rng.uniform(a, b, n)) for a, b in itertools.pairwise(edges)]
     return [(x[:, None], noisy(x, rng, f)) for x in xs]
-
-
-def intervals(K: int, n: int, seed: int) -> Iterator[tuple[Array, Array]]:
-    """`adjoining`, each part made when it is asked for: any number of rows in little memory."""
-    edges = np.linspace(*REGION, K + 1)
-    for k in range(K):
-        rng = np.random.default_rng([seed, k])
-        x = np.sort(rng.uniform(edges[k], edges[k + 1], n))
-        yield x[:, None], noisy(x, rng)
 
 
 def overlapping(K: int, n: int, rng: np.random.Generator, f: Callable[[Array], Array] = wave) -> Parts:
@@ -142,17 +134,6 @@ def banana(folder: Path | None) -> tuple[Array, Array]:
         return np.stack([t["x1"], t["x2"]], axis=1), t["y"]
     rows = list(_package("river.datasets", "banana", "banana.csv").Bananas())
     return np.array([[float(v) for v in x.values()] for x, _ in rows]), np.array([float(y) for _, y in rows])
-
-
-def kin40k(folder: Path | None, mask: int) -> Split:
-    """A robot arm: 40,000 rows of 8 inputs, with one of three standard test sets."""
-    path = _file(folder, "kin40k.npz")
-    if path is None:
-        raise MissingDataError("kin40k: pass --data-dir with kin40k.npz (it is in no PyPI package)")
-    d = np.load(path)
-    test = d["test_mask"][:, mask]
-    X, y = d["X"].astype(float), d["y"].astype(float).ravel()
-    return Split(X[~test], y[~test], X[test], y[test])
 
 
 def mnist(folder: Path | None, digit: int) -> Array:

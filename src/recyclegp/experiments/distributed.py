@@ -7,19 +7,17 @@ rows over the whole region. Modules are published at three points, as in the pap
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import recyclegp as rgp
-
+from ..plot import style
 from . import figures, rivals
-from .core import Held, Outcome, Report, Row, Settings, averaged, timed
-from .data import NOISE, REGION, Parts, adjoining, noisy, overlapping, wave
-from .rivals import Budget
+from .core import Outcome, Report, Row, Settings, averaged
+from .data import NOISE, REGION, Parts, adjoining, held_out, overlapping, wave
+from .rivals import Budget, Compared
 
 PUBLISHED = 3
 POINTS = 35
@@ -47,7 +45,7 @@ def layouts(settings: Settings) -> list[Layout]:
     """Quick runs have the same owners with fewer rows."""
     exact: dict[str, Any] = {"method": "exact"}
     # the wave needs about 40 points over the whole region, hardly more than one in a 250th of it
-    here, everywhere = ({"method": "collapsed", "inducing": M} for M in (12, 64))
+    here, there, everywhere = ({"method": "collapsed", "inducing": M} for M in (12, 50, 64))
     if settings.full:
         many, more = (rivals.FULL._replace(rows=n) for n in (100, 200))  # rows over the whole region say less
         return [
@@ -58,22 +56,13 @@ def layouts(settings: Settings) -> list[Layout]:
     few = Budget(rows=40, exact=300, svgp=100, vem=100, vem_seconds=1.0)
     fewer = dict.fromkeys(("own", "grbcm-own", "grbcm-shared", "svgp", "exact"), "quick run")
     return [
-        Layout("2k adjoining", 50, 40, adjoining, {"method": "collapsed", "inducing": 12}, POINTS, few, {}, 500),
-        Layout(
-            "10k overlapping", 50, 200, overlapping, {"method": "collapsed", "inducing": 50}, "auto", few, fewer, 500
-        ),
+        Layout("2k adjoining", 50, 40, adjoining, here, POINTS, few, {}, 500),
+        Layout("10k overlapping", 50, 200, overlapping, there, "auto", few, fewer, 500),
     ]
 
 
 def steps(settings: Settings) -> int:
-    return settings.seeds * sum(1 + rivals.count(layout.leave_out) for layout in layouts(settings))
-
-
-class Run(NamedTuple):
-    rows: list[Row]
-    layout: Layout
-    modules: list[rgp.Module]
-    merged: rgp.Ensemble
+    return settings.seeds * sum(rivals.count(layout.leave_out) for layout in layouts(settings))
 
 
 def run(settings: Settings, report: Report) -> Outcome:
@@ -90,58 +79,39 @@ def run(settings: Settings, report: Report) -> Outcome:
     return Outcome(rows, _draw(made[:: settings.seeds], rows), notes)
 
 
-def _once(layout: Layout, seed: int, report: Report) -> Run:
+def _once(layout: Layout, seed: int, report: Report) -> Compared:
     rng = np.random.default_rng(seed)
     parts = layout.place(layout.owners, layout.rows, rng)
-    x = rng.uniform(*REGION, layout.tests)
-    held = Held(x[:, None], noisy(x, rng), wave(x))
-    report(f"{layout.name}: {layout.owners} local fits and merge")
-    names = [f"owner {k}" for k in range(layout.owners)]
-    local = partial(rgp.fit_many, parts, names=names, publish=PUBLISHED, seed=seed, progress=False, **layout.local)
-    modules, fitting = timed(local)
-    merged = rivals.merged(layout.name, layout.inducing, modules, held, fitting=fitting)
-    rows = [rivals.oracle(held, layout.name, NOISE), merged.row]
-    rows += rivals.gaussian_rivals(
-        layout.name,
-        parts,
-        modules,
-        held,
-        fitting=fitting,
-        inducing=len(merged.model.inducing),
-        budget=layout.budget,
-        report=report,
-        seed=seed,
-        leave_out=layout.leave_out,
-    )
-    return Run(rows, layout, modules, merged.model)
+    held = held_out(layout.tests, rng)
+    owners = rivals.fitted(layout.name, parts, held, report, publish=PUBLISHED, seed=seed, **layout.local)
+    return rivals.compared(owners, (layout.inducing,), layout.budget, report, noise=NOISE, leave_out=layout.leave_out)
 
 
-def _draw(runs: list[Run], rows: list[Row]) -> Figure:
-    figure = figures.new(12, 4.6 * len(runs))
-    panels = figure.subplots(len(runs), 2, width_ratios=[1, 1], squeeze=False)
-    for (left, right), run in zip(panels, runs, strict=True):
-        _draw_functions(left, run)
-        case = run.layout.name
-        figures.excess(right, [r for r in rows if r.case == case], "oracle")
-        figures.tidy(right, f"{case}: held-out y")
+def _draw(made: list[Compared], rows: list[Row]) -> Figure:
+    figure = figures.new(12, 4.6 * len(made))
+    panels = figure.subplots(len(made), 2, width_ratios=[1, 1], squeeze=False)
+    for (left, right), each in zip(panels, made, strict=True):
+        _draw_functions(left, each)
+        case = each.owners.case
+        figures.excess(right, [r for r in rows if r.case == case], "oracle", f"{case}: held-out y")
     return figure
 
 
-def _draw_functions(panel: Axes, run: Run) -> None:
+def _draw_functions(panel: Axes, made: Compared) -> None:
     """The merge over what a few owners knew alone."""
     x = np.linspace(*REGION, 601)
-    every = max(1, len(run.modules) // 6)
-    for k, module in enumerate(run.modules[every // 2 :: every]):
+    (case, parts, modules, *_), (merged,) = made.owners, made.merges
+    every = max(1, len(modules) // 6)
+    for k, module in enumerate(modules[every // 2 :: every]):
         mean, variance = module.predict(x[:, None])
         sure = variance < 4 * variance.min()  # where this owner has seen anything
-        figures.band(panel, np.where(sure, x, np.nan), mean, variance, figures.BLUE, None, lw=1.0)
+        style.band(panel, np.where(sure, x, np.nan), mean, variance, style.BLUE, None, lw=1.0)
         Z = module.inducing
         label = "six owners alone, at what they publish" if k == 0 else None
-        panel.plot(Z[:, 0], module.predict(Z)[0], "o", ms=5, mec="white", color=figures.BLUE, label=label, zorder=4)
-    panel.plot(x, wave(x), color=figures.FAINT, lw=2.4, zorder=2, label="true f")
-    figures.band(panel, x, *run.merged.predict(x[:, None]), figures.MERGED, "merged, 95%")
-    figures.inducing(panel, run.merged.inducing[:, 0], figures.MERGED, f"{len(run.merged.inducing)} points $Z_*$")
-    K, n = run.layout.owners, run.layout.rows
-    figures.tidy(panel, f"{run.layout.name}: {K} owners × {n} rows, {PUBLISHED} points each", xlabel="x", ylabel="f(x)")
+        panel.plot(Z[:, 0], module.predict(Z)[0], "o", ms=5, mec="white", color=style.BLUE, label=label, zorder=4)
+    panel.plot(x, wave(x), color=style.FAINT, lw=2.4, zorder=2, label="true f")
+    figures.fitted(panel, x, merged, figures.MERGED, "merged, 95%", f"{len(merged.inducing)} points $Z_*$")
+    title = f"{case}: {len(parts)} owners × {len(parts[0][1])} rows, {PUBLISHED} points each"
+    style.tidy(panel, title, xlabel="x", ylabel="f(x)")
     panel.set(xlim=REGION, ylim=(-11, 12))
     panel.legend(loc="upper left", ncols=2, fontsize=8, frameon=False)

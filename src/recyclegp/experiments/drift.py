@@ -8,7 +8,6 @@ theirs anew: at every step, or, with time as a second input, once from all batch
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,9 +20,11 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 import recyclegp as rgp
 
 from ..baselines.rival import NUMBER, module_bytes
+from ..likelihoods import Likelihood
 from ..metrics import Model
+from ..plot import style
 from . import figures, rivals
-from .core import Held, Outcome, Report, Row, Settings, answered, averaged, timed
+from .core import Held, Outcome, Report, Row, Settings, Timed, answered, averaged, mean, timed
 from .data import REGION, Array, Parts
 
 NOISE = 0.25  # variance
@@ -66,18 +67,10 @@ def steps(settings: Settings) -> int:
     return settings.seeds * len(CASES)
 
 
-class Known(NamedTuple):
-    """What the ensembles and rivals have after some batches."""
-
-    updated: dict[str, rgp.Ensemble]
-    seconds: dict[str, float]  # that the last batch took
-    modules: tuple[rgp.Module, ...]  # one for each batch
-
-
 class Run(NamedTuple):
     rows: list[list[Row]]  # by step
     batches: Parts
-    known: Known  # at the end
+    updated: dict[str, Timed]  # ensembles at the end
 
 
 def run(settings: Settings, report: Report) -> Outcome:
@@ -89,7 +82,8 @@ def run(settings: Settings, report: Report) -> Outcome:
     by_step = {case: _by_step(runs) for case, runs in made.items()}
     rows: list[Row] = []
     for case, found in by_step.items():
-        rows += averaged(row for each in made[case] for row in _means(case, each.rows))
+        means = (mean(of_model) for each in made[case] for of_model in zip(*each.rows, strict=True))
+        rows += averaged(row._replace(case=f"{case}, {MEAN}") for row in means)
         rows += [row for step, some in enumerate(found) if (step + 1) % SHOWN == 0 for row in some]
     notes = [
         f"{size(settings).steps} batches of {size(settings).rows} rows, noise variance {NOISE:g}; each score is of the "
@@ -105,65 +99,46 @@ def _by_step(runs: Sequence[Run]) -> list[list[Row]]:
     return [averaged(row for each in at for row in each) for at in zip(*(r.rows for r in runs), strict=True)]
 
 
-def _means(case: str, found: Sequence[Sequence[Row]]) -> list[Row]:
-    """One row for each model: the mean of its steps."""
-    means = []
-    for of_model in zip(*found, strict=True):
-        numbers = {
-            key: statistics.fmean(getattr(r, key) for r in of_model)
-            for key in ("nlpd", "rmse", "mae", "coverage", "fit_seconds", "predict_seconds", "bytes")
-        }
-        means.append(of_model[0]._replace(case=f"{case}, {MEAN}", **numbers))
-    return means
-
-
 def _once(case: str, phase: Phase, this: Size, rng: np.random.Generator, seed: int) -> Run:
-    batches = [_batch(phase(t, this.steps), this.rows, rng) for t in range(this.steps)]
+    batches = [_seen(phase(t, this.steps), this.rows, rng)[:2] for t in range(this.steps)]
     grid = np.linspace(*REGION, POINTS)[:, None]
     in_time = _time_model(batches, seed)
-    known, found = Known({}, {}, ()), []
+    updated: dict[str, Timed] = {}  # ensembles, and the seconds that the last batch took
+    modules: list[rgp.Module] = []  # one for each batch
+    found = []
     for t, (X, y) in enumerate(batches):
-        test = rng.uniform(*REGION, this.test)
-        f = wave(test, phase(t, this.steps))
-        held = Held(test[:, None], f + NOISE**0.5 * rng.standard_normal(this.test), f)
-        known = _step(known, X, y, grid, seed)
-        score = partial(_row, f"{case}, after {t + 1}", held=held, rows=NUMBER * 2 * this.rows)
-        first = known.updated[PLAIN]
-        options = {"inducing": grid, "kernel": first.kernel, "learn": False, "owners": None}
-        rows = [rivals.oracle(held, f"{case}, after {t + 1}", NOISE)]
-        rows += [score(name, model, seconds=known.seconds[name]) for name, model in known.updated.items()]
-        sent = module_bytes(known.modules[-1])
+        held, now = _seen(phase(t, this.steps), this.test, rng), f"{case}, after {t + 1}"
+        modules.append(rgp.fit(X, y, publish=15, name=f"batch {t + 1}", seed=seed, time=t))
+        updated = _step(updated, modules[-1], X, y, grid)
+        row, module = NUMBER * 2 * this.rows, module_bytes(modules[-1])  # what is sent
+        options = {"inducing": grid, "kernel": updated[PLAIN].value.kernel, "learn": False, "owners": None}
+        asked: list[tuple[str, Model, float, float]] = [(name, *made, row) for name, made in updated.items()]
         for h in HALF_LIVES:
-            merged, spent = timed(partial(rgp.merge, known.modules, half_life=h, **options))
-            rows.append(score(f"merged, half-life {h}", merged, seconds=spent, rows=sent))
-        rows.append(score(NEWEST, known.modules[-1], seconds=0.0, rows=sent))
-        rows.append(score(REFIT, *timed(partial(_refit, batches[: t + 1][-WINDOW:], seed))))
-        rows.append(score(IN_TIME, *timed(partial(in_time, t))))
-        found.append(rows)
-    return Run(found, batches, known)
+            merged = timed(partial(rgp.merge, modules, half_life=h, **options))
+            asked.append((f"merged, half-life {h}", *merged, module))
+        asked.append((NEWEST, modules[-1], 0.0, module))
+        asked.append((REFIT, *timed(partial(_refit, batches[: t + 1][-WINDOW:], seed)), row))
+        asked.append((IN_TIME, *timed(partial(in_time, t)), row))
+        rows = [answered(now, name, model, *held, seconds=spent, bytes=sent) for name, model, spent, sent in asked]
+        found.append([rivals.oracle(held, now, NOISE), *rows])
+    return Run(found, batches, updated)
 
 
-def _batch(phase: float, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _seen(phase: float, n: int, rng: np.random.Generator) -> Held:
     x = rng.uniform(*REGION, n)
-    return x[:, None], wave(x, phase) + NOISE**0.5 * rng.standard_normal(n)
+    f = wave(x, phase)
+    return Held(x[:, None], f + NOISE**0.5 * rng.standard_normal(n), f)
 
 
-def _row(case: str, name: str, model: Model, seconds: float, held: Held, rows: float) -> Row:
-    return answered(case, name, model, *held, bytes=rows, seconds=seconds)
-
-
-def _step(known: Known, X: Array, y: Array, grid: Array, seed: int) -> Known:
-    """Each ensemble takes the batch, and forgets as much as it does."""
-    t = len(known.modules)
-    module = rgp.fit(X, y, publish=15, name=f"batch {t + 1}", seed=seed, time=t)
-    updated, seconds = {}, {}
+def _step(before: dict[str, Timed], module: rgp.Module, X: Array, y: Array, grid: Array) -> dict[str, Timed]:
+    """Each ensemble takes the batch, and forgets as much as it does; the first are the batch's own module."""
+    found = {}
     for name, forget in {PLAIN: 1.0, **{f"update, forget {g:g}": g for g in FORGET}}.items():
-        if t == 0:
-            build = partial(rgp.merge, [module], inducing=grid)
-        else:
-            build = partial(known.updated[name].update, X, y, name=f"batch {t + 1}", forget=forget)
-        updated[name], seconds[name] = timed(build)
-    return Known(updated, seconds, (*known.modules, module))
+        build = partial(rgp.merge, [module], inducing=grid)
+        if before:
+            build = partial(before[name].value.update, X, y, name=module.name, forget=forget)
+        found[name] = timed(build)
+    return found
 
 
 def _refit(batches: Parts, seed: int) -> rgp.Module:
@@ -183,17 +158,17 @@ def _time_model(batches: Parts, seed: int) -> Callable[[int], Any]:
         Z = np.column_stack([at, np.full(len(at), float(t))])
         known = np.concatenate(inputs[: t + 1]), np.concatenate(y[: t + 1])
         options = {"kernel": learned.kernel, "learn": False, "noise": learned.noise, "method": "exact"}
-        return AtTime(rgp.fit(*known, publish=Z, **options), t)
+        return AtTime(rgp.fit(*known, publish=Z, **options), t, learned.likelihoods)
 
     return until
 
 
-class AtTime:
+class AtTime(NamedTuple):
     """A model of x and time at one time, as a model of x."""
 
-    def __init__(self, model: rgp.Module, time: float) -> None:
-        self.model, self.time = model, time
-        self.likelihoods = model.likelihoods
+    model: rgp.Module
+    time: float
+    likelihoods: tuple[Likelihood, ...]
 
     def predict(self, X: Any) -> Any:
         return self.model.predict(np.column_stack([X[:, 0], np.full(len(X), float(self.time))]))
@@ -202,13 +177,13 @@ class AtTime:
 # --- the figure -------------------------------------------------------------------------------
 
 CURVES = {
-    PLAIN: (figures.BLACK, "-"),
-    "update, forget 0.95": (figures.ORANGE, "-"),
+    PLAIN: (style.BLACK, "-"),
+    "update, forget 0.95": (style.ORANGE, "-"),
     "update, forget 0.8": (figures.MERGED, "-"),
-    "update, forget 0.5": (figures.PURPLE, "-"),
-    "merged, half-life 3": (figures.BLUE, "--"),
-    REFIT: (figures.GREEN, ":"),
-    IN_TIME: (figures.SKY, ":"),
+    "update, forget 0.5": (style.PURPLE, "-"),
+    "merged, half-life 3": (style.BLUE, "--"),
+    REFIT: (style.GREEN, ":"),
+    IN_TIME: (style.SKY, ":"),
 }
 
 
@@ -219,8 +194,8 @@ def _draw(settings: Settings, shown: dict[str, Run], by_step: dict[str, list[lis
     for line, (case, phase) in zip(panels, CASES.items(), strict=True):
         _draw_function(line[0], case, shown[case], phase(last, last + 1))
         _draw_errors(line[1], case, by_step[case])
-        figures.excess(line[2], [r for r in rows if r.case == f"{case}, {MEAN}"], "oracle")
-        figures.tidy(line[2], f"{case}: mean NLPD of all steps")
+        of_case = [r for r in rows if r.case == f"{case}, {MEAN}"]
+        figures.excess(line[2], of_case, "oracle", f"{case}: mean NLPD of all steps")
         for axis in (line[1].yaxis, line[2].xaxis):
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(NullFormatter())
@@ -230,20 +205,19 @@ def _draw(settings: Settings, shown: dict[str, Run], by_step: dict[str, list[lis
 
 def _draw_function(panel: Axes, case: str, run: Run, phase: float) -> None:
     x = np.linspace(*REGION, 301)
-    figures.rows_of(panel, run.batches[-1][0][:, 0], run.batches[-1][1], figures.FAINT, "the last batch", 9)
-    panel.plot(x, wave(x, phase), color=figures.FAINT, lw=2.2, zorder=2, label="f now")
+    figures.rows_of(panel, run.batches[-1][0][:, 0], run.batches[-1][1], style.FAINT, "the last batch", 9)
+    panel.plot(x, wave(x, phase), color=style.FAINT, lw=2.2, zorder=2, label="f now")
     for name in (PLAIN, "update, forget 0.8"):
-        mean, variance = run.known.updated[name].predict(x[:, None])
-        figures.band(panel, x, mean, variance, CURVES[name][0], f"{name}, 95%")
-    figures.tidy(panel, f"{case}: after the last batch", xlabel="x", ylabel="f(x)")
+        figures.fitted(panel, x, run.updated[name].value, CURVES[name][0], f"{name}, 95%")
+    style.tidy(panel, f"{case}: after the last batch", xlabel="x", ylabel="f(x)")
     panel.set(xlim=REGION, ylim=(-4.5, 5.5))
     panel.legend(loc="upper left", ncols=2, fontsize=7, frameon=False)
 
 
 def _draw_errors(panel: Axes, case: str, found: Sequence[Sequence[Row]]) -> None:
-    for name, (colour, style) in CURVES.items():
+    for name, (colour, dashes) in CURVES.items():
         errors = [next(r.rmse for r in rows if r.model == name) for rows in found]
-        panel.plot(range(1, len(errors) + 1), errors, style, color=colour, lw=1.4, label=name)
+        panel.plot(range(1, len(errors) + 1), errors, dashes, color=colour, lw=1.4, label=name)
     panel.set_yscale("log")
     panel.grid(axis="y", color="#e5e5e5", lw=0.6)
-    figures.tidy(panel, f"{case}: error of f as it is now", xlabel="batches", ylabel="RMSE of f")
+    style.tidy(panel, f"{case}: error of f as it is now", xlabel="batches", ylabel="RMSE of f")

@@ -9,18 +9,17 @@ the two zeros' pixels together, ink where either has ink.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from ..models.ensemble import Ensemble
-from . import figures, latent, planes
-from .core import Held, Outcome, Report, Settings
+from ..plot import style
+from . import figures, planes, rivals
+from .core import Held, Outcome, Report, Settings, averaged
 from .data import THRESHOLD, Array, mnist
 from .mnist import FULL, QUICK, ZERO, owners_of
 from .planes import Box
+from .rivals import Compared, Owners
 
 SHIFT = 1.2  # upwards
 UP = np.array([0.0, SHIFT])
@@ -30,39 +29,36 @@ BOX = Box(-1.04, 1.04, -1.04, 1.04 + SHIFT)
 
 
 def steps(settings: Settings) -> int:
-    return settings.seeds * (2 + latent.STEPS)
+    return settings.seeds * rivals.count(likelihood="bernoulli")
 
 
 def run(settings: Settings, report: Report) -> Outcome:
-    return latent.repeated(_once, settings, report)
-
-
-def _once(settings: Settings, report: Report) -> Outcome:
-    budget = FULL if settings.full else QUICK
     image = mnist(settings.data_dir, 0)
-    report("zero: local fits")
-    zero = owners_of(image, ZERO, settings.seed, thinned=False)
+    made = [_once(image, settings.full, seed, report) for seed in settings.repeats]
+    rows = averaged(row for _, eight in made for row in eight.rows)
+    zero, eight = made[0]
+    _, _, p = planes.chart(eight.merges[1], BOX)
+    notes = [
+        f"the merged map P(ink) > 0.5 has {holes(p > 0.5)} holes",
+        f"central models were given {'the' if settings.full else 'every fourth of the'} pixels of both zeros, "
+        "ink where either has ink; the merge saw none of them together",
+    ]
+    return Outcome(rows, draw(image, zero.merged().model, eight), notes)
+
+
+def _once(image: Array, full: bool, seed: int, report: Report) -> tuple[Owners, Compared]:
+    """The zero's owners, and the eight of their modules."""
+    zero = owners_of(image, ZERO, seed, report, thinned=False)
     copies = [m.transform(input_shift=UP).rename(f"{m.name}, moved") for m in zero.modules]
     everywhere = _twice(zero.held.X)
-    seen = [_twice(X)[:: 1 if settings.full else 4] for X, _ in zero.parts]  # by central models
+    seen = [_twice(X)[:: 1 if full else 4] for X, _ in zero.parts]  # by central models
     owners = zero._replace(
         case=f"eight: 4 modules and their copies {SHIFT:g} higher",
         parts=[(X, drawn(image, X)) for X in seen],
         modules=[*zero.modules, *copies],
         held=Held(everywhere, drawn(image, everywhere)),
     )
-    report("eight: merging")
-    small, auto = owners.merged(POINTS, owners=ONE_PICTURE), owners.merged(owners=ONE_PICTURE)
-    central = latent.central_models(owners, POINTS, budget, report)
-    others = latent.module_rivals(owners, small.model.inducing, budget, report)
-    _, _, p = planes.chart(auto.model, BOX)
-    notes = [
-        f"the merged map P(ink) > 0.5 has {holes(p > 0.5)} holes",
-        f"central models were given {'the' if settings.full else 'every fourth of the'} pixels of both zeros, "
-        "ink where either has ink; the merge saw none of them together",
-    ]
-    rows = [small.row, auto.row, *central.rows, *others]
-    return Outcome(rows, draw(image, zero.merged().model, auto.model, owners, central.model), notes)
+    return zero, rivals.compared(owners, (POINTS, "auto"), FULL if full else QUICK, report, differ=ONE_PICTURE)
 
 
 def _twice(X: Array) -> Array:
@@ -102,23 +98,22 @@ def holes(ink: Array) -> int:
 # --- the figure -------------------------------------------------------------------------------
 
 
-def draw(image: Array, zero: Ensemble, eight: Ensemble, owners: latent.Owners, central: Any) -> Figure:
+def draw(image: Array, zero: Ensemble, made: Compared) -> Figure:
     """The zero that was drawn; whose points are where; the eight; and the same drawn by somebody."""
     figure = figures.new(12, 5.2)
-    drawn_zero, published, merged, compared = figure.subplots(1, 4)
+    drawn_zero, published, merged, central = figure.subplots(1, 4)
+    modules, eight = made.owners.modules, made.merges[1]
     planes.ink(drawn_zero, image)
     planes.contours(drawn_zero, zero, BOX, figures.MERGED)
-    half = len(owners.modules) // 2
-    planes.points(published, owners.modules[:half])
-    planes.points(published, owners.modules[half:], hollow=True)
+    planes.points(published, modules[: len(modules) // 2])
+    planes.points(published, modules[len(modules) // 2 :], hollow=True)
     planes.shade(merged, eight, BOX)
     planes.contours(merged, eight, BOX, figures.MERGED)
     planes.stars(merged, eight.inducing, figures.MERGED)
-    planes.contours(compared, central, BOX, figures.CENTRAL)
+    planes.contours(central, made.central, BOX, figures.CENTRAL)
     planes.bare(drawn_zero, BOX, "the zero: image and merge")
     planes.bare(published, BOX, "4 modules, copies hollow")
     planes.bare(merged, BOX, f"merged: {len(eight.inducing)} points (stars)")
-    planes.bare(compared, BOX, "central model of both zeros")
-    lines = [Line2D([], [], color=figures.BLACK, ls=s, label=f"P(ink) = {v:g}") for v, s in planes.LEVELS.items()]
-    figure.legend(handles=lines, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    planes.bare(central, BOX, "central model of both zeros")
+    planes.legend(figure, "P(ink)", style.BLACK)
     return figure

@@ -4,37 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from ..plot.style import (
-    BAND_SDS,
-    BLACK,
-    BLUE,
-    FAINT,
-    GREEN,
-    ORANGE,
-    PALETTE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    YELLOW,
-    band,
-    inducing,
-    tidy,
-)
+from ..plot.style import BLACK, BLUE, FAINT, GREEN, ORANGE, PURPLE, SKY, VERMILION, band, inducing, tidy
 from .core import Row
-
-# fmt: off
-__all__ = [
-    "BLACK", "BLUE", "CENTRAL", "DPI", "FAINT", "GREEN", "MERGED", "ORANGE", "PALETTE", "PURPLE", "SKY", "VERMILION",
-    "YELLOW", "band", "colour_of", "excess", "inducing", "new", "outline", "rows_of", "shortlist", "tidy",
-]
-# fmt: on
 
 MERGED, CENTRAL = VERMILION, BLACK
 DPI = 110
@@ -45,11 +23,14 @@ def new(width: float = 10.0, height: float = 6.0) -> Figure:
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
-def outline(panel: Axes, x: Any, mean: Any, variance: Any, colour: str = CENTRAL, label: str | None = None) -> None:
-    """A model to compare with: dashed mean, dotted limits of its 95% band."""
-    panel.plot(x, mean, "--", color=colour, lw=1.2, zorder=4, label=label)
-    for edge in (-BAND_SDS, BAND_SDS):
-        panel.plot(x, mean + edge * np.sqrt(variance), ":", color=colour, lw=0.9, zorder=4)
+def fitted(
+    panel: Axes, x: Any, model: Any, colour: str, label: str | None, points: str | None = None, **style: Any
+) -> None:
+    """A model of one input with its band, and, where they are given a label, its points."""
+    mean, variance = model.predict(x[:, None])
+    band(panel, x, mean, variance, colour, label, **style)
+    if points:
+        inducing(panel, model.inducing[:, 0], colour, points)
 
 
 def rows_of(panel: Axes, x: Any, y: Any, colour: str = FAINT, label: str | None = None, size: float = 4) -> None:
@@ -75,7 +56,7 @@ def _method(model: str) -> str:
     return next((m for m in ("central", "VEM") if model.startswith(m)), re.split(r",| \(", model)[0])
 
 
-def excess(panel: Axes, rows: Sequence[Row], best: str) -> None:
+def excess(panel: Axes, rows: Sequence[Row], best: str, title: str | None = None) -> None:
     """How far the models of the shortlist are above the one named `best` in NLPD, on a logarithmic scale."""
     least = next(r.nlpd for r in rows if r.model == best)
     others = [r for r in rows if r.model != best]
@@ -100,7 +81,13 @@ def excess(panel: Axes, rows: Sequence[Row], best: str) -> None:
     left_out = len(others) - len(shown)
     note = f"\nbest variant of each method; {left_out} more in the table" if left_out else ""
     panel.set_xlabel(f"nats per point above {best} ({least:.4f}), log scale{note}", fontsize=9)
-    panel.grid(axis="x", color="#e5e5e5", lw=0.6)
+    grid(panel, "x")
+    tidy(panel, title)
+
+
+def grid(panel: Axes, along: Literal["x", "y"]) -> None:
+    """Faint lines behind everything."""
+    panel.grid(axis=along, color="#e5e5e5", lw=0.6)
     panel.set_axisbelow(True)
 
 

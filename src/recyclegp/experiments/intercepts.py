@@ -65,32 +65,36 @@ class Intercepts:
     _rows: _Rows
     _solved: _Solved
 
-    def seen_by(self, k: int) -> _SeenBy:
-        return _SeenBy(self, k)
+    def seen_by(self, k: int) -> SeenBy:
+        return SeenBy(self, k)
+
+    @torch.no_grad()
+    def predict(self, X: Any, k: int) -> tuple[Any, Any]:
+        """f + b_k: given v, b_k has mean s Σ_i(y_i − m − φ_iᵀv), s = σ_b²/(σ² + n_kσ_b²), and variance sσ²."""
+        _, mean, L, B, weights = self._solved
+        points = arrays.aligned(X, self.Z.shape[1], None)
+        own = self._rows.owner == k
+        s = self.offset / (self.noise + int(own.sum()) * self.offset)
+        Phi = _features(self.kernel, L, self.Z, points)
+        a = Phi - s * _features(self.kernel, L, self.Z, self._rows.X[own]).sum(0)
+        level = mean + s * (self._rows.y[own] - mean).sum()
+        unknown = self.kernel.diagonal(points) - Phi.square().sum(1)
+        variance = unknown.clamp_min(0) + linalg.solve_lower(B, a.mT).square().sum(0) + s * self.noise
+        return arrays.like(X, level + a @ weights), arrays.like(X, variance)
 
 
-@dataclass(frozen=True)
-class _SeenBy:
-    model: Intercepts
+class SeenBy(NamedTuple):
+    """One of these models, asked for the function of owner k."""
+
+    model: Intercepts | Linear
     owner: int
 
     @property
     def likelihoods(self) -> tuple[Likelihood, ...]:
         return (Gaussian(self.model.noise),)
 
-    @torch.no_grad()
     def predict(self, X: Any) -> tuple[Any, Any]:
-        """f + b_k: given v, b_k has mean s Σ_i(y_i − m − φ_iᵀv), s = σ_b²/(σ² + n_kσ_b²), and variance sσ²."""
-        m, (_, mean, L, B, weights) = self.model, self.model._solved
-        points = arrays.aligned(X, m.Z.shape[1], None)
-        own = m._rows.owner == self.owner
-        s = m.offset / (m.noise + int(own.sum()) * m.offset)
-        Phi = _features(m.kernel, L, m.Z, points)
-        a = Phi - s * _features(m.kernel, L, m.Z, m._rows.X[own]).sum(0)
-        level = mean + s * (m._rows.y[own] - mean).sum()
-        unknown = m.kernel.diagonal(points) - Phi.square().sum(1)
-        variance = unknown.clamp_min(0) + linalg.solve_lower(B, a.mT).square().sum(0) + s * m.noise
-        return arrays.like(X, level + a @ weights), arrays.like(X, variance)
+        return self.model.predict(X, self.owner)
 
 
 def gp(parts: Parts, *, inducing: int | None = None, kernel: str = "rbf", seed: int = 0) -> Intercepts:
@@ -162,23 +166,12 @@ class Linear:
     noise: float
     offset: float
 
-    def seen_by(self, k: int) -> _LinearSeenBy:
-        return _LinearSeenBy(self, k)
+    def seen_by(self, k: int) -> SeenBy:
+        return SeenBy(self, k)
 
-
-@dataclass(frozen=True)
-class _LinearSeenBy:
-    model: Linear
-    owner: int
-
-    @property
-    def likelihoods(self) -> tuple[Likelihood, ...]:
-        return (Gaussian(self.model.noise),)
-
-    def predict(self, X: Any) -> tuple[Any, Any]:
-        x = _with_level(np.asarray(X))
-        mean, variance = self.model.constants[self.owner]
-        return x @ self.model.coefficients + mean, np.einsum("ij,jk,ik->i", x, self.model.covariance, x) + variance
+    def predict(self, X: Any, k: int) -> tuple[Any, Any]:
+        x, (mean, variance) = _with_level(np.asarray(X)), self.constants[k]
+        return x @ self.coefficients + mean, np.einsum("ij,jk,ik->i", x, self.covariance, x) + variance
 
 
 def linear(parts: Parts) -> Linear | None:
@@ -194,13 +187,8 @@ def linear(parts: Parts) -> Linear | None:
     size, noise, offset = np.bincount(owner), float(found.scale), float(found.cov_re[0, 0])
     variance = offset * noise / (noise + size * offset)
     means = [float(np.asarray(found.random_effects[k])[0]) for k in range(len(parts))]
-    return Linear(
-        np.asarray(found.fe_params),
-        np.asarray(found.cov_params())[:D, :D],
-        list(zip(means, variance.tolist(), strict=True)),
-        noise,
-        offset,
-    )
+    constants = list(zip(means, variance.tolist(), strict=True))
+    return Linear(np.asarray(found.fe_params), np.asarray(found.cov_params())[:D, :D], constants, noise, offset)
 
 
 def _with_level(X: Array) -> Array:

@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from ..baselines.committee import module_experts
 from ..likelihoods import Bernoulli
 from ..models.ensemble import Ensemble
-from ..models.fit import fit, fit_many
+from ..models.fit import fit
 from ..models.merge import merge
 from ..models.module import Module
-from . import ascents, latent, rivals, units
-from .core import Answered, Held, Measured, Outcome, Report, Row, Settings, answered, measured, published_bytes, timed
+from . import figures, planes, rivals, units
+from .core import Answered, Held, Measured, Outcome, Report, Row, Settings, answered, averaged, timed
 from .data import Array, Houses, houses, quadrant
-from .london_map import draw
-from .rivals import Budget
+from .rivals import Budget, Owners
 
 Q1, OTHERS = 3, (1, 0, 2)  # upper right; Q2, Q3 and Q4 are upper left, lower left and lower right
 TEST = 0.3
@@ -54,16 +54,8 @@ class City(NamedTuple):
     asked: Held
 
 
-class Fitted(NamedTuple):
-    classifiers: list[Module]
-    price: Module
-    oracle: Module
-    seconds: float
-    oracle_seconds: float
-
-
 def steps(settings: Settings) -> int:
-    return settings.seeds * (2 + latent.STEPS)
+    return settings.seeds * rivals.count(likelihood="bernoulli")
 
 
 def divide(homes: Houses, rows: int | None, seed: int) -> City:
@@ -88,63 +80,51 @@ def divide(homes: Houses, rows: int | None, seed: int) -> City:
 
 
 def run(settings: Settings, report: Report) -> Outcome:
-    return latent.repeated(_once, settings, report)
+    made = [_once(settings, seed, report) for seed in settings.repeats]  # the figure and the notes are the first one's
+    return Outcome(averaged(row for each in made for row in each.rows), made[0].figure, made[0].notes)
 
 
-def _once(settings: Settings, report: Report) -> Outcome:
+def _once(settings: Settings, seed: int, report: Report) -> Outcome:
     size = FULL if settings.full else QUICK
-    city = divide(houses(settings.data_dir), size.rows, settings.seed)
-    report("local fits")
-    fitted = _fit(city, size, settings.seed)
+    city = divide(houses(settings.data_dir), size.rows, seed)
+    how: dict[str, Any] = {"likelihood": "bernoulli", "inducing": size.inducing, "publish": size.publish, "seed": seed}
+    owners = rivals.fitted(CASE, city.contracts, city.asked, report, **how)
+    price, seconds = timed(lambda: fit(*city.prices, publish=size.publish, name="Q1", seed=seed))
+    owners = owners._replace(fitting=owners.fitting + seconds)
+    oracle = owners.measure("oracle: Q1's labels", lambda: fit(*city.labels, name="oracle", **how))
     report("merging, and aligning units")
-    alone = _merged("classifiers of Q2–Q4 only", fitted.classifiers, city.asked, fitted.seconds)
-    raw = _merged("merged, raw: log-price as it is", [*fitted.classifiers, fitted.price], city.asked, fitted.seconds)
-    centred = [*fitted.classifiers, _standard(fitted.price, city.prices[1])]
-    standard = _merged("merged, log-price standardised", centred, city.asked, fitted.seconds)
-    found, seconds = timed(lambda: aligned(fitted, alone.model, float(city.prices[1].std())))
-    modules = [*fitted.classifiers, *found.best.of([fitted.price])]
-    best = _merged("merged, units by the evidence", modules, city.asked, fitted.seconds + seconds)
-    known = answered(CASE, "oracle: Q1's labels", fitted.oracle, *city.asked, seconds=fitted.oracle_seconds)
+
+    def merged(name: str, *prices: Module, more: float = 0.0) -> Measured[Ensemble]:
+        everybody = owners._replace(modules=[*owners.modules, *prices], fitting=owners.fitting + more)
+        return everybody.merged(name=name)
+
+    alone = merged("classifiers of Q2–Q4 only")
+    raw = merged("merged, raw: log-price as it is", price)
+    standard = merged("merged, log-price standardised", _standard(price, city.prices[1]))
+    found, seconds = timed(lambda: aligned(owners, price, alone.model, float(city.prices[1].std())))
+    best = merged("merged, units by the evidence", *found.best.of([price]), more=seconds)
     constants = _constants(city)
-    rows = [best.row, standard.row, raw.row, alone.row, known, *constants]
-    rows += _rivals(city, fitted, modules, size, fitted.seconds + seconds, settings.seed, report)
+    rows = [best.row, standard.row, raw.row, alone.row, oracle.row, *constants]
+    rows += _rivals(owners, found.best.of([price]), size, seconds, report)
     models = {
-        "oracle, given Q1's contracts": fitted.oracle,
+        "oracle, given Q1's contracts": oracle.model,
         "classifiers of Q2–Q4 only": alone.model,
         "merged, raw": raw.model,
         "merged, units by the evidence": best.model,
     }
-    notes = _notes(city, fitted, found) + _said(best.row, alone.row, known, constants[0])
-    return Outcome(rows, draw(city.homes, city.centre, fitted.price, models), notes)
+    notes = _notes(city, oracle.model, price, found) + _said(best.row, alone.row, oracle.row, constants[0])
+    return Outcome(rows, draw(city.homes, city.centre, price, models), notes)
 
 
-def aligned(fitted: Fitted, alone: Ensemble, deviation: float) -> units.Aligned:
+def aligned(owners: Owners, price: Module, alone: Ensemble, deviation: float) -> units.Aligned:
     """At the classifiers' own kernel, and points that can express both."""
-    Z = np.concatenate([alone.inducing, fitted.price.inducing])
-    fixed = merge(fitted.classifiers, inducing=Z, kernel=alone.kernel, learn=False)
-    return units.align(fixed, [fitted.price], 1 / deviation)
-
-
-def _fit(city: City, size: Size, seed: int) -> Fitted:
-    options: dict[str, Any] = {"likelihood": "bernoulli", "inducing": size.inducing, "publish": size.publish}
-
-    def local() -> list[Module]:
-        made = fit_many(city.contracts, names=["Q2", "Q3", "Q4"], seed=seed, progress=False, **options)
-        return [*made, fit(*city.prices, publish=size.publish, name="Q1", seed=seed)]
-
-    (*classifiers, price), seconds = timed(local)
-    oracle, more = timed(lambda: fit(*city.labels, name="oracle", seed=seed, **options))
-    return Fitted(classifiers, price, oracle, seconds, more)
+    Z = np.concatenate([alone.inducing, price.inducing])
+    fixed = merge(owners.modules, inducing=Z, kernel=alone.kernel, learn=False)
+    return units.align(fixed, [price], 1 / deviation)
 
 
 def _standard(price: Module, y: Array) -> Module:
     return price.transform(output_scale=1 / float(y.std()), output_shift=-float(y.mean() / y.std()))
-
-
-def _merged(name: str, modules: list[Module], held: Held, before: float) -> Measured[Ensemble]:
-    X, y, _, likelihood = held
-    sent = published_bytes(modules)
-    return measured(CASE, name, lambda: merge(modules), X, y, likelihood=likelihood, bytes=sent, before=before)
 
 
 def _constants(city: City) -> list[Row]:
@@ -158,27 +138,21 @@ def _constants(city: City) -> list[Row]:
     return rows
 
 
-def _rivals(
-    city: City, fitted: Fitted, modules: list[Module], size: Size, seconds: float, seed: int, report: Report
-) -> list[Row]:
+def _rivals(owners: Owners, prices: list[Module], size: Size, seconds: float, report: Report) -> list[Row]:
     """Central classifiers, which cannot use a price; committees and VEM of the aligned modules."""
-    held = city.asked
-    owners = latent.Owners(CASE, "bernoulli", city.contracts, fitted.classifiers, fitted.seconds, held, seed)
-    central = latent.central_models(owners, size.points, size.budget, report)
-    report(f"{CASE}: variational EM")
-    Z = merge(modules, inducing=size.points).inducing
-    limits: dict[str, Any] = {"steps": size.budget.vem, "limit": size.budget.vem_seconds, "seed": seed}
-    climbs = ascents.both(CASE, modules, Z, held, fitting=seconds, **limits)
-    report(f"{CASE}: committees of the modules")
-    rows = rivals.committees(CASE, module_experts(modules), held, seconds=seconds)
+    of_rows, of_modules = ("sparse", "svgp"), ("vem", "modules")
+    central = rivals.compared(owners, (), size.budget, report, inducing=size.points, leave_out=of_modules)
     seen = [r._replace(note="all rows of Q2–Q4, no prices") for r in central.rows]
-    return [*seen, *(c.row for c in climbs), *rows]
+    everybody = owners._replace(modules=[*owners.modules, *prices], fitting=owners.fitting + seconds)
+    Z = merge(everybody.modules, inducing=size.points).inducing
+    others = rivals.compared(everybody, (), size.budget, report, inducing=size.points, Z=Z, leave_out=of_rows)
+    return [*seen, *others.rows]
 
 
-def _notes(city: City, fitted: Fitted, found: units.Aligned) -> list[str]:
+def _notes(city: City, oracle: Module, price: Module, found: units.Aligned) -> list[str]:
     """What the numbers say, in words, computed."""
     homes, X = city.homes, city.asked.X
-    says, price = (np.asarray(m.predict(X)[0]) for m in (fitted.oracle, fitted.price))
+    says, prices = (np.asarray(m.predict(X)[0]) for m in (oracle, price))
     best, other = found.best, found.other
     share = float(np.mean(city.asked.y))
     notes = [
@@ -187,7 +161,7 @@ def _notes(city: City, fitted: Fitted, found: units.Aligned) -> list[str]:
         f"units by the evidence: log-odds = {best.scale:.3g}·log-price {best.shift:+.3g}; the evidence is "
         f"{best.evidence - other.evidence:.1f} nats higher than with the other sign, and "
         f"{best.evidence - found.nothing:.1f} higher than where prices are all but noise beside the contracts",
-        f"over Q1 the price module and the oracle's log-odds have correlation {np.corrcoef(says, price)[0, 1]:+.2f}: "
+        f"over Q1 the price module and the oracle's log-odds have correlation {np.corrcoef(says, prices)[0, 1]:+.2f}: "
         f"by the evidence a higher price goes with {'more' if best.scale > 0 else 'less'} {homes.question}",
     ]
     if homes.question == "freehold":
@@ -204,3 +178,42 @@ def _said(best: Row, alone: Row, oracle: Row, base: Row) -> list[str]:
         f"of what the oracle knows beyond the base rate of Q2–Q4 ({possible:.3f} nats), the classifiers that never saw "
         f"Q1 know {(base.nlpd - alone.nlpd) / possible:.0%} and the merge {(base.nlpd - best.nlpd) / possible:.0%}",
     ]
+
+
+# --- the figure -------------------------------------------------------------------------------
+
+COLOURS = "cividis"
+
+
+def draw(homes: Houses, centre: Array, price: Module, models: dict[str, Any]) -> Figure:
+    """The contracts and the prices as they are, then P(contract) as four models see it; Q1 is framed."""
+    figure = figures.new(12.5, 7.8)
+    panels = figure.subplots(2, 3).ravel()
+    box = planes.grown(planes.Box(0, 1, 0, 1), 0.02)
+    x, y = homes.where.T
+    style: dict[str, Any] = {"s": 3, "lw": 0, "rasterized": True}
+    dots = panels[0].scatter(x, y, c=homes.contract, cmap=COLOURS, vmin=0, vmax=1, **style)
+    planes.bare(panels[0], box, f"{homes.place}: {homes.question} (1) or not (0)")
+    _prices(panels[1], homes, (x > centre[0]) & (y > centre[1]), price, style)
+    planes.bare(panels[1], box, "all that is known of Q1: prices, as a module")
+    for panel, (name, model) in zip(panels[2:], models.items(), strict=True):
+        a, b, p = planes.chart(model, box)
+        panel.pcolormesh(a, b, p, cmap=COLOURS, vmin=0, vmax=1, shading="nearest", rasterized=True)
+        panel.contour(a, b, p, levels=[0.5], colors="white", linewidths=1.4)
+        planes.stars(panel, model.inducing, figures.MERGED)
+        planes.bare(panel, box, name)
+    for panel in panels:
+        panel.plot([centre[0], centre[0], 2], [2, centre[1], centre[1]], color=figures.MERGED, lw=2, zorder=6)
+        panel.text(0.97, 0.97, "Q1", transform=panel.transAxes, ha="right", va="top", color=figures.MERGED, zorder=7)
+    figure.colorbar(dots, ax=panels, label=f"P({homes.question}); the white line is 0.5", shrink=0.6, aspect=35)
+    return figure
+
+
+def _prices(panel: Axes, homes: Houses, inside: Array, price: Module, style: dict[str, Any]) -> None:
+    x, y = homes.where[inside].T
+    low, high = np.quantile(homes.price[inside], [0.02, 0.98])
+    seen = panel.scatter(x, y, c=homes.price[inside], cmap="viridis", vmin=low, vmax=high, **style)
+    planes.points(panel, [price])
+    # the other quadrants are empty here
+    bar = panel.inset_axes((0.08, 0.2, 0.84, 0.05))
+    panel.figure.colorbar(seen, cax=bar, orientation="horizontal", label="log-price; circles: published points")

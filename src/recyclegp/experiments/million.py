@@ -7,18 +7,19 @@ next to nothing about the kernel, which the merge must find from all of them.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
-import recyclegp as rgp
-
 from ..baselines.mapreduce import mapreduce
+from ..models.ensemble import Ensemble
+from ..models.merge import merge
+from ..plot import style
 from . import figures, rivals
-from .core import Held, Measured, Outcome, Report, Row, Settings, averaged, measured, published_bytes, timed
-from .data import NOISE, REGION, Parts, adjoining, noisy, wave
-from .rivals import Budget
+from .core import Measured, Outcome, Report, Row, Settings, averaged, published_bytes
+from .data import NOISE, REGION, adjoining, held_out, wave
+from .rivals import Budget, Compared, Owners
 
 PUBLISHED = 3
 POINTS = 35
@@ -52,19 +53,13 @@ def size(settings: Settings) -> Size:
 
 
 def steps(settings: Settings) -> int:
-    return settings.seeds * (4 + rivals.count(size(settings).leave_out))
-
-
-class Run(NamedTuple):
-    rows: list[Row]
-    flat: rgp.Ensemble
-    pyramid: rgp.Ensemble
+    return settings.seeds * (2 + rivals.count(size(settings).leave_out))
 
 
 def run(settings: Settings, report: Report) -> Outcome:
     this = size(settings)
     made = [_once(this, seed, report) for seed in settings.repeats]
-    rows = averaged(row for each in made for row in each.rows)
+    rows = averaged(row for found, _ in made for row in found.rows)
     flat, pyramid = (next(r for r in rows if r.model.startswith(name)) for name in ("merged", "pyramid"))
     notes = [
         f"{this.owners:,} modules of {this.rows} rows; merged flat in {flat.fit_seconds:.0f} s with the local fits",
@@ -74,95 +69,64 @@ def run(settings: Settings, report: Report) -> Outcome:
     ]
     if "shared" not in this.leave_out:
         notes.append(f"exact experts learn hyperparameters on {this.budget.rows} rows of each owner")
-    return Outcome(rows, _draw(this, made[0], rows), notes)
+    found, layered = made[0]
+    return Outcome(rows, _draw(this, found.merges[0], layered.model, rows), notes)
 
 
-def _once(this: Size, seed: int, report: Report) -> Run:
+def _once(this: Size, seed: int, report: Report) -> tuple[Compared, Measured[Ensemble]]:
+    """All rows, and the pyramid beside the flat merge."""
     rng = np.random.default_rng(seed)
     parts = adjoining(this.owners, this.rows, rng)
-    x = rng.uniform(*REGION, this.tests)
-    held = Held(x[:, None], noisy(x, rng), wave(x))
-
-    report(f"{this.name}: {this.owners:,} local fits")
-    names = [f"owner {k}" for k in range(this.owners)]
-    local = partial(
-        rgp.fit_many,
-        parts,
-        names=names,
-        method="collapsed",
-        inducing=PUBLISHED,
-        publish=None,
-        seed=seed,
-        progress=False,
-    )
-    modules, fitting = timed(local)
-    report(f"{this.name}: flat merge")
-    flat = rivals.merged(this.name, POINTS, modules, held, fitting=fitting)
+    how: dict[str, Any] = {"method": "collapsed", "inducing": PUBLISHED, "publish": None}
+    owners = rivals.fitted(this.name, parts, held_out(this.tests, rng), report, seed=seed, **how)
+    found = rivals.compared(owners, (POINTS,), this.budget, report, noise=NOISE, leave_out=this.leave_out)
     report(f"{this.name}: pyramid")
-    pyramid = _pyramid(this, modules, held, fitting)
+    pyramid = _pyramid(this, owners)
     report(f"{this.name}: map-reduce with the merge's plan")
-    rows = [rivals.oracle(held, this.name, NOISE), flat.row, pyramid.row, _planned(this, parts, flat.model, held)]
-    rows += rivals.gaussian_rivals(
-        this.name,
-        parts,
-        modules,
-        held,
-        fitting=fitting,
-        inducing=POINTS,
-        budget=this.budget,
-        report=report,
-        seed=seed,
-        leave_out=this.leave_out,
-    )
-    return Run(rows, flat.model, pyramid.model)
+    oracle, flat, *others = found.rows
+    return found._replace(rows=[oracle, flat, pyramid.row, _planned(owners, found.merges[0]), *others]), pyramid
 
 
-def _pyramid(this: Size, modules: list[rgp.Module], held: Held, fitting: float) -> Measured[rgp.Ensemble]:
+def _pyramid(this: Size, owners: Owners) -> Measured[Ensemble]:
     """Neighbours first; every ensemble learns its kernel and mean, chooses its points, and becomes a module."""
+    modules = owners.modules
 
-    def build() -> rgp.Ensemble:
+    def build() -> Ensemble:
         groups = np.array_split(np.arange(len(modules)), this.groups)
-        layer = [rgp.merge([modules[i] for i in g]).to_module(f"group {j}") for j, g in enumerate(groups)]
-        return rgp.merge(layer, inducing=POINTS)
+        layer = [merge([modules[i] for i in g]).to_module(f"group {j}") for j, g in enumerate(groups)]
+        return merge(layer, inducing=POINTS)
 
-    sent = published_bytes(modules)
     name = f"pyramid of {this.groups} × {len(modules) // this.groups}, M={POINTS}"
-    return measured(this.name, name, build, held.X, held.y, f=held.f, bytes=sent, before=fitting)
+    return owners.measure(name, build, bytes=published_bytes(modules), before=owners.fitting)
 
 
-def _planned(this: Size, parts: Parts, flat: rgp.Ensemble, held: Held) -> Row:
+def _planned(owners: Owners, flat: Ensemble) -> Row:
     """One round of sums over all rows, at the points, kernel, mean and noise of the merge."""
-    noise = flat.likelihoods[0].parameters[0]
-    plan = partial(
-        mapreduce, parts, inducing=flat.inducing, kernel=flat.kernel, learn=False, noise=noise, mean=flat.mean
-    )
-    name = f"SGPR by map-reduce, merge's plan, M={len(flat.inducing)}"
-    return measured(this.name, name, plan, held.X, held.y, f=held.f, points=len(flat.inducing)).row
+    plan: dict[str, Any] = {"kernel": flat.kernel, "mean": flat.mean, "noise": flat.likelihoods[0].parameters[0]}
+    build = partial(mapreduce, owners.parts, inducing=flat.inducing, learn=False, **plan)
+    M = len(flat.inducing)
+    return owners.measure(f"SGPR by map-reduce, merge's plan, M={M}", build, points=M).row
 
 
-def _draw(this: Size, run: Run, rows: list[Row]) -> Figure:
+def _draw(this: Size, merged: Ensemble, pyramid: Ensemble, rows: list[Row]) -> Figure:
     figure = figures.new(12, 6)
     panels = figure.subplot_mosaic([["f", "table"], ["error", "table"]], width_ratios=[1.1, 1])
+    above, below = panels["f"], panels["error"]
     x = np.linspace(*REGION, 601)
-    truth = wave(x)
-    flat, pyramid = (model.predict(x[:, None]) for model in (run.flat, run.pyramid))
-    panels["f"].plot(x, truth, color=figures.FAINT, lw=2.4, label="true f")
-    figures.band(panels["f"], x, *flat, figures.MERGED, "merged")
-    figures.inducing(panels["f"], run.flat.inducing[:, 0], figures.MERGED, f"{len(run.flat.inducing)} points $Z_*$")
-    panels["f"].set_ylim(-10, 13)
-    figures.tidy(panels["f"], f"{this.owners:,} modules of {this.rows} rows", ylabel="f(x)")
-    figures.band(panels["error"], x, flat[0] - truth, flat[1], figures.MERGED, "flat")
-    figures.outline(
-        panels["error"], x, pyramid[0] - truth, pyramid[1], figures.BLUE, f"pyramid of {this.groups} groups"
-    )
-    figures.inducing(panels["error"], run.pyramid.inducing[:, 0], figures.BLUE)
-    panels["error"].axhline(0, color=figures.FAINT, lw=0.8)
+    truth, flat, layered = wave(x), merged.predict(x[:, None]), pyramid.predict(x[:, None])
+    above.plot(x, truth, color=style.FAINT, lw=2.4, label="true f")
+    figures.fitted(above, x, merged, figures.MERGED, "merged", f"{len(merged.inducing)} points $Z_*$")
+    above.set_ylim(-10, 13)
+    style.tidy(above, f"{this.owners:,} modules of {this.rows} rows", ylabel="f(x)")
+    style.band(below, x, flat[0] - truth, flat[1], figures.MERGED, "flat")
+    style.outline(below, x, layered[0] - truth, layered[1], style.BLUE, f"pyramid of {this.groups} groups")
+    style.inducing(below, pyramid.inducing[:, 0], style.BLUE)
+    below.axhline(0, color=style.FAINT, lw=0.8)
     half = 4 * float(np.sqrt(flat[1].mean()))
-    panels["error"].set_ylim(-half, half)
-    figures.tidy(panels["error"], "The same, less the true f, with 95% bands", xlabel="x", ylabel="error of f")
-    for name in ("f", "error"):
-        panels[name].set_xlim(*REGION)
-        panels[name].legend(loc="upper left", ncols=3, fontsize=8, frameon=False)
-    figures.excess(panels["table"], rows, "oracle")
-    figures.tidy(panels["table"], "Held-out y")
+    below.set_ylim(-half, half)
+    style.tidy(below, "The same, less the true f, with 95% bands", xlabel="x", ylabel="error of f")
+    for panel in (above, below):
+        panel.set_xlim(*REGION)
+        panel.legend(loc="upper left", ncols=3, fontsize=8, frameon=False)
+    figures.excess(panels["table"], rows, "oracle", "Held-out y")
     return figure

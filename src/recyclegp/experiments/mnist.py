@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from ..models.ensemble import Ensemble
-from . import figures, latent, planes
-from .core import Held, Outcome, Report, Row, Settings
+from ..plot import style
+from . import figures, planes, rivals
+from .core import Held, Outcome, Report, Settings, averaged, quiet
 from .data import Array, mnist, pixels
 from .planes import Box
-from .rivals import Budget
+from .rivals import Budget, Compared, Owners
 
 SIDE = 4  # each owner's points: as many as 4 × 4 cells of its part of the image
 QUICK = Budget(rows=100, svgp=100, vem=100, vem_seconds=3.0)
@@ -43,36 +42,26 @@ ONE = Task(1, "one", "two halves", (Box(-1, 1, 0, 1), Box(-1, 1, -1, 0)), 16, Fa
 TASKS = (ZERO, ONE)
 
 
-class Drawing(NamedTuple):
-    """A digit, what its owners published, and the models that redraw it."""
-
-    image: Array
-    owners: latent.Owners
-    merged: Ensemble
-    central: Any
-
-
 def steps(settings: Settings) -> int:
-    return settings.seeds * len(TASKS) * (2 + latent.STEPS)
+    return settings.seeds * len(TASKS) * rivals.count(likelihood="bernoulli")
 
 
 def run(settings: Settings, report: Report) -> Outcome:
-    return latent.repeated(_once, settings, report)
-
-
-def _once(settings: Settings, report: Report) -> Outcome:
-    rows: list[Row] = []
-    drawings = []
-    for task in TASKS:
-        found, drawing = _one(task, settings, report)
-        rows += found
-        drawings.append(drawing)
+    made = [_once(task, settings, seed, report) for seed in settings.repeats for task in TASKS]
     fitted = "all of which the models were fitted to" if settings.full else "every other of which the models saw"
     notes = [f"NLPD, RMSE, MAE and errors are over all 784 pixels, {fitted}: how well each redraws the image"]
-    return Outcome(rows, draw(drawings), notes)
+    images = [mnist(settings.data_dir, task.digit) for task in TASKS]
+    rows = averaged(row for each in made for row in each.rows)
+    return Outcome(rows, draw(images, made[: len(TASKS)]), notes)
 
 
-def owners_of(image: Array, task: Task, seed: int, *, thinned: bool) -> latent.Owners:
+def _once(task: Task, settings: Settings, seed: int, report: Report) -> Compared:
+    image = mnist(settings.data_dir, task.digit)
+    owners = owners_of(image, task, seed, report, thinned=not settings.full)
+    return rivals.compared(owners, (task.points, "auto"), FULL if settings.full else QUICK, report)
+
+
+def owners_of(image: Array, task: Task, seed: int, report: Report = quiet, *, thinned: bool) -> Owners:
     """Each owner sees one corner of the zero, or the upper or lower half of the one, and fits there."""
     X, y = pixels(image)
     seen = np.ones(image.shape, dtype=bool)
@@ -80,45 +69,30 @@ def owners_of(image: Array, task: Task, seed: int, *, thinned: bool) -> latent.O
         seen = np.indices(image.shape).sum(0) % 2 == 0
     X_seen, y_seen = X[seen.ravel()], y[seen.ravel()]
     parts = [(X_seen[i], y_seen[i]) for i in (box.holds(X_seen) for box in task.boxes)]
-    case, held = f"{task.name}, {task.how}, M_k={SIDE**2}", Held(X, y)
+    case = f"{task.name}, {task.how}, M_k={SIDE**2}"
+    where: dict[str, Any] = {"inducing": SIDE**2, "publish": None}
     if task.gridded:
-        points = [box.cells(SIDE) for box in task.boxes]
-        return latent.divided(case, "bernoulli", parts, held, points=points, seed=seed)
-    return latent.divided(case, "bernoulli", parts, held, inducing=SIDE**2, publish=None, seed=seed)
-
-
-def _one(task: Task, settings: Settings, report: Report) -> tuple[list[Row], Drawing]:
-    budget = FULL if settings.full else QUICK
-    image = mnist(settings.data_dir, task.digit)
-    report(f"{task.name}: local fits")
-    owners = owners_of(image, task, settings.seed, thinned=not settings.full)
-    report(f"{task.name}: merging")
-    small = owners.merged(task.points)
-    auto = owners.merged()
-    central = latent.central_models(owners, task.points, budget, report)
-    others = latent.module_rivals(owners, small.model.inducing, budget, report)
-    rows = [small.row, auto.row, *central.rows, *others]
-    return rows, Drawing(image, owners, auto.model, central.model)
+        where = {"points": [box.cells(SIDE) for box in task.boxes]}
+    return rivals.fitted(case, parts, Held(X, y), report, likelihood="bernoulli", seed=seed, **where)
 
 
 # --- the figure -------------------------------------------------------------------------------
 
 
-def draw(drawings: list[Drawing]) -> Figure:
+def draw(images: list[Array], made: list[Compared]) -> Figure:
     """For each digit: who published where, what the merge draws, and what the central model draws."""
     figure = figures.new(10, 6.9)
-    for row, d in zip(figure.subplots(len(drawings), 3, squeeze=False), drawings, strict=True):
-        box = planes.grown(planes.UNIT, 0.04)
+    box = planes.grown(planes.UNIT, 0.04)
+    for row, image, each in zip(figure.subplots(len(made), 3, squeeze=False), images, made, strict=True):
         for panel in row:
-            planes.ink(panel, d.image)
-        published, merged, central = row
-        planes.points(published, d.owners.modules)
-        planes.contours(merged, d.merged, box, figures.MERGED)
-        planes.stars(merged, d.merged.inducing, figures.MERGED)
-        planes.contours(central, d.central, box, figures.CENTRAL)
-        planes.bare(published, box, f"{d.owners.case}")
-        planes.bare(merged, box, f"merged, {len(d.merged.inducing)} points (stars)")
+            planes.ink(panel, image)
+        (published, merged, central), auto = row, each.merges[1]
+        planes.points(published, each.owners.modules)
+        planes.contours(merged, auto, box, figures.MERGED)
+        planes.stars(merged, auto.inducing, figures.MERGED)
+        planes.contours(central, each.central, box, figures.CENTRAL)
+        planes.bare(published, box, each.owners.case)
+        planes.bare(merged, box, f"merged, {len(auto.inducing)} points (stars)")
         planes.bare(central, box, "central model, all pixels")
-    lines = [Line2D([], [], color=figures.BLACK, ls=s, label=f"P(ink) = {v:g}") for v, s in planes.LEVELS.items()]
-    figure.legend(handles=lines, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    planes.legend(figure, "P(ink)", style.BLACK)
     return figure

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
-from ..metrics import Model, concatenate, evaluate, summary
+from ..metrics import Model
 from ..models.ensemble import Ensemble
 from ..models.fit import fit_many
 from ..models.merge import merge
 from ..models.module import Module
-from ..models.predictive import AsSeenBy
-from .core import Answered, Held, Row, published_bytes, shown, timed
+from ..models.owner_view import OwnerView
+from .core import Held, Measured, Row, answered_each, published_bytes, timed
 from .data import Array, Parts
-
-Seen = Callable[[int], Model]  # what owner k is answered by
 
 
 class Owned(NamedTuple):
@@ -50,11 +46,6 @@ class FittedModules(NamedTuple):
         return published_bytes(self.modules)
 
 
-class Merged(NamedTuple):
-    row: Row
-    ensemble: Ensemble
-
-
 def divided(case: str, X: Array, y: Array, owner: Array, test: float, seed: int) -> Owned:
     """A random share of each owner's rows held out, at least one; who has fewer than three keeps them all."""
     rng = np.random.default_rng(seed)
@@ -76,43 +67,22 @@ def published(owned: Owned, seed: int, **options: Any) -> FittedModules:
 
 def alone(owned: Owned, local: FittedModules, name: str = "each alone") -> Row:
     """Every owner is answered by its own module."""
-    return answered_each(owned, name, lambda k: local.modules[k], seconds=local.seconds, bytes=0.0)
+    return answered_by(owned, name, lambda k: local.modules[k], local.seconds, 0.0)
 
 
-def merged(owned: Owned, local: FittedModules, name: str, owners: str | None) -> Merged:
+def merged(owned: Owned, local: FittedModules, name: str, owners: str | None) -> Measured[Ensemble]:
     """Every owner is answered by the merge, about its own function."""
     ensemble, seconds = timed(lambda: merge(local.modules, owners=owners))
-    row = answered_each(
-        owned,
-        name,
-        lambda k: AsSeenBy(ensemble, owned.names[k]),
-        seconds=local.seconds + seconds,
-        bytes=local.bytes,
-        points=len(ensemble.inducing),
-    )
-    return Merged(row, ensemble)
+    known = local.seconds + seconds, local.bytes, len(ensemble.inducing)
+    return Measured(answered_by(owned, name, lambda k: OwnerView(ensemble, owned.names[k]), *known), ensemble)
 
 
-def answered_each(
-    owned: Owned,
-    name: str,
-    seen: Seen,
-    *,
-    seconds: float,
-    bytes: float,
-    points: int | None = None,
-    note: str = "",
+def answered_by(
+    owned: Owned, name: str, seen: Callable[[int], Model], seconds: float, bytes: float, points: int | None = None
 ) -> Row:
-    """One row of a table: all owners' questions, each answered by what that owner sees."""
-    found, spent = [], 0.0
-    for k, (X, y, f, likelihood) in enumerate(owned.asked):
-        if len(y):
-            model = seen(k)
-            with torch.no_grad():
-                moments, predicting = timed(partial(model.predict, X))
-            found.append(evaluate(Answered(model.likelihoods, moments), X, y, f=f, likelihood=likelihood))
-            spent += predicting
-    return Row(owned.case, name, *shown(summary(concatenate(found))), seconds, spent, bytes, points, note)
+    """One row of a table: all owners' questions, each answered by what owner k sees."""
+    asked = [(seen(k), held) for k, held in enumerate(owned.asked) if len(held.y)]
+    return answered_each(owned.case, name, asked, seconds, bytes, points)
 
 
 # --- what was found ---------------------------------------------------------------------------

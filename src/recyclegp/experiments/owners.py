@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from ..models.ensemble import Ensemble
 from ..models.fit import fit_many
 from ..models.merge import merge
+from ..plot import style
 from . import figures, owned, rivals
 from .core import Held, Outcome, Report, Row, Settings, averaged
 from .data import Array, random_function
@@ -100,7 +101,7 @@ def once(case: Case, test: int, seed: int) -> tuple[list[Row], Ensemble]:
     auto = owned.merged(data, local, AUTO, "auto")
     X, y, f = (np.concatenate([t[i] for t in data.asked]) for i in range(3))
     known = rivals.oracle(Held(X, y, f), case.name, NOISE_SD**2)
-    return [known, owned.alone(data, local), owned.merged(data, local, PLAIN, None).row, auto.row], auto.ensemble
+    return [known, owned.alone(data, local), owned.merged(data, local, PLAIN, None).row, auto.row], auto.model
 
 
 def _note(ensembles: Sequence[Ensemble]) -> str:
@@ -174,35 +175,28 @@ def line(seed: int = 1) -> tuple[list[tuple[Array, Array]], Ensemble]:
 def _curves(panel: Axes) -> None:
     parts, ensemble = line()
     x = np.linspace(0, 6, 300)[:, None]
-    for k, ((X, y), colour) in enumerate(zip(parts, figures.PALETTE, strict=False)):
+    for k, ((X, y), colour) in enumerate(zip(parts, style.PALETTE, strict=False)):
         figures.rows_of(panel, X[:, 0], y, colour, size=12)
         own = x[(x >= X.min()) & (x <= X.max())][:, None]
         mean = np.asarray(ensemble.predict(own, owner=f"owner {k + 1}")[0])
         panel.plot(own[:, 0], mean, color=colour, lw=1.6, label=f"owner {k + 1}")
-    mean, variance = (np.asarray(t) for t in ensemble.predict(x))
-    figures.band(panel, x[:, 0], mean, variance, figures.BLACK, "what they share, 95% band", lw=2.2)
+    figures.fitted(panel, x[:, 0], ensemble, style.BLACK, "what they share, 95% band", lw=2.2)
     title = f"Five owners about one function (σ_b = {ensemble.offset_sd:.2f}, noise sd {NOISE_SD})"
-    figures.tidy(panel, title, xlabel="x", ylabel="y")
+    style.tidy(panel, title, xlabel="x", ylabel="y")
     panel.legend(fontsize=8, frameon=False, ncols=2)
 
 
 def _gains(panel: Axes, rows: Sequence[Row], shown: Sequence[Case]) -> None:
     places = np.arange(len(shown))[::-1]
-    for other, colour, mark in ((ALONE, figures.BLUE, "o"), (PLAIN, figures.MERGED, "D")):
+    for other, colour, mark in ((ALONE, style.BLUE, "o"), (PLAIN, figures.MERGED, "D")):
         found = differences(rows, other)
         means = [-float(np.mean(found[c.name])) for c in shown]
         panel.scatter(means, places, color=colour, s=26, marker=mark, label=f"over {other.removeprefix('merged, ')}")
-    panel.axvline(0, color=figures.FAINT, lw=1)
+    panel.axvline(0, color=style.FAINT, lw=1)
     panel.set_xscale("symlog", linthresh=0.01)
     panel.margins(x=0.08)
     panel.set_yticks(places, [c.name for c in shown], fontsize=8)
-    panel.grid(axis="x", color="#e5e5e5", lw=0.6)
-    panel.set_axisbelow(True)
-    figures.tidy(panel, "owners=auto gains", xlabel="nats per point")
-    beside: dict[str, Any] = {
-        "loc": "lower right",
-        "bbox_to_anchor": (1, 0.99),
-        "columnspacing": 1.0,
-        "handletextpad": 0.1,
-    }
-    panel.legend(fontsize=8, frameon=False, ncols=2, **beside)
+    figures.grid(panel, "x")
+    style.tidy(panel, "owners=auto gains", xlabel="nats per point")
+    beside: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 0.99), "columnspacing": 1.0}
+    panel.legend(fontsize=8, frameon=False, ncols=2, handletextpad=0.1, **beside)

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from ..plot.style import BLUE, FAINT, GREEN, ORANGE, PURPLE
 from .data import THRESHOLD, Array
-from .figures import BLUE, FAINT, GREEN, ORANGE, PURPLE
 
 LEVELS = {0.2: ":", 0.5: "-", 0.8: "--"}  # probabilities drawn, and how: sure paper, the edge, sure ink
 SIDE = 101  # points along each axis of a map
@@ -81,6 +83,13 @@ def stars(panel: Axes, Z: Array, colour: str) -> None:
     """The merge's points."""
     size = 9 if len(Z) <= 60 else 6.5
     panel.plot(*np.asarray(Z).T, "*", color=colour, ms=size, mec="white", mew=0.5, ls="none", zorder=5)
+
+
+def legend(figure: Figure, of: str, colour: str, others: Sequence[Line2D] = ()) -> None:
+    """Below all panels: the probabilities that contours show, after other lines and marks."""
+    levels = [Line2D([], [], color=colour, ls=s, label=f"{of} = {v:g}") for v, s in LEVELS.items()]
+    handles = [*others, *levels]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
 
 
 def bare(panel: Axes, box: Box, title: str) -> None:

@@ -18,9 +18,6 @@ class Entry(NamedTuple):
     seeds: tuple[int, int] = (1, 1)  # averaged in a quick run, and in a full one
     data: str = "generated"
 
-    def count(self, full: bool) -> int:
-        return self.seeds[full]
-
 
 class Experiment(NamedTuple):
     run: Callable[[Settings, Report], Outcome]

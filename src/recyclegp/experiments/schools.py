@@ -14,7 +14,9 @@ from matplotlib.figure import Figure
 
 from ..baselines import central
 from ..baselines.rival import checked, rows_bytes
+from ..metrics import Model
 from ..models.ensemble import Ensemble
+from ..plot import style
 from . import figures, intercepts, owned
 from .core import Outcome, Report, Row, Settings, averaged, timed
 from .data import Array, Pupils, chem97, nlschools
@@ -41,10 +43,12 @@ STUDIES = (
     Study("Chem97", chem97, (60, None), 1, 100),
 )
 TRIED: dict[str, dict[str, Any]] = {
-    "kernel=linear": {"kernel": "linear"},
-    "kernel=linear + rbf": {"kernel": "linear + rbf"},
+    ", kernel=linear": {"kernel": "linear"},
+    ", kernel=linear + rbf": {"kernel": "linear + rbf"},
 }
-STEPS = 2 + len(TRIED) + 4  # messages for each study and seed
+AGREED = ", noise agreed"
+WAYS: dict[str, tuple[str | None, ...]] = {"": (None, "auto"), AGREED: (None, "auto", "offset")}  # to take the owners
+STEPS = 1 + len(TRIED) + 4  # messages for each study and seed
 
 
 class Once(NamedTuple):
@@ -57,8 +61,7 @@ class Once(NamedTuple):
 
 
 def repeats(study: Study, settings: Settings) -> range:
-    found = settings.repeats
-    return found if study.seeds is None else found[: study.seeds]
+    return settings.repeats[: study.seeds]
 
 
 def steps(settings: Settings) -> int:
@@ -91,50 +94,31 @@ def some(pupils: Pupils, owners: int | None, seed: int) -> Pupils:
 def _once(study: Study, pupils: Pupils, full: bool, seed: int, report: Report) -> Once:
     some_of = some(pupils, study.owners[full], seed)
     data = owned.divided(study.name, some_of.X, some_of.y, some_of.owner, TEST, seed)
-    rows, ensembles, own_noise = _merges(data, seed, report)
     noise = intercepts.within(data.parts)
-    agreed, more = _agreed(data, noise, seed, report)
+    rows, ensembles, own_noise = [], {}, 0.0
+    # as the library does it without being told anything, with other kernels, and with one noise for all, which no
+    # owner can explain away
+    for words, options in {"": {}, **TRIED, AGREED: {"noise": noise}}.items():
+        report(f"{data.case}, split {seed}: local fits and merges{words}")
+        local = owned.published(data, seed, publish=PUBLISH, **options)
+        if words not in TRIED:
+            rows.append(owned.alone(data, local, f"each alone{words}"))
+        if not words:
+            own_noise = float(np.median([m.likelihoods[0].parameters[0] for m in local.modules]))
+        for owners in WAYS.get(words, ("auto",)):
+            row, model = owned.merged(data, local, f"merged, owners={owners}{words}", owners)
+            rows.append(row._replace(bytes=row.bytes + 16) if words == AGREED else row)
+            ensembles[row.model] = model
     others, notes = _pooled(data, study.points, seed, report)
-    return Once([*rows, *agreed, *others], ensembles | more, notes, data, noise, own_noise)
-
-
-def _merges(data: Owned, seed: int, report: Report) -> tuple[list[Row], dict[str, Ensemble], float]:
-    """As the library does it without being told anything, and with other kernels; and the owners' own noise."""
-    report(f"{data.case}, split {seed}: local fits")
-    local = owned.published(data, seed, publish=PUBLISH)
-    report(f"{data.case}, split {seed}: merging")
-    plain = owned.merged(data, local, "merged, owners=None", None)
-    auto = owned.merged(data, local, DEFAULT, "auto")
-    rows, found = [owned.alone(data, local), plain.row, auto.row], {DEFAULT: auto.ensemble}
-    for words, options in TRIED.items():
-        report(f"{data.case}, split {seed}: {words}")
-        other = owned.published(data, seed, publish=PUBLISH, **options)
-        name = f"{DEFAULT}, {words}"
-        tried = owned.merged(data, other, name, "auto")
-        rows.append(tried.row)
-        found[name] = tried.ensemble
-    return rows, found, float(np.median([m.likelihoods[0].parameters[0] for m in local.modules]))
-
-
-def _agreed(data: Owned, noise: float, seed: int, report: Report) -> tuple[list[Row], dict[str, Ensemble]]:
-    """With one noise for all, which no owner can explain away."""
-    report(f"{data.case}, split {seed}: a noise agreed upon")
-    local = owned.published(data, seed, publish=PUBLISH, noise=noise)
-    rows, found = [owned.alone(data, local, "each alone, noise agreed")], {}
-    for owners in (None, "auto", "offset"):
-        name = f"merged, owners={owners}, noise agreed"
-        row, ensemble = owned.merged(data, local, name, owners)
-        rows.append(row._replace(bytes=row.bytes + 16))
-        found[name] = ensemble
-    return rows, found
+    return Once([*rows, *others], ensembles, notes, data, noise, own_noise)
 
 
 def _pooled(data: Owned, points: int | None, seed: int, report: Report) -> tuple[list[Row], list[str]]:
     """Models that are given all rows; some of them know whose they are."""
     sent = rows_bytes(checked(data.parts, "gaussian"))
 
-    def row(name: str, seen: owned.Seen, seconds: float, M: int | None = None) -> Row:
-        return owned.answered_each(data, name, seen, seconds=seconds, bytes=sent, points=M)
+    def row(name: str, seen: Callable[[int], Model], seconds: float, M: int | None = None) -> Row:
+        return owned.answered_by(data, name, seen, seconds, sent, M)
 
     report(f"{data.case}, split {seed}: one GP on all rows")
     if points is None:
@@ -156,7 +140,8 @@ def _pooled(data: Owned, points: int | None, seed: int, report: Report) -> tuple
 def _averaged(made: list[Once]) -> list[Row]:
     """Means over seeds; merges say what they chose."""
     found = averaged(row for each in made for row in each.rows)
-    notes = {name: _chosen([each.ensembles[name] for each in made]) for name in made[0].ensembles}
+    names = [name for name in made[0].ensembles if name != "merged, owners=None"]
+    notes = {name: _chosen([each.ensembles[name] for each in made]) for name in names}
     return [r._replace(note=notes.get(r.model, r.note)) for r in found]
 
 
@@ -207,16 +192,15 @@ def draw(once: Once, rows: list[Row]) -> Figure:
     offsets, gaps, weights = _departures(once.owned, ensemble)
     left.scatter(offsets, gaps, s=4 * weights, color=figures.MERGED, alpha=0.5, lw=0)
     edge = 1.05 * float(np.abs(offsets).max())
-    left.plot([-edge, edge], [-edge, edge], color=figures.FAINT, lw=1)
+    left.plot([-edge, edge], [-edge, edge], color=style.FAINT, lw=1)
     words = {"xlabel": "a class's offset, as merged", "ylabel": "mean of its held-out pupils"}
-    figures.tidy(left, "Points of the test above the shared function", **words)
+    style.tidy(left, "Points of the test above the shared function", **words)
     shown = sorted((r for r in rows if r.case == once.owned.case), key=lambda r: r.nlpd)
     places = np.arange(len(shown))[::-1]
     right.scatter([r.nlpd for r in shown], places, color=[_colour(r.model) for r in shown], s=28)
-    right.set_axisbelow(True)
     right.set_yticks(places, [r.model for r in shown], fontsize=8)
-    right.grid(axis="x", color="#e5e5e5", lw=0.6)
-    figures.tidy(right, "Each class's held-out pupils", xlabel="NLPD, nats per pupil")
+    figures.grid(right, "x")
+    style.tidy(right, "Each class's held-out pupils", xlabel="NLPD, nats per pupil")
     return figure
 
 

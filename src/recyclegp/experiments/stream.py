@@ -8,8 +8,8 @@ from a window that moves along the line; there the test is over the region seen 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,21 +21,23 @@ import recyclegp as rgp
 
 from ..baselines import central
 from ..baselines.rival import NUMBER, module_bytes
+from ..plot import style
 from . import figures, rivals
-from .core import Held, Outcome, Report, Row, Settings, answered, averaged
-from .data import NOISE, REGION, Array, Parts, adjoining, noisy, overlapping, wave
+from .core import Held, Outcome, Report, Row, Settings, answered, averaged, timed
+from .data import NOISE, REGION, Array, Parts, adjoining, held_out, overlapping, wave
+from .rivals import Owners
 
 BATCHES = 10
 POINTS = 40
 PUBLISHED = 40
 UPDATE, ADD, REFIT = "update", "add, relearned", "refit (SGPR)"
-COLOURS = {UPDATE: figures.MERGED, ADD: figures.BLUE, REFIT: figures.CENTRAL}
+COLOURS = {UPDATE: figures.MERGED, ADD: style.BLUE, REFIT: figures.CENTRAL}
 SHOWN = 4  # batches after which the figure shows the function
 CASES: dict[str, Callable[..., Parts]] = {"everywhere": overlapping, "moving": adjoining}
 
 # the rivals at the end of "everywhere" that have no row of their own already, or make no sense here
 LEFT_OUT = {
-    "sgpr": "it is the refit",
+    "sparse": "it is the refit",
     "grbcm-own": "its communication subset would have to be drawn from batches that are yet to come",
     "grbcm-shared": "likewise",
 }
@@ -51,7 +53,7 @@ def size(settings: Settings) -> Size:
 
 
 def steps(settings: Settings) -> int:
-    return settings.seeds * (len(CASES) * BATCHES + rivals.count(LEFT_OUT))
+    return settings.seeds * (len(CASES) * BATCHES + rivals.count(LEFT_OUT) - 2)  # nothing is fitted or merged again
 
 
 class State(NamedTuple):
@@ -83,8 +85,7 @@ def run(settings: Settings, report: Report) -> Outcome:
 
 def _once(this: Size, full: bool, seed: int, report: Report) -> Run:
     rng = np.random.default_rng(seed)
-    x = rng.uniform(*REGION, this.test)
-    held = Held(x[:, None], noisy(x, rng), wave(x))
+    held = held_out(this.test, rng)
     rows: list[Row] = []
     shown: dict[str, State] = {}
     parts = {case: place(BATCHES, this.rows, rng) for case, place in CASES.items()}
@@ -107,20 +108,20 @@ def _step(state: State, batches: Parts, seed: int) -> State:
     first = not state.models
     grid = np.linspace(*REGION, POINTS)[:, None]
     name = f"batch {len(batches)}"
-    begun = time.perf_counter()
-    module = rgp.fit(X, y, publish=PUBLISHED, name=name, seed=seed)
-    fitted = time.perf_counter()
-    added = rgp.merge([module]) if first else state.models[ADD].add(module, relearn=True)
-    merged = time.perf_counter()
-    updated = rgp.merge([module], inducing=grid) if first else state.models[UPDATE].update(X, y, name=name)
-    done = time.perf_counter()
-    refitted = central.sparse(batches, inducing=POINTS, seed=seed)
-    end = time.perf_counter()
-    seconds = {UPDATE: done - merged + (fitted - begun if first else 0.0), ADD: merged - begun, REFIT: end - done}
+    module, fitting = timed(partial(rgp.fit, X, y, publish=PUBLISHED, name=name, seed=seed))
+    if first:
+        adds, updates = partial(rgp.merge, [module]), partial(rgp.merge, [module], inducing=grid)
+    else:
+        adds = partial(state.models[ADD].add, module, relearn=True)
+        updates = partial(state.models[UPDATE].update, X, y, name=name)
+    added, adding = timed(adds)
+    updated, updating = timed(updates)
+    refitted, refitting = timed(partial(central.sparse, batches, inducing=POINTS, seed=seed))
+    seconds = {UPDATE: updating + (fitting if first else 0.0), ADD: fitting + adding, REFIT: refitting}
     rows = NUMBER * (X.size + y.size)
     sent = {UPDATE: rows, ADD: module_bytes(module), REFIT: rows}
     models = {UPDATE: updated, ADD: added, REFIT: refitted}
-    return State(models, seconds, sent, (*state.modules, module), state.fitting + fitted - begun)
+    return State(models, seconds, sent, (*state.modules, module), state.fitting + fitting)
 
 
 def _seen(case: str, batches: int, held: Held) -> Held:
@@ -132,31 +133,19 @@ def _seen(case: str, batches: int, held: Held) -> Held:
 
 
 def _score(case: str, state: State, held: Held) -> list[Row]:
-    return [
-        rivals.oracle(held, case, NOISE),
-        *(
-            answered(
-                case, name, model, *held, bytes=state.bytes[name], points=None if name == ADD else POINTS, seconds=spent
-            )
-            for (name, model), spent in zip(state.models.items(), state.seconds.values(), strict=True)
-        ),
-    ]
+    rows = [rivals.oracle(held, case, NOISE)]
+    for name, model in state.models.items():
+        points = None if name == ADD else POINTS
+        known: dict[str, Any] = {"bytes": state.bytes[name], "points": points, "seconds": state.seconds[name]}
+        rows.append(answered(case, name, model, *held, **known))
+    return rows
 
 
 def _rivals(batches: Parts, state: State, held: Held, full: bool, seed: int, report: Report) -> list[Row]:
     """When all batches have come they are ten owners like any others."""
-    return rivals.gaussian_rivals(
-        f"everywhere, after {BATCHES}",
-        batches,
-        state.modules,
-        held,
-        fitting=state.fitting,
-        inducing=POINTS,
-        budget=rivals.FULL if full else rivals.QUICK._replace(vem_seconds=1.0),
-        report=report,
-        seed=seed,
-        leave_out=LEFT_OUT,
-    )
+    owners = Owners(f"everywhere, after {BATCHES}", batches, state.modules, state.fitting, held, seed)
+    budget = rivals.FULL if full else rivals.QUICK._replace(vem_seconds=1.0)
+    return rivals.compared(owners, (), budget, report, inducing=POINTS, leave_out=LEFT_OUT).rows
 
 
 # --- the figure -------------------------------------------------------------------------------
@@ -168,10 +157,16 @@ def _draw(run: Run, rows: Sequence[Row]) -> Figure:
     for (left, middle, right), case in zip(panels, CASES, strict=True):
         _draw_function(left, run, case)
         of_case = [r for r in rows if r.case.startswith(case)]
-        _draw_curves(middle, of_case)
-        figures.tidy(middle, f"{case}: NLPD above the oracle's", xlabel="batches", ylabel="nats per point")
-        _draw_costs(right, of_case)
-        figures.tidy(right, f"{case}: seconds so far", xlabel="batches", ylabel="seconds")
+        best = _after(of_case, "oracle", "nlpd")
+        for (model, colour), mark in zip(COLOURS.items(), "os^", strict=True):
+            excess = _after(of_case, model, "nlpd") - best
+            for panel, values in (
+                (middle, np.where(excess > 0, excess, np.nan)),
+                (right, np.cumsum(_after(of_case, model, "fit_seconds"))),
+            ):
+                panel.plot(range(1, BATCHES + 1), values, f"-{mark}", color=colour, label=model)
+        style.tidy(middle, f"{case}: NLPD above the oracle's", xlabel="batches", ylabel="nats per point")
+        style.tidy(right, f"{case}: seconds so far", xlabel="batches", ylabel="seconds")
         for panel in (middle, right):
             panel.set_yscale("log")
             for axis in (panel.yaxis.set_major_formatter, panel.yaxis.set_minor_formatter):
@@ -190,33 +185,20 @@ def _plain(value: float, _: int) -> str:
 
 def _draw_function(panel: Axes, run: Run, case: str) -> None:
     x = np.linspace(*REGION, 401)
-    state = run.shown[case]
+    models = run.shown[case].models
     for X, y in run.parts[case][:SHOWN]:
         figures.rows_of(panel, X[:, 0], y)
-    panel.plot(x, wave(x), color=figures.FAINT, lw=2.2, zorder=2, label="true f")
-    mean, variance = state.models[UPDATE].predict(x[:, None])
-    figures.band(panel, x, mean, variance, COLOURS[UPDATE], "updated, 95%")
-    mean, variance = state.models[REFIT].predict(x[:, None])
-    figures.outline(panel, x, mean, variance, COLOURS[REFIT], "refitted, 95%")
-    figures.inducing(panel, state.models[UPDATE].inducing[:, 0], COLOURS[UPDATE], "points $Z_*$")
-    figures.tidy(panel, f"{case}: after {SHOWN} of {BATCHES} batches", xlabel="x", ylabel="f(x)")
+    panel.plot(x, wave(x), color=style.FAINT, lw=2.2, zorder=2, label="true f")
+    figures.fitted(panel, x, models[UPDATE], COLOURS[UPDATE], "updated, 95%")
+    mean, variance = models[REFIT].predict(x[:, None])
+    style.outline(panel, x, mean, variance, COLOURS[REFIT], "refitted, 95%")
+    style.inducing(panel, models[UPDATE].inducing[:, 0], COLOURS[UPDATE], "points $Z_*$")
+    style.tidy(panel, f"{case}: after {SHOWN} of {BATCHES} batches", xlabel="x", ylabel="f(x)")
     panel.set(xlim=REGION, ylim=(-14, 19))
     panel.legend(loc="upper left", ncols=2, fontsize=8, frameon=False)
 
 
-def _after(rows: Sequence[Row], model: str, number: Callable[[Row], float]) -> Array:
-    found = {int(r.case.split()[-1]): number(r) for r in rows if r.model == model}
+def _after(rows: Sequence[Row], model: str, what: str) -> Array:
+    """A number of a model after each batch."""
+    found = {int(r.case.split()[-1]): getattr(r, what) for r in rows if r.model == model}
     return np.array([found[b + 1] for b in range(BATCHES)])
-
-
-def _draw_curves(panel: Axes, rows: Sequence[Row]) -> None:
-    best = _after(rows, "oracle", lambda r: r.nlpd)
-    for (model, colour), mark in zip(COLOURS.items(), "os^", strict=True):
-        excess = _after(rows, model, lambda r: r.nlpd) - best
-        panel.plot(range(1, BATCHES + 1), np.where(excess > 0, excess, np.nan), f"-{mark}", color=colour, label=model)
-
-
-def _draw_costs(panel: Axes, rows: Sequence[Row]) -> None:
-    for (model, colour), mark in zip(COLOURS.items(), "os^", strict=True):
-        spent = np.cumsum(_after(rows, model, lambda r: r.fit_seconds))
-        panel.plot(range(1, BATCHES + 1), spent, f"-{mark}", color=colour, label=model)
