@@ -209,27 +209,12 @@ def values(rows: list[Row]) -> dict[str, dict[str, str]]:
     by = {(row.data, row.kernel, row.level): row for row in rows}
     columns: list[Column] = [("data", lambda key: key[0], ""), ("kernel", lambda key: key[1], "")]
     for level in LEVELS:
-        for title, name, form in (
-            ("plain", "plain", ".1%"),
-            ("calibrated", "calibrated", ".1%"),
-            ("", "widened", ".2f"),
-        ):
-            title = f"{level:.0%}, {title}" if title else "width ×"
+        titles = {"plain": f"{level:.0%}, plain", "calibrated": f"{level:.0%}, calibrated", "widened": "width ×"}
+        for name, title in titles.items():
+            form = ".2f" if name == "widened" else ".1%"
             columns.append((title, lambda key, level=level, name=name: getattr(by[*key, level], name), form))
 
-    def worst(name: str, kernel: str = "") -> float:
-        """Percentage points from the level."""
-        return 100 * max((abs(getattr(r, name) - r.level) for r in rows if kernel in ("", r.kernel)), default=0.0)
-
-    return {
-        "calibrate.md": {
-            "all": table(columns, dict.fromkeys((row.data, row.kernel) for row in rows)),
-            "count": str(len(rows)),
-            "calibrated": f"{worst('calibrated'):.1f}",
-            "learned": f"{worst('plain', 'rbf, learned'):.1f}",
-            "made wrong": f"{worst('plain', 'rbf, made wrong'):.0f}",
-        }
-    }
+    return {"calibrate.md": {"all": table(columns, dict.fromkeys((row.data, row.kernel) for row in rows))}}
 
 
 def read(file: Path) -> list[Row]:

@@ -110,7 +110,6 @@ def cluster(workers: int, count: int, rows: int, publish: int, per_task: int | N
 
     from recyclegp.engines import fitting
     from recyclegp.engines.dask import DaskExecutor
-    from recyclegp.engines.options import FitArguments
 
     with (
         LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=None) as made,
@@ -119,7 +118,7 @@ def cluster(workers: int, count: int, rows: int, publish: int, per_task: int | N
     ):
         client.run(_warm)
         _warm()
-        how, merge = FitArguments(publish=publish), {"inducing": 100}
+        how, merge = {"publish": publish}, {"inducing": 100}
         job = fitting.prepared(loaders(count, rows), how, merge=merge, per_task=per_task, progress=False)
         executor = DaskExecutor(client)
         before = client.run(_cpu_seconds)

@@ -37,7 +37,6 @@ def main() -> None:
             continue
         result = read(folder / "results.json")
         values |= {name: introduction(name, result), f"{name}: results": tables(name, result)}
-        values["threads"] = "one thread" if result["threads"] == 1 else f"{result['threads']} threads"
         if result["figure"]:
             shrink(folder / result["figure"], options.docs / "figures" / f"{name}.png")
     publish(options.docs, {"experiments.md": values}, partly=True)
@@ -45,7 +44,8 @@ def main() -> None:
 
 def introduction(name: str, result: dict[str, Any]) -> str:
     quick = "" if result["full"] else " **This was a quick run.**"
-    return f"{EXPERIMENTS[name].explanation}{quick} {result['seconds'] / 60:.1f} minutes."
+    threads = f" of {result['threads']} threads" * (result["threads"] > 1)
+    return f"{EXPERIMENTS[name].explanation}{quick} {result['seconds'] / 60:.1f} minutes{threads}."
 
 
 def tables(name: str, result: dict[str, Any]) -> str:
@@ -64,21 +64,17 @@ def verdict(rows: list[dict[str, Any]]) -> str:
     if not ours:
         return ""
     best = min(ours, key=lambda r: r["nlpd"])
-    better = [r for r in scored if r["nlpd"] < best["nlpd"] - TIE and r["model"] != "oracle"]
-    better.sort(key=lambda r: r["nlpd"])
-    level = [r for r in scored if abs(r["nlpd"] - best["nlpd"]) <= TIE and r["model"] not in ("oracle", best["model"])]
-    rivals = [r for r in scored if not r["model"].startswith((*OURS, *CENTRAL))]
+    behind = {r["model"]: best["nlpd"] - r["nlpd"] for r in scored if r is not best}
+    oracle = behind.pop("oracle", None)
     said = f"Best of ours: {best['model']}, {best['nlpd']:.4f}"
-    oracle = next((r for r in rows if r["model"] == "oracle"), None)
-    said += f", {best['nlpd'] - oracle['nlpd']:.4f} above the oracle. " if oracle else ". "
+    said += "." if oracle is None else f", {oracle:.4f} above the oracle."
+    better = [f"{model} ({nats:.4f})" for model, nats in sorted(behind.items(), key=lambda b: -b[1]) if nats > TIE]
+    level = [model for model, nats in behind.items() if abs(nats) <= TIE]
     if better:
-        listed = "; ".join(f"{r['model']} ({best['nlpd'] - r['nlpd']:.4f})" for r in better)
-        said += f"**Lower NLPD, by so many nats per point:** {listed}. "
-    elif rivals:
-        said += "Nobody is better by more than half a thousandth of a nat. "
-    if level:
-        said += f"Level within that: {'; '.join(r['model'] for r in level)}."
-    return said.strip()
+        said += f" **Lower NLPD, by so many nats per point:** {'; '.join(better)}."
+    elif not all(model.startswith((*OURS, *CENTRAL)) for model in behind):
+        said += " Nobody is better by more than half a thousandth of a nat."
+    return said + (f" Level within that: {'; '.join(level)}." if level else "")
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -10,15 +10,14 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from rich.progress import track
 
 Job = tuple[Callable[..., Any], ...]  # a function and what it is given
 
 
 def done(jobs: Sequence[Job], processes: int = 1) -> Iterator[Any]:
     """What the jobs return: in their order if there is one process, else as they are done."""
-    with Progress(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        yield from bar.track(_done(jobs, processes), total=len(jobs))
+    yield from track(_done(jobs, processes), "", total=len(jobs), console=Console(stderr=True))
 
 
 def _done(jobs: Sequence[Job], processes: int) -> Iterator[Any]:
@@ -28,5 +27,4 @@ def _done(jobs: Sequence[Job], processes: int) -> Iterator[Any]:
     os.environ["OMP_NUM_THREADS"] = "1"  # read by the processes when they begin
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for future in as_completed([pool.submit(*job) for job in jobs]):
-            yield future.result()
+        yield from (future.result() for future in as_completed([pool.submit(*job) for job in jobs]))

@@ -8,15 +8,21 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.scale import SymmetricalLogScale
 
 from leak_cases import ATTACKS, KEPT
-from pages import Column, table
+from pages import Column, Panel, figure, table
 
-SERIES = {  # kind → colour, marker and what it is called in the figure
-    "points": ("#2166ac", "o", "points per row"),
-    "kept": ("#e08214", "s", "share kept"),
-    "digits": ("#1b7837", "^", "the default, rounded"),
-    "rows": ("#b2182b", "X", "rows as points"),
+SERIES = {  # kind → what it is called in the figure, upwards along its line, and how it is drawn
+    "points": ("a point for 20, 10, 5, 2, 1 rows", {"color": "#2166ac", "marker": "o"}),
+    "kept": ("keep 50, 80, 95, 99%", {"color": "#e08214", "marker": "s"}),
+    "digits": ("the default, 1 to 4 digits", {"color": "#1b7837", "marker": "^"}),
+    "rows": ("rows as points", {"color": "#b2182b", "marker": "X"}),
+}
+AXES = {
+    "xlabel": "nats per row that predictions lose",
+    "ylabel": "AUC of the best attack",
+    "xscale": SymmetricalLogScale(None, linthresh=0.01),
 }
 WAYS: list[Column] = [
     ("published", "said", ""),
@@ -29,15 +35,12 @@ WAYS: list[Column] = [
     ("y", "y", ".2f"),
     ("x", "x_distance", ".2f"),
 ]
+LARGER = ("points", "AUC", "found", "y")  # columns that are shown for both sizes
 WHOLE: list[Column] = [
     ("rounded", lambda row: f"{row['values_right']:.2f} ({row['values_by_chance']:.2f})", ">"),
     ("solved", "rows_solved", ".2f"),
 ]
-BY_ATTACK: list[Column] = [
-    ("published", "said", ""),
-    *((attack, lambda row, attack=attack: row["auc"][attack], ".2f") for attack in ATTACKS),
-]
-LARGER = (("points", "points", ".0f"), ("AUC", "best_auc", ".2f"), ("found", "best_caught", ".2f"), ("y", "y", ".2f"))
+BY_ATTACK: list[Column] = [WAYS[0], *((name, lambda row, name=name: row["auc"][name], ".2f") for name in ATTACKS)]
 
 
 def _mean_and(key: str, worst: Callable[[Any], float]) -> Callable[[pd.DataFrame], str]:
@@ -81,7 +84,7 @@ def leaks(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def values(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    found, measured = leaks(run["leaks"]), {"minutes": str(max(1, round(run["seconds"] / 60)))}
+    found, measured = leaks(run["leaks"]), {}
     for name, some in found.groupby("table", sort=False):
         whole = WHOLE if some.values_right.notna().all() else []
         few = some[some.kind.isin(["points", "rows", "lines"]) | (some.kind.eq("kept") & some.value.eq(KEPT))]
@@ -90,7 +93,7 @@ def values(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     if run["larger"]:
         both = leaks(run["larger"]).merge(found, on=["table", "kind", "value"], suffixes=(" with", ""))
         more = f"with {run['plan']['larger']}"
-        columns = [c for title, key, form in LARGER for c in ((title, key, form), (more, f"{key} with", form))]
+        columns = [c for c in WAYS if c[0] in LARGER for c in (c, (more, f"{c[1]} with", c[2]))]
         measured["larger"] = table([("table", "table", ""), *columns], both.to_dict("records"))
     ways = [some for _, some in found.groupby(["kind", "value"], sort=False)]
     return {"privacy-measured.md": measured, "privacy.md": {"overview": table(OVERVIEW, ways)}}
@@ -98,45 +101,8 @@ def values(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 def picture(run: Mapping[str, Any]) -> Figure:
     """AUC of the best attack against what predictions lose; a panel for each table."""
-    parts = list(leaks(run["leaks"]).groupby("table", sort=False))
-    lines = -(-len(parts) // 3)
-    drawn = Figure(figsize=(12, 3.9 * lines + 0.6), layout="constrained")
-    panels = drawn.subplots(lines, 3, squeeze=False, sharex=True, sharey=True)
-    for panel in panels.flat[len(parts) :]:
-        panel.set_visible(False)
-    for panel, (name, some) in zip(panels.flat, parts, strict=False):
-        _panel(panel, some)
-        panel.set_title(name, fontsize=11)
-    for panel in panels[:, 0]:
-        panel.set_ylabel("AUC of the best attack")
-    for panel in panels[-1]:
-        panel.set_xlabel("nats per row that predictions lose")
-    drawn.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    drawn.suptitle(f"What leaks, and what it buys: modules of {run['plan']['rows']} rows", fontsize=12)
-    return drawn
-
-
-def _panel(panel: Any, leaked: pd.DataFrame) -> None:
-    for kind, (colour, marker, label) in SERIES.items():
-        some = leaked[leaked.kind == kind].sort_values("value")
-        panel.plot(some.lost, some.best_auc, color=colour, marker=marker, label=label, lw=1.2, ms=6, clip_on=False)
-        for x, y, value in zip(some.lost, some.best_auc, some.value, strict=True):
-            text, place, side = _mark(kind, value)
-            where = {"xytext": place, "textcoords": "offset points", "ha": side, "va": "center"}
-            panel.annotate(text, (x, y), color=colour, fontsize=8, **where)
-    panel.axhline(0.5, color="grey", lw=0.8, ls=":")
-    panel.set_xscale("symlog", linthresh=0.01)
-    panel.set_xticks([0, 0.01, 0.1, 1], labels=["0", "0.01", "0.1", "1"])
-    panel.set(xlim=(-0.004, 1.2), ylim=(0.48, 1.03))
-    panel.spines[["top", "right"]].set_visible(False)
-
-
-def _mark(kind: str, value: float) -> tuple[str, tuple[int, int], str]:
-    """What stands beside a marker, how far from it, and on which side; nothing where digits change nothing."""
-    if kind == "kept":
-        return f"{value:.0%}", (-6, -4), "right"
-    if kind == "points":
-        return f"1/{1 / value:.0f}", (6, 5), "left"
-    if kind == "digits" and value <= 2:
-        return f"{value:g} digit{'s' if value > 1 else ''}", (6, -6), "left"
-    return "", (0, 0), "left"
+    panels = []
+    for name, some in leaks(run["leaks"]).groupby("table", sort=False):
+        kinds = [(some[some.kind == kind].sort_values("value"), *series) for kind, series in SERIES.items()]
+        panels.append(Panel([(label, s.lost, s.best_auc, look) for s, label, look in kinds], AXES | {"title": name}))
+    return figure(panels, 3, (4, 3.8))

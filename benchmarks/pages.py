@@ -1,10 +1,10 @@
-"""Pages of the documentation from measured results: tables and numbers between markers, prose around them.
+"""Pages of the documentation from measured results: tables between markers, prose around them.
 
     python benchmarks/pages.py [--check]
 
 writes the tables of all pages anew from the files in benchmarks/results, or says which pages differ from them. What
-stands between `<!--=name-->` and `<!--/-->` is written by a program; all else on a page is written by hand. A marker
-that begins a line holds a table or other paragraphs; one within a line holds a number.
+stands between the lines `<!--=name-->` and `<!--/-->` is written by a program; all else on a page is written by hand,
+and has no numbers that another run would change.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -28,7 +29,14 @@ MARKED = re.compile("<!--=(.+?)-->.*?<!--/-->", flags=re.DOTALL)
 # each has pages(), a dictionary of pages with the texts of their markers, made from the files in results
 BENCHMARKS = ("where_merging_loses", "what_leaks", "robustness", "scaling", "calibrate")
 
-Column = tuple[str, str | Callable[[Any], Any], str]
+Column = tuple[str, Any, str]  # title, key or function of a row, format; those without a format are text
+
+
+class Panel(NamedTuple):
+    """Of a figure."""
+
+    series: Sequence[tuple[str, Any, Any, dict[str, Any]]]  # label, x, y, and how they are drawn
+    axes: Mapping[str, Any]  # what Axes.set is given
 
 
 # --- results ------------------------------------------------------------------------------------
@@ -40,58 +48,44 @@ def read(file: Path) -> Any:
 
 def write(file: Path, found: Any) -> None:
     """Rows one below the other, so that two runs can be compared line by line."""
-    named = {"": found} if isinstance(found, list) else found
-    parts = [(f"{json.dumps(name)}: " if name else "") + _listed(some) for name, some in named.items()]
-    text = ",\n".join(parts)
+
+    def text(some: Any) -> str:
+        one = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+        return "[\n" + ",\n".join(map(one, some)) + "\n]" if isinstance(some, list) else one(some)
+
+    named = isinstance(found, dict) and ",\n".join(f"{json.dumps(name)}: {text(some)}" for name, some in found.items())
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text((text if isinstance(found, list) else f"{{{text}}}") + "\n", encoding="utf-8")
+    file.write_text((f"{{{named}}}" if named else text(found)) + "\n", encoding="utf-8")
 
 
-def _listed(some: Any) -> str:
-    if not isinstance(some, list):
-        return json.dumps(some, ensure_ascii=False, allow_nan=False)
-    return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in some) + "\n]"
-
-
-def rounded(value: Any, form: str) -> Any:
+def rounded(found: Any, form: str) -> Any:
     """As it is written, so that a page made from the file is the page made from the run."""
-    if isinstance(value, dict):
-        return {key: rounded(one, form) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(one, form) for one in value]
-    return float(format(value, form)) if isinstance(value, float) else value
+    return json.loads(json.dumps(found), parse_float=lambda number: float(format(float(number), form)))
 
 
 # --- pages --------------------------------------------------------------------------------------
 
 
 def table(columns: Sequence[Column], rows: Iterable[Any]) -> str:
-    """In Markdown. Columns are (title, key or function of a row, format); those without a format are text."""
+    """In Markdown."""
     lines = [[title for title, _, _ in columns], *([_cell(row, *c[1:]) for c in columns] for row in rows)]
     head, *body = ("| " + " | ".join(line) + " |" for line in lines)
     return "\n".join([head, "|" + "".join("--:|" if form else "---|" for *_, form in columns), *body])
 
 
-def _cell(row: Any, key: str | Callable[[Any], Any], form: str) -> str:
+def _cell(row: Any, key: Any, form: str) -> str:
     value = key(row) if callable(key) else row[key] if isinstance(row, Mapping) else getattr(row, key)
     return "–" if value is None else value if isinstance(value, str) else format(value, form)
 
 
-def names(text: str) -> list[str]:
-    return MARKED.findall(text)
-
-
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """The page with these texts at its markers; what has no new text stays as it is."""
-    unknown = set(values) - set(names(text))
-    if unknown:
+    """The page with these texts between its markers; what has no new text stays as it is."""
+    if unknown := set(values) - set(MARKED.findall(text)):
         raise ValueError(f"the page has no marker for {', '.join(sorted(unknown))}")
 
     def new(found: re.Match[str]) -> str:
-        if found[1] not in values:
-            return found[0]
-        around = "\n\n" if text[: found.start()].endswith("\n") else ""
-        return f"<!--={found[1]}-->{around}{values[found[1]]}{around}<!--/-->"
+        name = found[1]
+        return f"<!--={name}-->\n\n{values[name]}\n\n<!--/-->" if name in values else found[0]
 
     return MARKED.sub(new, text)
 
@@ -101,7 +95,7 @@ def publish(folder: Path, pages: Mapping[str, Mapping[str, str]], partly: bool =
     for page, values in pages.items():
         own = folder / page
         text = (own if own.exists() else DOCS / page).read_text(encoding="utf-8")
-        missing = set(names(text)) - set(values)
+        missing = set(MARKED.findall(text)) - set(values)
         if missing and not partly:
             raise SystemExit(f"{page} is not written: this run did not measure {', '.join(sorted(missing))}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +106,26 @@ def show(pages: Mapping[str, Mapping[str, str]]) -> None:
     for page, values in pages.items():
         print(f"# {page}")
         for name, value in values.items():
-            print(f"\n{name}:\n\n{value}" if "\n" in value else f"{name}: {value}")
+            print(f"\n{name}:\n\n{value}")
+
+
+def figure(panels: Sequence[Panel], columns: int, size: tuple[float, float]) -> Figure:
+    """Panels of this size in inches, of the same series, which are explained once, below."""
+    rows = -(-len(panels) // columns)
+    drawn = Figure(figsize=(size[0] * columns, size[1] * rows + 0.6), layout="constrained")
+    axes = drawn.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flatten()
+    for ax, panel in zip(axes, panels, strict=False):
+        for label, x, y, look in panel.series:
+            ax.plot(x, y, label=label, **{"linewidth": 1.3, "markersize": 4, "zorder": 3} | look)
+        ax.set(**panel.axes)
+        ax.minorticks_off()
+        ax.grid(axis="y", color="#dddddd", linewidth=0.7)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.label_outer()
+    for ax in axes[len(panels) :]:
+        ax.remove()
+    drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=9, frameon=False)
+    return drawn
 
 
 def save(figure: Figure, file: Path) -> None:

@@ -124,8 +124,9 @@ def modules(trial: Trial) -> list[rgp.Module]:
 
 def sure(module: rgp.Module) -> rgp.Module:
     """A module whose doubt is S/100: its likelihood to the power of a hundred."""
-    site = weighted(module._site, module._site.e.new_tensor(SURE))
-    return replace(module, _site=site, noise_evidence=None)
+    (latent,) = module.latents
+    site = weighted(latent.known_site, latent.known_site.e.new_tensor(SURE))
+    return replace(module, latents=(latent._replace(site=site, noise_evidence=None),))
 
 
 def test_rows(dimension: int, seed: int) -> Part:

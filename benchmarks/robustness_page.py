@@ -8,8 +8,10 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.scale import SymmetricalLogScale
 
-from pages import Column, table
+import pages
+from pages import Column, Panel, table
 from robustness_cases import HONEST, SPOILED
 
 MODELS = {
@@ -20,14 +22,13 @@ MODELS = {
     "rbcm": ("rBCM", "#6aa56a"),
 }
 TOLERABLE = 0.3  # share of bad modules up to which a merge must hold
-COLUMNS: list[Column] = [
-    ("bad modules", "kind", ""),
-    ("share", "share", ".0%"),
+PARTS = ("none", f"up to {TOLERABLE:.0%}", f"more than {TOLERABLE:.0%}")
+MEANS: list[Column] = [
     *((label, name, ".3f") for name, (label, _) in MODELS.items()),
     ("worst", "worst", ".3f"),
-    ("found", lambda row: "" if row["share"] == 0 else row["found"], ".1%"),
+    ("found", "found", ".1%"),
     ("false alarms", "accused", ".2%"),
-    ("trials", "trials", ".0f"),
+    ("trials", "trials", "d"),
 ]
 REASONS: list[Column] = [
     ("bad modules", lambda row: row[0], ""),
@@ -44,62 +45,43 @@ def excess(outcomes: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     found = pd.DataFrame(outcomes)
     found["kind"] = pd.Categorical(found["kind"], [HONEST, *SPOILED])
     found["share"] = (found.bad / found.owners).round(2)
+    found["part"] = pd.cut(found.share, [-1, 0, TOLERABLE, 1], labels=PARTS)
     found[list(MODELS)] = found[list(MODELS)].sub(found["clean"], axis=0)
     return found
 
 
-def means(some: pd.DataFrame) -> pd.Series:
-    """Over trials; and the shares of modules that were flagged."""
-    counted = {"found": some.found.sum() / max(1, some.bad.sum()), "trials": len(some)}
-    counted |= {"worst": some.screened.max(), "accused": some.accused.sum() / (some.owners - some.bad).sum()}
-    return pd.concat([some[list(MODELS)].mean(), pd.Series(counted)])
+def cells(found: pd.DataFrame, *by: str) -> list[dict[str, Any]]:
+    """Means over trials; and the shares of modules that were flagged."""
 
+    def means(some: pd.DataFrame) -> dict[str, Any]:
+        bad, honest = some.bad.sum(), (some.owners - some.bad).sum()
+        shares = {"found": some.found.sum() / bad if bad else "", "accused": some.accused.sum() / honest}
+        return dict(some[list(MODELS)].mean()) | shares | {"worst": some.screened.max(), "trials": len(some)}
 
-def cells(found: pd.DataFrame) -> list[dict[str, Any]]:
-    """By kind and share of bad modules."""
-    groups = found.groupby(["kind", "share"], observed=True)
-    return [{"kind": kind, "share": share, **means(some)} for (kind, share), some in groups]
+    return [dict(zip(by, key, strict=True)) | means(some) for key, some in found.groupby(list(by), observed=True)]
 
 
 def values(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     found = excess(outcomes)
-    parts = {
-        "none": found[found.share == 0],
-        f"up to {TOLERABLE:.0%}": found[(found.share > 0) & (found.share <= TOLERABLE)],
-        f"more than {TOLERABLE:.0%}": found[found.share > TOLERABLE],
-    }
-    rows = [{"kind": name, "share": some.share.max(), **means(some)} for name, some in parts.items() if len(some)]
+    every = [("bad modules", "kind", ""), ("share", "share", ".0%"), *MEANS]
+    reasons = [row for row in found.groupby("kind", observed=True).reasons if any(row[1])]
     return {
         "robustness.md": {
-            "trials": str(len(found)),
-            "seeds": str(found.seed.nunique()),
-            "summary": table([c for c in COLUMNS if c[0] != "share"], rows),
-            "honest": f"{(parts['none'].screened - parts['none'].trusting).abs().max():.4f}",
-            "all": table(COLUMNS, cells(found)),
-            "reasons": table(REASONS, [row for row in found.groupby("kind", observed=True).reasons if any(row[1])]),
+            "summary": table([("bad modules", "part", ""), *MEANS], cells(found, "part")),
+            "all": table(every, cells(found, "kind", "share")),
+            "reasons": table(REASONS, reasons),
         }
     }
 
 
 def figure(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
     """One panel for each kind: share of bad modules against the excess, on a scale that shows both ends."""
-    found = pd.DataFrame(cells(excess(outcomes)))
-    bad = [kind for kind in SPOILED if kind in set(found.kind)]
-    columns, lines = min(4, len(bad)), -(-len(bad) // 4)
-    drawn = Figure(figsize=(3.1 * columns, 2.9 * lines), layout="constrained")
-    axes = drawn.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten()
-    for ax, kind in zip(axes, bad, strict=False):
+    found = pd.DataFrame(cells(excess(outcomes), "kind", "share"))
+    labels = {"xlabel": "share of bad modules", "ylabel": "nats above the honest"}
+    axes = labels | {"yscale": SymmetricalLogScale(None, linthresh=0.1)}
+    panels = []
+    for kind in SPOILED:
         some = found[found.kind.isin([HONEST, kind])]
-        for name, (label, colour) in MODELS.items():
-            width = 2.2 if name == "screened" else 1.3
-            ax.plot(some.share, some[name], "o-", color=colour, label=label, linewidth=width, markersize=3.5)
-        ax.set_yscale("symlog", linthresh=0.1)
-        ax.set_title(kind, fontsize=10)
-        ax.axhline(0, color="#cccccc", linewidth=0.8, zorder=0)
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    for ax in axes[len(bad) :]:
-        ax.axis("off")
-    axes[len(bad) % len(axes)].legend(*axes[0].get_legend_handles_labels(), fontsize=8, loc="center")
-    drawn.supxlabel("bad modules", fontsize=10)
-    drawn.supylabel("nats above the honest modules alone", fontsize=10)
-    return drawn
+        lines = [(label, some.share, some[name], {"color": c, "marker": "o"}) for name, (label, c) in MODELS.items()]
+        panels.append(Panel(lines, axes | {"title": kind}))
+    return pages.figure(panels, 4, (3.1, 2.8))

@@ -29,9 +29,8 @@ from recyclegp.core.posterior import basis
 from recyclegp.engines import fitting
 from recyclegp.engines.chunks import read_chunk, write_chunk
 from recyclegp.engines.executor import Done, Tree
-from recyclegp.engines.options import FitArguments
 from recyclegp.engines.store import ChunkStore
-from recyclegp.engines.tasks import FittedChunk
+from recyclegp.engines.tasks import FittedChunk, FittedModule
 from recyclegp.kernels import Kernel, parse
 from recyclegp.merging.evidence import evidence
 from recyclegp.merging.folding import fold
@@ -147,7 +146,7 @@ def files(sizes: Sequence[tuple[int, int]]) -> Iterator[Run]:
 
 
 def _sites_of(path: Path) -> Any:
-    return read_chunk(path).modules._sites(NO_CATEGORIES)
+    return read_chunk(path).modules._sites(NO_CATEGORIES, "f")
 
 
 def reductions(designed: Sequence[tuple[int, int, int]]) -> Iterator[Run]:
@@ -210,14 +209,18 @@ class Serial:
 def chunks_of(chunk: FittedChunk, count: int) -> list[FittedChunk]:
     """So many members in all: one file again and again, under other names."""
     found = []
-    for i in range(-(-count // len(chunk.members))):
+    for i in range(-(-count // len(chunk.modules))):
         own = pickle.loads(pickle.dumps(chunk))  # as it comes from a worker: nothing is shared
-        found.append(own._replace(members=tuple(m._replace(name=f"{m.name}-{i}") for m in own.members)))
+        found.append(own._replace(modules=tuple(_renamed(m, f"{m.name}-{i}") for m in own.modules)))
     return found
 
 
+def _renamed(module: FittedModule, name: str) -> FittedModule:
+    return module._replace(members=tuple(m._replace(about=m.about._replace(name=name)) for m in module.members))
+
+
 def _job(modules: int, rows: int, points: int, inducing: Any) -> Any:
-    how = FitArguments(method="collapsed", inducing=points, publish=None)
+    how = {"method": "collapsed", "inducing": points, "publish": None}
     parts = [partial(tile, k, rows) for k in range(modules)]
     return fitting.prepared(parts, how, merge={"inducing": inducing}, per_task=64, progress=False)
 

@@ -20,7 +20,7 @@ import torch
 
 import recyclegp as rgp
 from calibration_cases import Cut, Merged, Reference, Rounds, Setting, merged, reference, rounds, sensible
-from calibration_page import heat_map, values
+from calibration_page import picture, values
 from jobs import done
 from pages import RESULTS, publish, read, rounded, save, show, write
 
@@ -105,7 +105,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
     parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: an earlier --json")
     parser.add_argument("--beside", type=Path, nargs="+", default=[], metavar="FILE", help="earlier --json files")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="write the heat map")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="write the figure")
     parser.add_argument("--docs", type=Path, metavar="FOLDER", help="write calibration.md and its figure")
     return parser.parse_args(arguments)
 
@@ -130,7 +130,7 @@ def main(arguments: list[str] | None = None) -> None:
     if asked.docs:
         publish(asked.docs, found)
     for file in filter(None, (asked.figure, asked.docs and asked.docs / "figures" / FIGURE)):
-        save(heat_map(run, beside), file)
+        save(picture(run, beside), file)
 
 
 if __name__ == "__main__":

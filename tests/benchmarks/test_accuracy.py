@@ -1,5 +1,6 @@
 """The fast rows of benchmarks/accuracy.py, held to what the project promises."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,45 +11,34 @@ import recyclegp as rgp
 from accuracy import by_time, coverage, nlpd, quadrants
 from recyclegp.merging.constants import LEARNING
 
-ROOT = Path(__file__).parents[2]
-SHARED = ROOT.parent / "shared" / "data"
-FOLDER = SHARED if SHARED.is_dir() else None
+pytestmark = pytest.mark.slow
+SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
-def get(loader, *args):
+def get(loader):
     try:
-        return loader(FOLDER, *args)
+        return loader(SHARED if SHARED.is_dir() else None)
     except data.MissingDataError as missing:
         pytest.skip(str(missing))
 
 
-def excess(ensemble, rng):
-    """Over the noise oracle, on the same 4,000 points."""
+@pytest.mark.parametrize(
+    ("owners", "seed", "inducing", "allowed"),
+    [
+        (partial(data.adjoining, 50, 200), 11, 35, 0.01),  # the paper's 10k case: M_k=3, M=35
+        # every module over the whole region: they must publish at different places
+        (partial(data.overlapping, 60, 250), 12, "auto", 0.03),  # the benchmark holds 100,000 rows to 0.015
+    ],
+)
+def test_excess_over_the_noise_oracle(owners, seed, inducing, allowed):
+    rng = np.random.default_rng(seed)
+    ensemble = rgp.merge(rgp.fit_many(owners(rng), publish=3), inducing=inducing)
     x = rng.uniform(0, 5.5, 4000)
     y = data.noisy(x, rng)
-    return nlpd(ensemble, x[:, None], y) - data.oracle(x, y), coverage(ensemble, x[:, None], y)
+    assert nlpd(ensemble, x[:, None], y) - data.oracle(x, y) <= allowed
+    assert 0.93 <= coverage(ensemble, x[:, None], y) <= 0.97
 
 
-@pytest.mark.slow
-def test_adjoining_intervals():
-    """The paper's 10k case: K=50, N_k=200, M_k=3, M=35."""
-    rng = np.random.default_rng(11)
-    modules = rgp.fit_many(data.adjoining(50, 200, rng), publish=3)
-    over, covered = excess(rgp.merge(modules, inducing=35), rng)
-    assert over <= 0.01
-    assert 0.93 <= covered <= 0.97
-
-
-@pytest.mark.slow
-def test_overlapping_tasks():
-    """Every module over the whole region with three points: they must publish at different places."""
-    rng = np.random.default_rng(12)
-    modules = rgp.fit_many(data.overlapping(60, 250, rng), publish=3)
-    over, _ = excess(rgp.merge(modules), rng)
-    assert over <= 0.03  # 15,000 rows; the benchmark holds 100,000 to 0.015
-
-
-@pytest.mark.slow
 def test_sunspots_in_segments():
     """The first century or so; the benchmark has all of them, in fifty segments.
 
@@ -62,7 +52,6 @@ def test_sunspots_in_segments():
     assert mean <= nlpd(central, s.X_test, s.y_test) + 0.02
 
 
-@pytest.mark.slow
 def test_banana_in_quadrants():
     X, y = get(data.banana)
     s = data.shuffled(X[::2], y[::2], test=0.33, seed=22)
@@ -72,7 +61,6 @@ def test_banana_in_quadrants():
     assert nlpd(merged, s.X_test, s.y_test) <= nlpd(central, s.X_test, s.y_test) + 0.006
 
 
-@pytest.mark.slow
 def test_too_few_points_are_moved(monkeypatch):
     """Points that cannot express the modules go where they say most; given points stay."""
     rng = np.random.default_rng(23)

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,47 +22,30 @@ from speed_rows import Options, Row, interleaved, line, markdown
 ROOT = Path(__file__).parents[2]
 
 
-def no_constant(text):
-    raise AssertionError(f"{text} is not JSON")
-
-
-@pytest.fixture(scope="module")
-def result(tmp_path_factory):
-    path = tmp_path_factory.mktemp("speed") / "deep" / "speed.json"
+@pytest.mark.slow
+def test_a_quick_run(tmp_path):
+    path = tmp_path / "deep" / "speed.json"
     command = [sys.executable, str(ROOT / "benchmarks" / "speed.py"), "--quick", "--only", "predict", "--threads", "1"]
     done = subprocess.run([*command, "--json", str(path)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout, path.read_text()
-
-
-@pytest.mark.slow
-def test_json_holds_the_rows_of_the_table(result):
-    table, text = result
-    found = json.loads(text, parse_constant=no_constant)
-    assert [r["section"] for r in found["rows"]] == ["predict", "predict"]
-    for row in found["rows"]:
-        assert row["name"] in table
-        assert row["against"] in table
+    text = path.read_text()
+    assert not any(secret in text for secret in (f'"{os.uname().nodename}"', str(ROOT), str(Path.home())))
+    found = json.loads(text, parse_constant=pytest.fail)  # NaN is no JSON
+    assert found["machine"]["torch_threads"] == 1
+    assert {found["machine"]["environment"][name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")} == {"1"}
+    assert [row["section"] for row in found["rows"]] == ["predict", "predict"]
+    for said in found["rows"]:
+        assert said["name"] in done.stdout
+        assert said["against"] in done.stdout
         for side in ("ours", "other"):
-            assert row[side] == pytest.approx(np.median(row["raw"][side]))
-            assert len(row["raw"][side]) >= 3
-
-
-@pytest.mark.slow
-def test_ratios_are_those_of_the_times(result):
-    for row in json.loads(result[1])["rows"]:
-        above, below = row["ratio_of"].split("/")
-        assert row["ratio"] == pytest.approx(row[above] / row[below])
-        assert row["verdict"] == ("ok" if row["ratio"] <= row["target"] else "LOST")
-
-
-@pytest.mark.slow
-def test_threads_are_fixed_and_recorded_and_nothing_leaks(result):
-    machine = json.loads(result[1])["machine"]
-    assert machine["torch_threads"] == 1
-    assert machine["environment"]["OMP_NUM_THREADS"] == machine["environment"]["MKL_NUM_THREADS"] == "1"
-    for secret in (f'"{os.uname().nodename}"', str(ROOT), str(Path.home())):
-        assert secret not in result[1]
+            assert said[side] == pytest.approx(np.median(said["raw"][side]))
+            assert len(said["raw"][side]) >= 3
+        above, below = said["ratio_of"].split("/")
+        assert said["ratio"] == pytest.approx(said[above] / said[below])
+        assert said["verdict"] == ("ok" if said["ratio"] <= said["target"] else "LOST")
+        row = Row.from_dict(said)
+        assert row.as_dict() == said
+        assert f"| {row.name} | " in markdown([row])
 
 
 def test_verdicts():
@@ -76,14 +60,6 @@ def test_verdicts():
     assert ">150×" in line(row._replace(bounded=True))
 
 
-@pytest.mark.slow
-def test_rows_survive_the_file(result):
-    said = json.loads(result[1])["rows"][0]
-    row = Row.from_dict(said)
-    assert row.as_dict() == said
-    assert f"| {row.name} | " in markdown([row])
-
-
 def test_contestants_take_turns():
     order = []
     times = interleaved({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, 2)
@@ -94,11 +70,9 @@ def test_contestants_take_turns():
 def test_a_missing_peer_is_a_row(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     rows = list(speed_fit.against_sklearn(speed_fit.QUICK, [1.0], adjoining(2, 20, np.random.default_rng(0)), 2))
-    assert len(rows) == 2
-    for row in rows:
-        assert "not installed: pip install 'recyclegp[bench]'" in line(row)
-        assert row.ratio is None
-        json.dumps(row.as_dict(), allow_nan=False)
+    assert all("not installed: pip install 'recyclegp[bench]'" in line(row) for row in rows)
+    json.dumps([row.as_dict() for row in rows], allow_nan=False)
+    assert [row.ratio for row in rows] == [None, None]
 
 
 def test_the_evidence_that_is_timed_is_the_one_merge_maximises():
@@ -112,20 +86,17 @@ def test_the_evidence_that_is_timed_is_the_one_merge_maximises():
 def test_intervals_come_one_at_a_time_and_adjoin():
     parts = list(intervals(4, 50, 3))
     assert [X.shape for X, _ in parts] == [(50, 1)] * 4
-    edges = np.linspace(0, 5.5, 5)
-    assert all(a <= X.min() and X.max() <= b for (X, _), a, b in zip(parts, edges, edges[1:], strict=False))
-    again = next(intervals(4, 50, 3))
-    np.testing.assert_array_equal(again[1], parts[0][1])
+    ends = pairwise(np.linspace(0, 5.5, 5))
+    assert all(a <= X.min() and X.max() <= b for (X, _), (a, b) in zip(parts, ends, strict=True))
+    np.testing.assert_array_equal(next(intervals(4, 50, 3))[1], parts[0][1])
 
 
 def test_whole_stops_at_the_cap_and_says_so():
-    rows = list(speed_whole.rows(Options(quick=True, threads=1, seed=0, cap=0.01)))
-    assert len(rows) == 2
-    assert "raise --cap" in line(rows[0])
-    assert rows[0].verdict == "–"
+    first, _ = speed_whole.rows(Options(quick=True, threads=1, seed=0, cap=0.01))
+    assert "raise --cap" in line(first)
+    assert first.verdict == "–"
 
 
-@pytest.mark.slow
 def test_scikit_learns_evidence_is_in_the_units_of_y():
     pytest.importorskip("sklearn")
     X, y = adjoining(4, 40, np.random.default_rng(1))[0]

@@ -10,11 +10,9 @@ from pages import RESULTS
 @pytest.mark.slow
 def test_a_quick_run(tmp_path, capsys):
     threads = torch.get_num_threads()
-    try:
-        main(["--quick", "--json", str(tmp_path / "deep" / "run.json")])
-    finally:
-        torch.set_num_threads(threads)
-    rows = read(tmp_path / "deep" / "run.json")
+    main(["--quick", "--json", str(tmp_path / "run.json")])
+    torch.set_num_threads(threads)
+    rows = read(tmp_path / "run.json")
     assert len(rows) == len(KERNELS) * len(LEVELS)
     assert all(abs(row.calibrated - row.level) < 0.04 for row in rows)
     wrong = [row for row in rows if row.kernel == "rbf, made wrong"]

@@ -5,7 +5,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-import pages
 from calibration_cases import Cut, Setting, divide, draw, merged
 from calibration_page import cells, losing, values
 from recyclegp import RecycleGPError
@@ -14,36 +13,23 @@ from where_merging_loses import QUICK, measure
 CASE = (0.1, "random", 1, 5)
 
 
-@pytest.fixture(scope="module")
-def run():
-    return measure(QUICK, "auto", True, 1, "this one")
-
-
-def test_every_case_is_measured_but_those_that_make_no_sense(run, tmp_path):
+@pytest.mark.slow
+def test_every_case_is_measured_and_compared_with_the_same_exact_gp():
+    run = measure(QUICK, "auto", True, 1, "this one")
     assert len(run["merged"]) == len(QUICK.settings()) * len(QUICK.cuts())
+    assert QUICK.skipped() == [50]  # it makes no sense
     assert len(run["references"]) == len(run["rounds"]) == len(QUICK.settings())
     assert all(r["rounds"] > 1 for r in run["rounds"])
     found = cells(run, run["references"])
     assert np.isfinite(found.astype(float)).all(axis=None)
     assert found.coverage.between(0, 1).all()
-    assert QUICK.skipped() == [50]
-    assert values(run)["left out"] == "50 rows each"
-    pages.write(tmp_path / "run.json", run)
-    assert pages.read(tmp_path / "run.json") == run
-
-
-def test_a_run_beside_is_measured_by_this_ones_reference(run):
-    """Else a version with a worse exact GP would seem to merge better."""
+    # a run beside is measured by this one's reference: else one with a worse exact GP would seem to merge better
     worse = run | {"references": [r | {"nlpd": r["nlpd"] + 1} for r in run["references"]], "label": "another"}
-    assert cells(worse, run["references"]).equals(cells(run, run["references"]))
-    shown = values(run, [worse])["random, noise 0.1"].splitlines()
-    assert shown[0].endswith("| another | 95% |")
-    excess, beside = (line.split(" | ") for line in shown[2:4])
-    assert excess[2] == excess[10]
-    assert beside[2] == beside[10]
-
-
-def test_cases_that_failed_lose(run):
+    assert cells(worse, run["references"]).equals(found)
+    head, _, *lines = (line.split(" | ") for line in values(run, [worse])["random, noise 0.1"].splitlines())
+    assert head[10:] == ["another", "95% |"]
+    assert all(line[2] == line[10] for line in lines)
+    # cases that failed lose
     broken = run | {"merged": [r | {"nlpd": None, "failed": "no"} if r["rows"] == 5 else r for r in run["merged"]]}
     found = cells(broken, run["references"])
     assert found.failed[CASE] == 1
