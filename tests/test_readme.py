@@ -1,5 +1,6 @@
 """Everything in README and documentation that can be run runs, and prints what is shown, but for the digits."""
 
+import ast
 import contextlib
 import importlib
 import io
@@ -218,10 +219,33 @@ def test_words_are_in_the_glossary_in_order_and_linked_where_they_first_stand():
 # --- troubleshooting --------------------------------------------------------------------------
 
 
+def in_python(part):
+    """A part of a message as its source says it, with … for what is computed."""
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    if isinstance(part, ast.JoinedStr):
+        return "".join(in_python(value) for value in part.values)
+    kind = part.func.id if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) else None
+    if kind not in ("Argument", "Name", "Either"):
+        return "…"
+    first, *value = part.args
+    shown = [repr(v.value) if isinstance(v, ast.Constant) else "…" for v in value]
+    return in_python(first) if kind != "Argument" else f"{in_python(first)}={''.join(shown)}"
+
+
+def messages_in_python(folder):
+    """Every error and warning that is made of parts."""
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1:
+                yield "".join(map(in_python, node.args))
+
+
 def test_every_message_in_troubleshooting_is_one_of_ours():
     """Quoted messages are pieces of text with … between them; every piece is in the source."""
     source = " ".join(p.read_text() for p in (ROOT / "src").rglob("*.py"))
     source = re.sub(r'"\s*\n\s*f?"', "", source)  # text that goes on in the next line
+    source += "\n".join(messages_in_python(ROOT / "src"))
     quoted = re.findall(r"^### (`.*`)$", (ROOT / "docs/troubleshooting.md").read_text(), flags=re.MULTILINE)
     messages = [m for heading in quoted for m in re.findall(r"`(.*?)`", heading)]
     system = {"No space left on device", "Permission denied"}  # the operating system's

@@ -25,7 +25,7 @@ def two_threads():
 def test_a_small_fit_and_a_small_merge_use_one(monkeypatch):
     seen = []
     real = batch_fit.solve
-    monkeypatch.setattr(batch_fit, "solve", lambda r: seen.append(torch.get_num_threads()) or real(r))
+    monkeypatch.setattr(batch_fit, "solve", lambda *asked: seen.append(torch.get_num_threads()) or real(*asked))
     X = np.random.default_rng(0).uniform(0, 6, (30, 1))
     m = rgp.fit(X, np.sin(X[:, 0]), publish=6)
     assert seen == [1]
