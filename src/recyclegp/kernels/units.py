@@ -21,9 +21,10 @@ class InputUnits(NamedTuple):
     shift: Tensor  # (D,)
 
     @staticmethod
-    def same(dimension: int) -> InputUnits:
-        """Nothing changes."""
-        return InputUnits(torch.ones(dimension, dtype=torch.float64), torch.zeros(dimension, dtype=torch.float64))
+    def same(dimension: int, beside: Tensor | None = None) -> InputUnits:
+        """Nothing changes; on the device of the numbers beside which it is used, where these are given."""
+        one = torch.ones(dimension, dtype=torch.float64, device=None if beside is None else beside.device)
+        return InputUnits(one, torch.zeros_like(one))
 
     def of(self, X: Tensor) -> Tensor:
         """Points (…, D) in the new units."""

@@ -91,7 +91,7 @@ def _given_kernel(shared: Kernel, dimension: int, B: Tensor) -> Kernel:
     """With a B that is known, in the units of the outputs, beside the kernel of the first."""
     C = len(B)
     own = ROUNDING * float(B.diagonal().mean())
-    W = torch.linalg.cholesky(B - own * torch.eye(C, dtype=B.dtype))
+    W = torch.linalg.cholesky(B - own * torch.eye(C, dtype=B.dtype, device=B.device))
     theta = torch.cat([W.flatten(), W.new_full((C,), math.log(own))])
     return times(beside(shared, dimension), Kernel(Index(dimension, C, C), theta))
 
@@ -100,7 +100,8 @@ def _shared_kernel(apart: Sequence[Group], scales: Sequence[float]) -> Kernel:
     """Of the inputs, for all outputs in units of their scale: the mean of those that have the first one's structure."""
     D = apart[0].dimension
     each = [
-        beside(in_units(g.form.kernel.own(), 1 / s, InputUnits.same(D)), D) for g, s in zip(apart, scales, strict=True)
+        beside(in_units(k, 1 / s, InputUnits.same(D, k.theta)), D)
+        for k, s in zip((group.form.kernel.own() for group in apart), scales, strict=True)
     ]
     alike = [k.theta for k in each if k.structure == each[0].structure]
     return each[0].with_theta(torch.stack(alike).mean(0))
@@ -114,7 +115,7 @@ def _likeness(apart: Sequence[Group]) -> Tensor:
     centred = means - means.mean(1, keepdim=True)
     size = centred.square().mean(1).sqrt().clamp_min(1e-12)
     found = centred @ centred.mT / Z.shape[0] / size[:, None] / size
-    return 0.8 * found + 0.2 * torch.eye(len(apart), dtype=found.dtype)
+    return 0.8 * found + 0.2 * torch.eye(len(apart), dtype=found.dtype, device=found.device)
 
 
 def _first_index(likeness: Tensor, rank: int, column: int) -> Kernel:
@@ -128,7 +129,7 @@ def _first_index(likeness: Tensor, rank: int, column: int) -> Kernel:
 def _usual_index(likeness: Tensor, rank: int, column: int) -> Kernel:
     """What is expected before anything is known: half of every output's variance is shared, with the signs seen."""
     signs = torch.linalg.eigh(likeness).eigenvectors[:, -1].sign()
-    W = torch.zeros(len(likeness), rank, dtype=likeness.dtype)
+    W = likeness.new_zeros(len(likeness), rank)
     W[:, -1] = math.sqrt(0.5) * torch.where(signs == 0, torch.ones_like(signs), signs)
-    own = torch.full((len(likeness),), math.log(0.5), dtype=likeness.dtype)
+    own = likeness.new_full((len(likeness),), math.log(0.5))
     return Kernel(Index(column, len(likeness), rank), torch.cat([W.flatten(), own]))

@@ -55,7 +55,7 @@ def _over_index(m: Member, coupling: Coupling, kernel: Kernel) -> Member:
 def _kernel_over_index(own: Kernel, scale: float, kernel: Kernel) -> Kernel:
     """A member's own kernel beside the index kernel, where its structure is the shared one; else the shared kernel."""
     index = index_of(kernel)
-    same = beside(in_units(own, 1 / scale, InputUnits.same(index.column)), index.column)
+    same = beside(in_units(own, 1 / scale, InputUnits.same(index.column, own.theta)), index.column)
     if same.structure != kernel.structure.parts[0]:
         return kernel.own()
     return Kernel(kernel.structure, torch.cat([same.theta, kernel.theta.cpu()[len(kernel.theta) - index.size :]]))
@@ -86,7 +86,7 @@ def kernel_of_output(kernel: Kernel, c: int, coupling: Coupling) -> Kernel:
     index = index_of(kernel)
     own = float(covariance_of(kernel, coupling)[c, c])
     shared = Kernel(kernel.structure.parts[0], kernel.theta[: len(kernel.theta) - index.size])
-    return in_units(shared, math.sqrt(own), InputUnits.same(index.column))
+    return in_units(shared, math.sqrt(own), InputUnits.same(index.column, shared.theta))
 
 
 def unscaled(members: Sequence[Member], coupling: Coupling) -> float:
