@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import gpytorch
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 import recyclegp as rgp
 from recyclegp import arrays
+from recyclegp.errors import ContradictionWarning
 
 OPTIONS = {"publish": 12, "seed": 3}
 
@@ -37,7 +39,9 @@ def framed(data):
 @pytest.fixture(scope="module")
 def ensemble(data, module):
     X, y = data
-    return rgp.merge([module, rgp.fit(X + 0.4, y, name="b", **OPTIONS)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ContradictionWarning)  # the same function 0.4 beside itself
+        return rgp.merge([module, rgp.fit(X + 0.4, y, name="b", **OPTIONS)])
 
 
 def check_same(m, n, X):

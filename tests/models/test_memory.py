@@ -72,6 +72,9 @@ from recyclegp.core import packing
 from recyclegp.core.sites import Site
 from recyclegp.merging import site_store
 
+def with_site(module, site):
+    return replace(module, latents=(module.latents[0]._replace(site=site),))
+
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -84,7 +87,7 @@ def stream(K, M, D):
         Rt = 3 * np.eye(M) + 0.2 * rng.normal(size=(M, M))
         rho = Rt @ (2 + np.sin(6 * Z[:, 0])) + rng.normal(size=M)
         site = Site(*map(torch.as_tensor, (Z, Rt, rho, np.array(0.5))))
-        yield with_latent(first, site=site).rename(f"module number {i}")
+        yield with_site(first, site).rename(f"module number {i}")
 
 def merged(K, M, D, learn):
     points = np.random.default_rng(1).uniform(0, 1, (24, D))

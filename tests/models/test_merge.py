@@ -53,6 +53,7 @@ def pressures(rng, rows, scale=1.0):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.ContradictionWarning")  # which is said, too
 def test_other_units_are_noticed():
     """mmHg and kPa: learning absorbs the contradiction with a kernel nobody has, and would call it agreement."""
     rng = np.random.default_rng(0)

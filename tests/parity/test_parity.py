@@ -440,7 +440,7 @@ FORBIDDEN: dict[str, dict[str, str]] = {
         "to_botorch": "correlated",
     },
     "classes": {
-        "predict_noise": "classes",
+        "predict_noise": "no noise",
         "predict_interval": "classes",
         "predict_quantiles": "classes",
         "outputs": "classes",
