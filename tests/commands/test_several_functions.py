@@ -1,6 +1,7 @@
 """fit, predict, score and calibrate with several outputs, classes, and noise that varies: the library's numbers."""
 
 import io
+import math
 
 import numpy as np
 import pandas as pd
@@ -340,12 +341,21 @@ def test_scores_that_cannot_be_are_refused(several, model, table, options, said)
 
 
 def test_outputs_are_calibrated_one_by_one(several, tmp_path):
-    how = ["--target", "heat", "-o", tmp_path / "c.json"]
-    result = call("calibrate", several / "all.safetensors", several / "north.csv", *how)
-    said = one_line(result)
-    assert "2 outputs, and a calibration is of one" in said
-    assert "calibrate each by itself, as calibrate(model, X, y, output='heat')" in said
-    assert not (tmp_path / "c.json").exists()
+    model, table, made = several / "all.safetensors", several / "north.csv", tmp_path / "c.json"
+    said = one_line(call("calibrate", model, table, "--target", "depth", "-o", made))
+    assert "--target depth" in said
+    assert "2 outputs: heat, salt; a calibration is of one of them" in said
+    assert not made.exists()
+    rows = answer("calibrate", model, table, "--target", "salt", "-o", made)["rows"]
+    ok("predict", model, table, "--calibration", made, "-o", tmp_path / "p.csv")
+    found = pd.read_csv(tmp_path / "p.csv")
+    inside = (found["salt_y_lower"] <= found["salt"]) & (found["salt"] <= found["salt_y_upper"])
+    assert inside.sum() == math.ceil((rows + 1) * 0.95)
+    scored = answer("score", model, table, "--target", "heat,salt", "--calibration", made)["scores"]
+    by_name = {one["name"]: one for one in scored}
+    assert "calibrated" not in by_name["heat"]
+    level = next(row for row in by_name["salt"]["calibrated"] if row["level"] == 0.95)
+    assert level["coverage"] == pytest.approx(inside.mean())
 
 
 def test_classes_are_calibrated(several, tmp_path):

@@ -61,17 +61,20 @@ def calibrate(
         gp = models.load(model)
     models.check_likelihood(gp, likelihood)
     chosen = models.chosen_likelihood(model, gp, likelihood)
-    if outputs_of(chosen):
-        raise RecycleGPError(
-            f"{model}: it has {len(chosen.functions)} outputs, and a calibration is of one; in Python calibrate each "
-            f"by itself, as calibrate(model, X, y, output={chosen.functions[0]!r})"
-        )
+    names, of = outputs_of(chosen), None
+    if names:
+        if target not in names:
+            raise RecycleGPError(
+                f"--target {target}: {model} has {chosen.words}; a calibration is of one of them, and y is its column"
+            )
+        of, chosen = target, chosen.parts[names.index(target)]
     models.check_owner(gp, owner)
     wanted = of_model([target], chosen, "refuse", positive)
     rows = models.rows_for(gp, table, wanted, inputs=inputs, dates=dates, drop_missing=drop_missing)
     read = models.read(gp, rows, screen)
     with screen.working("Calibrating", threads):
-        made = library.calibrate(gp, read.X, read.y, levels=wanted_levels, likelihood=chosen.name, owner=owner)
+        how: dict[str, Any] = {"likelihood": chosen.name, "owner": owner, "output": of}
+        made = library.calibrate(gp, read.X, read.y, levels=wanted_levels, **how)
     found = replace(made.calibration, content_id=content_id(Path(model)))
     found.save(output)
     facts: dict[str, Any] = {"file": str(output), "model": model, "likelihood": found.likelihood, "owner": found.owner}

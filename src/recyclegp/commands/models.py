@@ -116,6 +116,12 @@ def calibrated(path: str, model: Model, file: Path, likelihood: str | None, owne
     return Calibrated(model, found)
 
 
+def calibrated_for(tuned: Calibrated) -> tuple[str | None, str | None]:
+    """The likelihood and the owner that a calibration is of; one of several outputs leaves the model's likelihood."""
+    found = tuned.calibration
+    return found.likelihood if found.output is None else None, found.owner
+
+
 def modules(
     paths: Iterable[Path],
     advance: Advance,

@@ -74,7 +74,7 @@ def predict(
     rows = models.rows_for(gp, table, inputs=inputs, dates=dates, drop_missing=drop_missing, keep=kept)
     tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
     if tuned is not None:
-        likelihood, owner = tuned.calibration.likelihood, tuned.calibration.owner
+        likelihood, owner = models.calibrated_for(tuned)
         tuned.calibration.quantile(predictions.LEVEL)  # a level that it does not have is said before any row is read
     chosen = predictions.likelihood_of(gp, likelihood)
     asked = predictions.Predictions(gp, owner, chosen, tuned)

@@ -109,15 +109,18 @@ class Predictions:
     def _calibrated_columns(self) -> tuple[str, ...]:
         if self.tuned is None:
             return ()
-        return (SETS,) if self.tuned.is_of_classes else BAND_OF_Y
+        before = "" if self.tuned.calibration.output is None else f"{self.tuned.calibration.output}_"
+        return tuple(f"{before}{column}" for column in ((SETS,) if self.tuned.is_of_classes else BAND_OF_Y))
 
     def _calibrated(self, X: pd.DataFrame) -> dict[str, Any]:
         if self.tuned is None:
             return {}
         if self.tuned.is_of_classes:
             among = np.asarray(self.tuned.predict_set(X, LEVEL))
-            return {SETS: ["|".join(n for n, there in zip(self.classes, row, strict=True) if there) for row in among]}
-        return dict(zip(BAND_OF_Y, self.tuned.predict_interval(X, LEVEL), strict=True))
+            classes = self.classes if self.tuned.calibration.output is None else self.tuned.classes
+            sets = ["|".join(n for n, there in zip(classes, row, strict=True) if there) for row in among]
+            return dict.fromkeys(self._calibrated_columns, sets)
+        return dict(zip(self._calibrated_columns, self.tuned.predict_interval(X, LEVEL), strict=True))
 
 
 def likelihood_of(gp: Model, name: str | None) -> Likelihood | None:

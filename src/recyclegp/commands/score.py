@@ -68,7 +68,7 @@ def score(
     models.check_likelihood(gp, likelihood)
     tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
     if tuned is not None:
-        likelihood, owner = tuned.calibration.likelihood, tuned.calibration.owner
+        likelihood, owner = models.calibrated_for(tuned)
     chosen = models.chosen_likelihood(model, gp, likelihood)
     models.check_owner(gp, owner)
     wanted = of_model(names, chosen, missing, positive)

@@ -51,8 +51,14 @@ class Gathered:
 
     def compare(self, X: pd.DataFrame, y: Any) -> None:
         """Some rows with their calibrated intervals or sets, where there are any."""
-        if self.tuned is not None:
-            self._held.append(_held(self.tuned, X, y))
+        if self.tuned is None:
+            return
+        output = self.tuned.calibration.output
+        if output is not None:  # in the rows in which it was seen
+            own = np.asarray(y[output] if hasattr(y, "columns") else y, dtype=float)
+            own = own if own.ndim == 1 else own[:, self.tuned.model.outputs.index(output)]
+            X, y = X[np.isfinite(own)], own[np.isfinite(own)]
+        self._held.append(_held(self.tuned, X, y))
 
     @property
     def rows(self) -> dict[str, Evaluated]:
@@ -66,7 +72,7 @@ class Gathered:
 
     def _facts(self, name: str, rows: Evaluated) -> Facts:
         facts: Facts = {"rows": len(rows.y), **_of(metrics.summary(rows))}
-        if self.tuned is not None:
+        if self.tuned is not None and name in (ALONE, self.tuned.calibration.output):
             facts["calibrated"] = _calibrated(self.tuned, self._held)
         if self.by is not None:
             split = groups(pd.concat(self._values[name], ignore_index=True), self.by)

@@ -55,6 +55,11 @@ class Calibrated:
         """Whether it has sets of classes instead of intervals."""
         return self._likelihood.classifies
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Those that y may be; () where it is a number."""
+        return self._likelihood.classes
+
     def predict_interval(self, X: Array, level: float = 0.95) -> tuple[Any, Any]:
         """The interval of a new observation y at each row of X.
 
