@@ -95,6 +95,7 @@ SEVERAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SEVERAL)
 @pytest.mark.parametrize("inducing", ["all", 10])
 def test_several_functions(kind, inducing, tmp_path):
@@ -155,6 +156,7 @@ def test_owners_and_trust_may_be_asked_for():
 # --- forms of partitions ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_tables_functions_and_files_are_the_same_partitions(tmp_path):
     folder = parquet(tmp_path / "rows")
     options = {"names": names(), "target": "y", "merge": {"inducing": Z}, "columns": None}

@@ -272,6 +272,7 @@ def test_forgetting_follows_a_function_that_drifts(monkeypatch):
 # --- the page ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pretended")
 def test_the_page_names_who_is_better(tmp_path):
     """A quick run of pretended experiments, and one whose rows are put in: a central model wins, a rival ties."""

@@ -386,6 +386,7 @@ def test_packs_without_some_members():
     assert packed.without(frozenset([0, 2, 4])).members == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", ["bernoulli", "poisson", "gaussian"])
 def test_only_what_can_be_done_is_proposed(likelihood):
     """Classes and counts have no other units: why such a module is flagged is said, without a change of them."""

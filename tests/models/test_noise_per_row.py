@@ -139,6 +139,7 @@ def test_rows_with_huge_noise_do_not_matter(method):
             check_close(a, b, tolerance)
 
 
+@pytest.mark.slow
 def test_learned_from_some_of_the_rows(monkeypatch):
     """A subset of the rows keeps their noises, and both stages of a long search know them."""
     X, y, noise = rows(120, seed=8)

@@ -121,6 +121,7 @@ def test_changed_headers(target, which, edits):
     check(target, rebuilt(parts.get("outer"), parts.get("header"), body))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", FILES, ids=range(len(FILES)))
 def test_every_field_of_another_type(target, content):
     """Of every field there is a type or a size that cannot be meant; most values are refused, none goes wrong."""
