@@ -20,6 +20,10 @@ from .likelihoods import Change, Likelihood
 from .target import NO_TARGET, Target
 from .times import When
 
+IMPORTED = frozenset(
+    {"moments", "ensemble of imports"}
+)  # methods of what was fitted elsewhere: points may be data rows
+
 
 class About(NamedTuple):
     """Who and what: words only."""

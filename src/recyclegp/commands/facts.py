@@ -21,13 +21,12 @@ from ..models.ensemble import Ensemble
 from ..models.load import Model, load, load_many
 from ..models.module import Module
 from ..models.predictive import squeezed
+from ..record import IMPORTED
 from ..storage import container
 from ..storage.making import MODULES
 from ..times import written
 from . import fact_words
 from .screen import Screen, say
-
-IMPORTED = {"moments", "ensemble of imports"}  # methods of what was fitted elsewhere: its points may be data rows
 
 Facts = dict[str, Any]
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..categories import Categories
 from ..core import noise as core_noise
 from ..core import sites
 from ..core.effects import Offset
@@ -94,6 +95,10 @@ class Member(NamedTuple):
 
     def with_site(self, site: Site | None) -> Member:
         return self._replace(latent=self.latent._replace(site=site))
+
+    def recoded(self, old: Categories, new: Categories) -> Member:
+        """With codes of other levels in its points."""
+        return self if self.site is None else self.with_site(self.site._replace(Z=old.recoded(self.site.Z, new)))
 
     # --- how it counts ---
 

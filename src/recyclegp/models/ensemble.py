@@ -400,7 +400,7 @@ class Ensemble(Predictive):
         frame = self.frame._replace(categories=fewer)
         if relearn:
             after = [group.after_removal(gone, self.how, relearned=True) for group in self.groups]
-            coded = [[operations.recoded(m, self.categories, fewer) for m in own] for own in rest]
+            coded = [[m.recoded(self.categories, fewer) for m in own] for own in rest]
             again = replace(self, frame=frame)._relearned(coded)
             left = unlearning.together(after)
             return again._with_groups(replace(group, unlearned=left) for group in again.groups)

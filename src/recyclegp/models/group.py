@@ -243,9 +243,7 @@ class Group:
 
     def recoded(self, old: Categories, new: Categories, *, members: tuple[Member, ...]) -> Group:
         """With codes of other levels, in its points and in these members, which are its own from now on."""
-        members = tuple(
-            m if m.site is None else m.with_site(m.site._replace(Z=old.recoded(m.site.Z, new))) for m in members
-        )
+        members = tuple(m.recoded(old, new) for m in members)
         return replace(self, form=self.form.recoded(lambda Z: old.recoded(Z, new)), members=members)
 
     def after_removal(self, gone: set[str], how: How, *, relearned: bool) -> Unlearned:

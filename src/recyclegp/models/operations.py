@@ -10,14 +10,12 @@ from ..categories import Categories, used_codes
 from ..core.convergence import Convergence
 from ..merging.member import Member, stored
 from ..merging.noise import Readings, at_noise, with_noise
-from ..record import Latent
+from ..record import IMPORTED, Latent
 from . import merge_warnings
 from .choice import Choice
 from .group import Group, Grown
 from .intake import FunctionRead
 from .new_rows import NewRows
-
-IMPORTED = ("moments", "ensemble of imports")  # methods of what was fitted elsewhere, whose points were chosen there
 
 
 def add(groups: Sequence[Group], functions: Sequence[FunctionRead], choice: Choice) -> list[Group]:
@@ -79,7 +77,3 @@ def levels_of(members: Sequence[Member], fixed: Sequence[Group], known: Categori
     sites = [m.site.Z for m in members if m.site is not None]
     points = [group.form.chosen_points.cpu() for group in fixed]
     return known.only(used_codes([*sites, *(Z for Z in points if len(Z))], known.columns))
-
-
-def recoded(m: Member, old: Categories, new: Categories) -> Member:
-    return m if m.site is None else m.with_site(m.site._replace(Z=old.recoded(m.site.Z, new)))
