@@ -1,0 +1,184 @@
+"""Owners who answer once more: what each evaluation of the common bound gains, and what it costs in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from ..baselines import central
+from ..baselines.mapreduce import mapreduce
+from ..models.fit import fit
+from ..models.merge import merge
+from ..models.module import Module
+from ..models.plan import Plan
+from ..plot import style
+from . import figures
+from .core import Held, Outcome, Report, Row, Settings, answered, averaged, measured, published_bytes, timed
+from .data import Array, Parts, Split, banana, quadrants, random_function, regression_table, shuffled
+
+OWNERS = 16
+SHOWN = (1, 2, 5, 10)  # evaluations of the common bound that have a row in the table
+ONE_SHOT, ROUNDS = "one shot", "rounds"
+
+
+class Case(NamedTuple):
+    name: str
+    split: Split
+    parts: Parts
+    points: int
+    likelihood: str = "gaussian"
+    publish: int | str = "auto"
+    exact: bool = True  # is the exact GP affordable?
+    mapreduce: bool = True  # and map-reduce that learns its plan?
+
+
+class Path(NamedTuple):
+    """One case: NLPD and bytes from an owner after every evaluation."""
+
+    case: Case
+    evaluations: list[int]
+    nlpd: list[float]
+    bytes: list[float]
+    beside: dict[str, float]  # NLPD of others
+
+
+def cases(settings: Settings, seed: int) -> list[Case]:
+    found = [_synthetic(seed, 85 if settings.full else 40, 512 if settings.full else 160)]
+    tables = (("energy", 340), ("pol", 512), ("kin40k", 512)) if settings.full else (("energy", 340),)
+    for name, points in tables:
+        split = regression_table(settings.data_dir, name, seed)
+        if split is not None:
+            small = len(split.y) < 2000
+            found.append(Case(name, split, _random(split, seed), points, exact=small, mapreduce=small))
+    if settings.data_dir is not None or settings.full:
+        split = shuffled(*banana(settings.data_dir), 0.33, seed)
+        found.append(Case("banana", split, quadrants(split.X, split.y), 25, "bernoulli", 9, False, False))
+    return found
+
+
+def _synthetic(seed: int, rows: int, points: int) -> Case:
+    """A rough function of five inputs."""
+    rng = np.random.default_rng(seed)
+    f = random_function(rng, 5, 1.5)
+    X = rng.uniform(-1.5, 1.5, (OWNERS * rows + 1000, 5))
+    y = f(X) + 0.2 * rng.standard_normal(len(X))
+    split = Split(X[1000:], y[1000:], X[:1000], y[:1000])
+    return Case("rough, 5 inputs", split, _random(split, seed), points)
+
+
+def _random(split: Split, seed: int) -> Parts:
+    order = np.random.default_rng(seed).permutation(len(split.y))
+    return [(split.X[i], split.y[i]) for i in np.array_split(order, OWNERS)]
+
+
+def run(settings: Settings, report: Report) -> Outcome:
+    rows, paths = list[Row](), list[Path]()
+    for seed in settings.repeats:
+        for case in cases(settings, seed):
+            more, path = _once(case, seed, report)
+            rows += more
+            paths += [path] if seed == settings.seed else []
+    absent = [n for n in ("energy", "pol", "kin40k") if n not in {p.case.name for p in paths}]
+    notes = [f"{OWNERS} owners with random rows (banana: a quadrant each); bytes from an owner are added up"]
+    notes += [f"not run: {', '.join(absent)} (not in --data-dir, or left out of a quick run)"] if absent else []
+    return Outcome(averaged(rows), _draw(paths), notes)
+
+
+def _once(case: Case, seed: int, report: Report) -> tuple[list[Row], Path]:
+    held = Held(case.split.X_test, case.split.y_test)
+    how: dict[str, Any] = {"likelihood": case.likelihood, "privacy": "things", "allow_small": True, "seed": seed}
+    report(f"{case.name}: {len(case.parts)} owners fit")
+    modules, fitting = timed(
+        lambda: [fit(X, y, name=f"owner-{k}", publish=case.publish, **how) for k, (X, y) in enumerate(case.parts)]
+    )
+    sent = published_bytes(modules)
+    shot, merging = timed(lambda: merge(modules, inducing=case.points if case.publish != "auto" else "auto"))
+    rows = [answered(case.name, ONE_SHOT, shot, held, bytes=sent, seconds=fitting + merging)]
+    report(f"{case.name}: rounds")
+    path = Path(case, [0], [rows[0].nlpd], [sent], {})
+    plan, seconds = shot.plan(case.points), fitting + merging
+    while not plan.done and (plan.evaluations < max(SHOWN) or plan.asks == "slopes"):
+        (e, following), spent = timed(lambda plan=plan: _round(plan, case.parts))  # type: ignore[misc]
+        sent, seconds = sent + following.history[-1]["bytes"], seconds + spent
+        if following.asks == "sums":
+            done = following.evaluations
+            row = answered(case.name, f"{ROUNDS}, {done}", e, held, bytes=sent, seconds=seconds)
+            path.evaluations.append(done)
+            path.nlpd.append(row.nlpd)
+            path.bytes.append(sent)
+            rows += [row] if done in SHOWN or following.done else []
+        plan = following
+    for name, build in _others(case, modules, shot.plan(case.points), seed).items():
+        report(f"{case.name}: {name}")
+        row = measured(case.name, name, build, held).row
+        rows.append(row)
+        path.beside[name] = row.nlpd
+    return rows, path
+
+
+def _round(plan: Plan, parts: Parts) -> tuple[Any, Plan]:
+    given = [
+        plan.contribute(X, y, name=f"owner-{k}", privacy="things", allow_small=True, slopes=False)
+        for k, (X, y) in enumerate(parts)
+    ]
+    return plan.combine(given)
+
+
+def _others(case: Case, modules: list[Module], plan: Plan, seed: int) -> dict[str, Callable[[], Any]]:
+    found: dict[str, Callable[[], Any]] = {
+        "central sparse": lambda: central.sparse(
+            case.parts, inducing=case.points, likelihood=case.likelihood, seed=seed, privacy="things"
+        )
+    }
+    if case.likelihood == "gaussian":
+        found["averaged hyperparameters"] = lambda: _averaged(case.parts, modules, plan)
+    if case.mapreduce:
+        found["map-reduce"] = lambda: mapreduce(case.parts, inducing=case.points, seed=seed)
+    if case.exact:
+        found["exact GP"] = lambda: central.exact(case.parts, seed=seed)
+    return found
+
+
+def _averaged(parts: Parts, modules: list[Module], plan: Plan) -> Any:
+    """Federated averaging of what owners have learned alone, then one answer each: logarithms, weighted by rows."""
+    rows = np.array([m.rows for m in modules], dtype=float)
+    shares = rows / rows.sum()
+    theta = sum(w * m.kernel_spec.theta for w, m in zip(shares, modules, strict=True))
+    noise = float(np.exp(sum(w * np.log(m.noise) for w, m in zip(shares, modules, strict=True))))
+    kernel = modules[0].kernel_spec.with_theta(theta)
+    agreed = Plan(
+        points=plan.points, kernel=kernel, noise=noise, mean=float(shares @ [m.mean for m in modules]), learn=False
+    )
+    return _round(agreed, parts)[0]
+
+
+# --- the figure -----------------------------------------------------------------------------------
+
+COLOURS = {
+    "central sparse": style.SKY,
+    "exact GP": style.BLACK,
+    "map-reduce": style.GREEN,
+    "averaged hyperparameters": style.PURPLE,
+}
+
+
+def _draw(paths: list[Path]) -> Figure:
+    """NLPD above, bytes below; a column for each case."""
+    figure = figures.new(4.6 * len(paths), 6.4)
+    panels = figure.subplots(2, len(paths), squeeze=False, sharex="col", height_ratios=[2, 1])
+    for column, path in enumerate(paths):
+        above, below = panels[:, column]
+        above.plot(path.evaluations, path.nlpd, "o-", color=figures.MERGED, ms=4, lw=1.6, label="rounds (0: one shot)")
+        for name, value in path.beside.items():
+            above.axhline(value, color=COLOURS[name], lw=1.2, ls="--", label=name)
+        size: Array = np.asarray(path.bytes) / 1e6
+        below.plot(path.evaluations, size, "o-", color=style.BLUE, ms=4, lw=1.4)
+        title = f"{path.case.name}: {len(path.case.parts)} owners, {path.case.points} points"
+        style.tidy(above, title, {"loc": "upper right"}, ylabel="held-out NLPD, nats per row")
+        style.tidy(below, None, None, xlabel="evaluations of the common bound", ylabel="MB from an owner")
+        below.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure

@@ -1,0 +1,223 @@
+"""Many exchanges in one line: ask every owner, combine, and ask again."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from .. import arrays
+from ..errors import RecycleGPError, warn_user
+from ..local.held_back import take
+from ..plans.holding import held_back
+from .answer import Answer
+from .ensemble import Ensemble
+from .fit import fit
+from .load import load
+from .merge import merge
+from .module import Module
+from .plan import Plan
+from .plan_ensemble import Parts
+from .progress import bar
+
+Owner: TypeAlias = Any  # a callable, a folder, or (X, y)
+PLANS, ANSWERS = "plan-{:04d}.safetensors", "answer-{:04d}-{}.safetensors"
+ONE_SHOT = "one-shot.safetensors"
+POLL = 0.2  # seconds between two looks into a folder
+
+
+class Rounds(NamedTuple):
+    """What many exchanges have come to."""
+
+    ensemble: Ensemble
+    plan: Plan  # the next one, with the history of all before it
+
+
+def rounds(
+    owners: Mapping[str, Owner] | Sequence[Owner],
+    rounds: int = 10,
+    points: int = 256,
+    *,
+    plan: Plan | None = None,
+    score: bool = True,
+    keep: str = "sites",
+    folder: str | PathLike[str] | None = None,
+    timeout: float = 60.0,
+    progress: bool | None = None,
+    **options: Any,
+) -> Rounds:
+    """A common sparse model of all owners' rows, which stay where they are: exchange after exchange.
+
+    Args:
+        owners: name → owner, or a list of them. An owner is a callable that is given a plan and returns its answer (and
+            is given None first, and returns its module, where no plan is given), a folder in which the plan is put as
+            plan.safetensors and its answer.safetensors awaited, or a pair (X, y), whose rows are here.
+        rounds: how often the common bound is computed, at most; each takes one exchange or two.
+        points: of the plan that the one-shot merge of the owners' modules proposes.
+        plan: where to begin, instead of with such a merge.
+        score: of pairs (X, y), hold a tenth of the rows back, and stop by what is predicted of them.
+        keep: as for `Plan.combine`.
+        folder: plans and answers are written there as they come; what is there already is not asked for again, so that
+            whoever was interrupted goes on.
+        timeout: seconds to wait for an answer in an owner's folder, before it counts as missing.
+        progress: a bar on standard error; by default only where somebody may be looking.
+        options: of `fit` for pairs (X, y): privacy, allow_small, kernel, …
+
+    Returns:
+        The ensemble and the next plan, whose `history` has bound, score and bytes of every exchange. It also unpacks
+        as `e, plan = rounds(…)`.
+
+    Raises:
+        RecycleGPError: Nobody answers, or an argument cannot be what it is.
+
+    Examples:
+        >>> import numpy as np, recyclegp as rgp
+        >>> x = np.linspace(0, 6, 90)
+        >>> pairs = {f"ward-{i}": (x[i::3], np.sin(x[i::3])) for i in range(3)}
+        >>> e, plan = rgp.rounds(pairs, rounds=2, points=8, privacy="things")
+        >>> e.names
+        ['ward-0', 'ward-1', 'ward-2']
+    """
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise RecycleGPError(f"rounds is {rounds!r}; pass a positive number of rounds")
+    several = owners if isinstance(owners, Mapping) else {f"owner-{i + 1}": own for i, own in enumerate(owners)}
+    asked = {name: _asking(name, own, score, timeout, options) for name, own in several.items()}
+    store = _Store(None if folder is None else Path(folder))
+    now = store.plan() or plan or _first(asked, points)
+    store.put_plan(now)
+    found: Ensemble | None = None
+    with bar("rounds", rounds, progress) as advance:
+        before = now.evaluations
+        while found is None or (not now.done and (now.evaluations < rounds or now.asks == "slopes")):
+            known = store.answers(now)
+            here = {a.name for a in known if a.plan == now.digest}
+            new = [a for name, ask in asked.items() if name not in here and (a := _asked(name, ask, now)) is not None]
+            store.put_answers(now, new)
+            found, now = now.combine([*known, *new], keep=keep)
+            store.put_plan(now)
+            advance(now.evaluations - before)
+            before = now.evaluations
+    return Rounds(found, now)
+
+
+# --- owners ---------------------------------------------------------------------------------------
+
+Ask: TypeAlias = Callable[[Plan | None], Any]
+
+
+def _asking(name: str, owner: Owner, score: bool, timeout: float, options: Mapping[str, Any]) -> Ask:
+    if callable(owner):
+        return owner
+    if isinstance(owner, (str, PathLike)):
+        return lambda plan: _by_folder(Path(owner), plan, timeout)
+    if isinstance(owner, tuple) and len(owner) == 2:
+        return lambda plan: _from_rows(name, *owner, plan, score, options)
+    raise TypeError(f"owner {name!r} must be a callable, a folder, or a pair (X, y), not {type(owner).__name__}")
+
+
+def _from_rows(name: str, X: Any, y: Any, plan: Plan | None, score: bool, options: Mapping[str, Any]) -> Any:
+    own = {key: options[key] for key in ("privacy", "allow_small", "rows_per_point", "missing") if key in options}
+    if plan is not None:
+        return plan.contribute(X, y, name=name, score=score, **own)
+    if score:
+        kept = ~held_back(arrays.inputs(X).X, arrays.with_missing(y, "y", None)).numpy()
+        kept = kept if kept.any() else ~kept
+        X, y = take(X, kept), take(y, kept)
+    return fit(X, y, name=name, **options)
+
+
+def _by_folder(folder: Path, plan: Plan | None, timeout: float) -> Any:
+    if plan is None:
+        return load(folder / "module.safetensors")
+    plan.save(folder / "plan.safetensors")
+    end = clock.monotonic() + timeout
+    path = folder / "answer.safetensors"
+    while True:
+        if path.exists():
+            found = load(path)
+            if isinstance(found, Answer) and found.plan == plan.digest:
+                return found
+        if clock.monotonic() > end:
+            raise RecycleGPError(f"{path}: no answer to this plan within {timeout:g} seconds")
+        clock.sleep(POLL)
+
+
+def _asked(name: str, ask: Ask, plan: Plan) -> Answer | None:
+    """The answer, if there is one: a round does not fail because somebody does."""
+    try:
+        found = ask(plan.public)
+    except Exception as failed:  # whatever goes wrong there is no reason to stop here
+        warn_user(f"{name} does not answer: {failed}")
+        return None
+    if found is None or (isinstance(found, Answer) and found.plan == plan.digest):
+        return found
+    what = f"to another plan ({found.plan[:8]})" if isinstance(found, Answer) else f"a {type(found).__name__}"
+    warn_user(f"{name}: the answer is {what}, and is left out")
+    return None
+
+
+def _first(asked: Mapping[str, Ask], points: int) -> Plan:
+    """Of the modules that owners have; whoever has none joins later."""
+    modules = list[Module]()
+    for name, ask in asked.items():
+        try:
+            found = ask(None)
+        except Exception as failed:
+            warn_user(f"{name} has no module: {failed}")
+            continue
+        modules += [found] if isinstance(found, Module) else []
+    if not modules:
+        raise RecycleGPError("nobody has a module to make a plan from; give a plan")
+    return merge(modules).plan(points)
+
+
+def _parts(e: Ensemble) -> Parts:
+    return Parts(e.likelihoods[0], e.frame, e.groups, e.how)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+class _Store:
+    """Plans and answers in a folder, or nowhere."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def plan(self) -> Plan | None:
+        """The last that was written."""
+        if self.folder is None:
+            return None
+        found = sorted(self.folder.glob(PLANS.replace("{:04d}", "*")))
+        last = load(found[-1]) if found else None
+        if not isinstance(last, Plan):
+            return None
+        shot = self.folder / ONE_SHOT
+        return Plan._of(last._facts, one_shot=_parts(load(shot)) if shot.exists() else None)
+
+    def put_plan(self, plan: Plan) -> None:
+        if self.folder is not None:
+            if plan._one_shot is not None and not (self.folder / ONE_SHOT).exists():
+                Ensemble._of_groups(*plan._one_shot).save(self.folder / ONE_SHOT)
+            plan.save(self.folder / PLANS.format(plan.round))
+
+    def put_answers(self, plan: Plan, answers: Iterable[Answer]) -> None:
+        if self.folder is not None:
+            for answer in answers:
+                safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in answer.name)
+                answer.save(self.folder / ANSWERS.format(plan.round, safe))
+
+    def answers(self, plan: Plan) -> list[Answer]:
+        """Of this plan, and where the coordinator has forgotten them, those before it: the newest of each owner."""
+        if self.folder is None:
+            return []
+        found: dict[tuple[str, bool], Answer] = {}
+        for path in sorted(self.folder.glob(ANSWERS.replace("{:04d}-{}", "*"))):
+            one = load(path)
+            if isinstance(one, Answer) and (one.plan == plan.digest or (one.facts.sums and not plan._last)):
+                found[one.name, bool(one.facts.sums)] = one
+        return list(found.values())
