@@ -26,7 +26,7 @@ ONE_CORE := $(shell command -v taskset > /dev/null && echo taskset -c 0)
 LIMIT := $(shell command -v timeout > /dev/null && echo timeout 600)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-fast test-lowest test-peers coverage fuzz lint format demo bench bench-accuracy bench-calibration bench-privacy docs dist clean
+.PHONY: help setup test test-fast test-lowest test-peers coverage fuzz lint format demo bench bench-guard bench-accuracy bench-calibration bench-privacy docs dist clean
 
 help:
 	@echo "make setup    virtual environment in $(VENV), installed for development"
@@ -40,6 +40,7 @@ help:
 	@echo "make format   let ruff put the layout and imports right"
 	@echo "make demo     the demonstration; writes demo-output/"
 	@echo "make bench    how fast: benchmarks/speed.py  (BENCH_ARGS for it, as --quick)"
+	@echo "make bench-guard      has anything become slower? Ratios and counts, in a minute; a lost row fails   (BENCH_ARGS for it)"
 	@echo "make bench-accuracy   how good: benchmarks/accuracy.py   (BENCH_ARGS for it)"
 	@echo "make bench-calibration   where merging loses: benchmarks/where_merging_loses.py   (BENCH_ARGS for it)"
 	@echo "make bench-privacy   what leaks: benchmarks/what_leaks.py   (BENCH_ARGS for it)"
@@ -123,6 +124,9 @@ demo: $(READY)
 
 bench: $(BENCH_READY)
 	$(BIN)/python benchmarks/speed.py $(BENCH_ARGS)
+
+bench-guard: $(READY)
+	$(BIN)/python benchmarks/guard.py $(BENCH_ARGS)
 
 bench-accuracy: $(READY)
 	$(BIN)/python benchmarks/accuracy.py $(BENCH_ARGS)
