@@ -17,7 +17,7 @@ from cases_bad import one_line
 from recyclegp.cli import app
 from recyclegp.experiments import drift, figures, registry, rivals, toy
 from recyclegp.experiments.command import best
-from recyclegp.experiments.core import MissingDataError, Outcome, Row, Settings, averaged, measured
+from recyclegp.experiments.core import Held, MissingDataError, Outcome, Row, Settings, averaged, measured
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -105,7 +105,7 @@ def test_a_measured_row_holds_what_the_model_says():
     rng = np.random.default_rng(3)
     X = rng.uniform(0, 2, (60, 1))
     y = np.sin(3 * X[:, 0]) + 0.3 * rng.standard_normal(60)
-    found, model = measured("c", "n", lambda: rgp.fit(X, y, publish=5), X, y, f=np.sin(3 * X[:, 0]), before=10.0)
+    found, model = measured("c", "n", lambda: rgp.fit(X, y, publish=5), Held(X, y, np.sin(3 * X[:, 0])), before=10.0)
     assert found.nlpd == pytest.approx(-model.log_density(X, y).mean(), rel=1e-12)
     assert found.on == "f"
     assert found.rmse == pytest.approx(np.sqrt(np.mean((model.predict(X)[0] - np.sin(3 * X[:, 0])) ** 2)))
@@ -226,7 +226,7 @@ def test_files_are_well_formed_and_nothing_else_is_left(tmp_path):
 
 @pytest.mark.slow
 def test_the_toy_from_data_to_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(toy, "size", lambda settings: toy.Size(40, 100))
+    monkeypatch.setitem(toy.SIZE, False, (40, 100))
     monkeypatch.setattr(rivals, "QUICK", rivals.Budget(40, 100, 3, 5, 0.2))
     result = call("toy", "-o", tmp_path)
     assert result.exit_code == 0, result.output
@@ -241,7 +241,7 @@ def test_the_toy_from_data_to_files(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_toy_reports_as_many_steps_as_it_takes(monkeypatch):
     messages = []
-    monkeypatch.setattr(toy, "size", lambda settings: toy.Size(10, 10))
+    monkeypatch.setitem(toy.SIZE, False, (10, 10))
     monkeypatch.setattr(rivals, "KINDS", {"modules": "committees"})
     settings = Settings(False, 2, None)
     outcome = toy.run(settings, messages.append)
@@ -252,7 +252,7 @@ def test_the_toy_reports_as_many_steps_as_it_takes(monkeypatch):
 @pytest.mark.slow
 def test_forgetting_follows_a_function_that_drifts(monkeypatch):
     """And costs a little where it does not drift."""
-    monkeypatch.setattr(drift, "size", lambda settings: drift.Size(10, 30, 100))
+    monkeypatch.setitem(drift.SIZE, False, drift.Size(10, 30, 100))
     messages = []
     settings = Settings(False, 1, None)
     outcome = drift.run(settings, messages.append)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import recyclegp as rgp
-from recyclegp.experiments import banana, counts, data, eight, london, mnist, planes, units
+from recyclegp.experiments import banana, counts, data, eight, figures, london, mnist
 from recyclegp.experiments.core import Held, MissingDataError, Settings
 from recyclegp.experiments.rivals import Budget
 
@@ -41,24 +41,24 @@ def test_an_eight_has_two_holes(zero):
     merged = rgp.merge([*owners.modules, *copies], owners=eight.ONE_PICTURE)
     assert merged.names == [m.name for m in (*owners.modules, *copies)]
     assert not any(m.verdict and m.verdict.weight is not None for m in merged._members)  # honest copies are trusted
-    assert eight.holes(planes.chart(merged, eight.BOX)[2] > 0.5) == 2
+    assert eight.holes(figures.chart(merged, eight.BOX)[2] > 0.5) == 2
     # the zero's hole and its ring, by the pixels; the eight has each of them twice
     X, y = data.pixels(image)
     inside = np.array([[0.0, -0.1], [0.05, 0.1]])
-    p = planes.probability(merged, np.concatenate([inside, inside + eight.UP]))
+    p = figures.probability(merged, np.concatenate([inside, inside + eight.UP]))
     assert (p < 0.5).all()
     sure = X[(y == 1) & (owners.modules[0].predict(X)[0] > 0) & (X[:, 1] < -0.3)]
     assert len(sure) > 10
-    assert np.median(planes.probability(merged, sure)) > 0.8
+    assert np.median(figures.probability(merged, sure)) > 0.8
     upper = X[(y == 1) & (X[:, 1] > 0.3)] + eight.UP
-    assert np.median(planes.probability(merged, upper)) > 0.8
+    assert np.median(figures.probability(merged, upper)) > 0.8
 
 
 def test_the_zero_is_as_good_as_the_central_models(zero):
     _, owners = zero
     X, y = owners.held.X, owners.held.y
     merged = rgp.merge(owners.modules)
-    assert eight.holes(planes.chart(merged, planes.UNIT)[2] > 0.5) == 1
+    assert eight.holes(figures.chart(merged, figures.UNIT)[2] > 0.5) == 1
     assert float(-merged.log_density(X, y).mean()) <= 0.08 + 0.03  # central: 0.08 to 0.09
 
 
@@ -130,7 +130,7 @@ def test_units_are_found_by_the_evidence():
     here = rgp.fit(x[::2, None], y[::2], publish=12, name="here")
     there = rgp.fit(x[1::2, None], (y[1::2] - 7) / -3, publish=12, name="there")
     fixed = rgp.merge([here], inducing=np.linspace(0, 6, 25)[:, None])
-    found = units.align(fixed, [there], 1.0)
+    found = london.align(fixed, [there], 1.0)
     assert found.best.scale == pytest.approx(-3, rel=0.02)
     assert found.best.shift == pytest.approx(7, abs=0.1)
     assert found.best.evidence > max(found.other.evidence, found.nothing) + 50
@@ -142,7 +142,7 @@ def test_the_best_shift_is_the_best():
     here = rgp.fit(x[:30, None], np.sin(x[:30]) + 0.1 * rng.normal(size=30), publish=6, name="here")
     there = rgp.fit(x[30:, None], 4 + np.cos(x[30:]) + 0.1 * rng.normal(size=30), publish=6, name="there")
     fixed = rgp.merge([here])
-    best = units.profiled(fixed, [there], 0.7)
+    best = london.profiled(fixed, [there], 0.7)
     for shift in (best.shift - 0.01, best.shift + 0.01):
         other = fixed.add(there.transform(output_scale=0.7, output_shift=shift)).evidence + 30 * math.log(0.7)
         assert other < best.evidence
@@ -156,8 +156,8 @@ def test_london_runs_on_a_small_city(monkeypatch):
     contract = (rng.uniform(size=400) < 1 / (1 + np.exp(-f))).astype(float)
     city = data.Houses(where, 12 - 0.3 * f + 0.1 * rng.normal(size=400), contract, "Nowhere", "freehold")
     monkeypatch.setattr(london, "houses", lambda folder: city)
-    monkeypatch.setattr(units, "COARSE", 7)
-    monkeypatch.setattr(units, "FINE", 3)
+    monkeypatch.setattr(london, "COARSE", 7)
+    monkeypatch.setattr(london, "FINE", 3)
     monkeypatch.setattr(london, "QUICK", london.Size(60, 20, 9, 12, TINY))
     outcome = said(london, QUICK)
     by_name = {r.model: r for r in outcome.rows}

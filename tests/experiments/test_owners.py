@@ -13,6 +13,7 @@ import recyclegp as rgp
 from recyclegp.cli import app
 from recyclegp.experiments import data, intercepts, owned, owners, schools
 from recyclegp.experiments.core import Held, MissingDataError, Row, Settings
+from recyclegp.experiments.mixed_linear import mixed_linear
 from recyclegp.kernels import parse
 
 
@@ -141,30 +142,57 @@ def test_its_constants_are_learned(three):
     assert dense(three, model.kernel, model.noise, 1e-9)[0] < best - 5
 
 
-@pytest.mark.slow
 def test_the_mixed_linear_model_is_that_of_the_normal_equations():
-    pytest.importorskip("statsmodels")
     rng = np.random.default_rng(2)
     parts = []
     for offset in 2 * rng.standard_normal(12):
         X = rng.uniform(0, 3, (rng.integers(4, 12), 2))
         parts.append((X, 5 + X @ [1.5, -2] + offset + 0.7 * rng.standard_normal(len(X))))
-    model = intercepts.linear(parts)
+    model = mixed_linear(parts)
+    noise, offset = model.likelihood.parameters[0], model.spread**2
     X, y = (np.concatenate(t) for t in zip(*parts, strict=True))
     owner = np.repeat(np.arange(12), [len(t) for _, t in parts])
     x, same = np.column_stack([np.ones(len(y)), X]), (owner[:, None] == owner).astype(float)
-    V = model.offset * same + model.noise * np.eye(len(y))
+    V = offset * same + noise * np.eye(len(y))
     covariance = np.linalg.inv(x.T @ np.linalg.solve(V, x))
     beta = covariance @ x.T @ np.linalg.solve(V, y)
-    np.testing.assert_allclose(model.coefficients, beta, rtol=1e-4)
     left = np.linalg.solve(V, y - x @ beta)
     asked = np.array([[1.0, 2.0], [0.3, 0.1]])
     mean, variance = model.seen_by(4).predict(asked)
-    at = np.column_stack([np.ones(2), asked])
-    np.testing.assert_allclose(mean, at @ beta + model.offset * left[owner == 4].sum(), rtol=1e-3)
-    ones = (owner == 4).astype(float)
-    constant = model.offset - model.offset**2 * ones @ np.linalg.solve(V, ones)
-    np.testing.assert_allclose(variance, np.diag(at @ covariance @ at.T) + constant, rtol=1e-2)
+    at, own = np.column_stack([np.ones(2), asked]), offset * (owner == 4)
+    np.testing.assert_allclose(mean, at @ beta + own @ left, rtol=1e-6)
+    seen = at - np.linalg.solve(V, own) @ x  # what an error of β does to both parts
+    constant = offset - own @ np.linalg.solve(V, own)
+    np.testing.assert_allclose(variance, np.diag(seen @ covariance @ seen.T) + constant, rtol=1e-6)
+
+    def restricted(noise, offset):
+        V = offset * same + noise * np.eye(len(y))
+        W = np.linalg.solve(V, x)
+        r = y - x @ np.linalg.solve(x.T @ W, W.T @ y)
+        return -0.5 * (np.linalg.slogdet(V)[1] + np.linalg.slogdet(x.T @ W)[1] + r @ np.linalg.solve(V, r))
+
+    best = restricted(noise, offset)
+    assert all(restricted(a * noise, b * offset) < best for a, b in ((1.1, 1), (0.9, 1), (1, 1.3), (1, 0.7)))
+
+
+@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
+def test_a_mixed_linear_model_of_classes_and_counts_is_at_its_mode(likelihood):
+    rng = np.random.default_rng(4)
+    parts = []
+    for offset in rng.standard_normal(15):
+        X = rng.standard_normal((40, 1))
+        eta = 0.5 + X[:, 0] + offset
+        y = rng.poisson(np.exp(eta)) if likelihood == "poisson" else rng.uniform(size=40) < 1 / (1 + np.exp(-eta))
+        parts.append((X, y.astype(float)))
+    model = mixed_linear(parts, likelihood)
+    assert 0.4 < model.spread < 2
+    found = [model.seen_by(k).predict(X) for k, (X, _) in enumerate(parts)]
+    expected = [np.exp(m) if likelihood == "poisson" else 1 / (1 + np.exp(-m)) for m, _ in found]
+    left = [y - e for (_, y), e in zip(parts, expected, strict=True)]
+    # at the mode residuals are orthogonal to what the wide prior leaves free: the level and the slope
+    assert abs(sum(t.sum() for t in left)) < 0.1
+    assert abs(sum(t @ X[:, 0] for t, (X, _) in zip(left, parts, strict=True))) < 0.1
+    assert all((v > 0).all() for _, v in found)
 
 
 def test_the_noise_agreed_upon_counts_what_fits_explain_away(three):
@@ -318,10 +346,3 @@ def test_schools_from_data_to_an_outcome(folder, monkeypatch):
         assert known.nlpd < rows[case, "merged, owners=None"].nlpd
         assert "offset; noise" in known.note
     assert outcome.figure is not None
-
-
-def test_without_statsmodels_the_row_is_left_out_and_said(three, monkeypatch):
-    monkeypatch.setitem(sys.modules, "statsmodels.regression.mixed_linear_model", None)  # as if it were not installed
-    rows, notes = schools._pooled(three, None, 0, lambda message: None)
-    assert [r.model for r in rows] == ["central exact GP", "central GP, a constant for each owner"]
-    assert notes == [f"c: not run: {schools.LINEAR} (pip install statsmodels)"]

@@ -20,6 +20,7 @@ CASES = {
     "bernoulli": ((), (0.0, 1.0)),
     "bernoulli-probit": ((), (0.0, 1.0)),
     "poisson": ((), (0.0, 3.0, 41.0)),
+    "negative-binomial": ((1.7,), (0.0, 3.0, 41.0)),
     "student-t": ((0.21, 3.7), (-2.0, 0.4, 5.0)),
 }
 families = pytest.mark.parametrize("name", CASES)
@@ -67,7 +68,7 @@ def test_densities_sum_to_one(name):
         total = p.log_prob(y, f).exp().sum() * 5e-3
         assert float(total) == pytest.approx(1, abs=1e-7)
     else:
-        y = torch.arange(0, 60 if name == "poisson" else 2, dtype=torch.float64)
+        y = torch.arange(0, 200 if p.counts else 2, dtype=torch.float64)
         assert float(p.log_prob(y, f).exp().sum()) == pytest.approx(1, abs=1e-12)
 
 
@@ -192,6 +193,8 @@ def conditional_moments(name, f, parameters):
         return f, np.full_like(f, s2 * df / (df - 2))
     if name == "poisson":
         return np.exp(f), np.exp(f)
+    if name == "negative-binomial":
+        return np.exp(f), np.exp(f) + np.exp(2 * f) / parameters[0]
     p = np.exp(ref.log_likelihood(name, 1.0, f))
     return p, p * (1 - p)
 

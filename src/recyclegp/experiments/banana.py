@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from ..baselines.vem import PUBLISHED_BANANA
 from ..plot import style
-from . import figures, planes, rivals
+from . import figures, rivals
 from .core import Held, Outcome, Report, Settings, averaged
 from .data import Split, banana, quadrants, shuffled
 from .rivals import Budget, Compared
@@ -37,29 +37,26 @@ def _once(s: Split, seed: int, settings: Settings, report: Report) -> Compared:
     return rivals.compared(owners, (POINTS, "auto"), budget, report, rates=PUBLISHED_BANANA)
 
 
-# --- the figure -------------------------------------------------------------------------------
-
-
 def draw(made: Compared) -> Figure:
     """On the left what the owners have and publish, on the right the merge beside the central model."""
     figure = figures.new(11, 5.6)
     left, right = figure.subplots(1, 2)
     parts, merged = made.owners.parts, made.merges[0]
-    box = planes.around(np.concatenate([X for X, _ in parts]))
+    box = figures.around(np.concatenate([X for X, _ in parts]))
     colours = (style.SKY, style.YELLOW)  # of the classes
     for X, y in parts:
         for label, colour in enumerate(colours):
             left.scatter(*X[y == label].T, s=5, color=colour, alpha=0.6, lw=0, zorder=0, rasterized=True)
     for at in (left.axhline, left.axvline):
         at(0, color=style.FAINT, lw=1)
-    planes.points(left, made.owners.modules)
-    planes.shade(right, merged, box)
-    planes.contours(right, made.central, box, figures.CENTRAL, width=1.1)
-    planes.contours(right, merged, box, figures.MERGED)
-    planes.stars(right, merged.inducing, figures.MERGED)
-    planes.bare(left, box, f"4 owners, {sum(len(y) for _, y in parts)} rows, {PUBLISH} points published each")
-    planes.bare(right, box, f"P(class 1): merged at {len(merged.inducing)} points (stars), and central")
+    figures.points(left, made.owners.modules)
+    figures.shade(right, merged, box)
+    figures.contours(right, made.central, box, figures.CENTRAL, width=1.1)
+    figures.contours(right, merged, box, figures.MERGED)
+    figures.stars(right, merged.inducing, figures.MERGED)
+    figures.bare(left, box, f"4 owners, {sum(len(y) for _, y in parts)} rows, {PUBLISH} points published each")
+    figures.bare(right, box, f"P(class 1): merged at {len(merged.inducing)} points (stars), and central")
     classes = [Line2D([], [], marker="o", ls="none", color=c, label=f"class {k}") for k, c in enumerate(colours)]
     models = [Line2D([], [], color=c, label=n) for c, n in ((figures.MERGED, "merged"), (figures.CENTRAL, "central"))]
-    planes.legend(figure, "P", style.FAINT, classes + models)
+    figures.legend(figure, "P", style.FAINT, classes + models)
     return figure

@@ -5,8 +5,7 @@ That is a table on the screen, and the same as CSV, JSON and a figure in a folde
 
 from __future__ import annotations
 
-import csv
-import io
+import itertools
 import json
 import math
 import time
@@ -16,18 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..errors import FewRowsWarning, LittleKeptWarning, RecycleGPError, RecycleGPWarning
+from ..errors import PublishingWarning, RecycleGPError, RecycleGPWarning
 from ..storage.atomic import replacing, write_atomically
 from ..threads import using_threads
 from ..version import __version__
 from .core import Outcome, Report, Row, Settings
-from .registry import EXPERIMENTS, find
+from .registry import EXPERIMENTS, MANY, find
 
-CSV, JSON, FIGURE = "results.csv", "results.json", "figure.png"
+CSV, JSON, FIGURE, KEPT = "results.csv", "results.json", "figure.png", "sets.jsonl"
 
 
 class Result(NamedTuple):
@@ -74,12 +74,36 @@ def execute(name: str, settings: Settings, folder: Path, threads: int, console: 
     return result
 
 
-def settings_for(name: str, full: bool, seeds: int | None, data_dir: Path | None, seed: int) -> Settings:
-    """With as many seeds as this experiment averages, unless told."""
+class ManySets(NamedTuple):
+    """What an experiment with many data sets may be told beside."""
+
+    sets: str | None = None
+    only: tuple[str, ...] = ()
+    jobs: int = 1
+    resume: bool = False
+
+
+def settings_for(
+    name: str,
+    full: bool,
+    seeds: int | None,
+    data_dir: Path | None,
+    seed: int,
+    folder: Path,
+    many: ManySets = ManySets(),  # noqa: B008 (a tuple)
+) -> Settings:
+    """With as many seeds as this experiment averages, unless told; `folder` is where its files go."""
+    if name != MANY and many != ManySets():
+        raise RecycleGPError(f"--sets, --only, --jobs and --resume are of the experiment {MANY}, not of {name}")
     if data_dir is not None and not data_dir.is_dir():
         raise RecycleGPError(f"--data-dir {data_dir}: there is no such directory")
     count = EXPERIMENTS[name].seeds[full] if seeds is None else seeds
-    return Settings(full, count, data_dir, seed)
+    if name != MANY:
+        return Settings(full, count, data_dir, seed)
+    kept = folder / KEPT
+    if not many.resume:
+        kept.unlink(missing_ok=True)
+    return Settings(full, count, data_dir, seed, many.sets, many.only, many.jobs, kept)
 
 
 @contextmanager
@@ -116,8 +140,7 @@ def _collected() -> Iterator[list[str]]:
     said: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warnings.simplefilter("ignore", LittleKeptWarning)
-        warnings.simplefilter("ignore", FewRowsWarning)
+        warnings.simplefilter("ignore", PublishingWarning)
         yield said
     words = [str(w.message) for w in caught if issubclass(w.category, RecycleGPWarning)]
     said += [f"{text} (warned {words.count(text)} times)" for text in dict.fromkeys(words)]
@@ -129,7 +152,8 @@ def _collected() -> Iterator[list[str]]:
 def write(result: Result, folder: Path) -> list[Path]:
     """Each file all or nothing, the JSON last: who finds it finds the others."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / CSV, as_csv(result.outcome.rows).encode())
+    table = pd.DataFrame(result.to_dict()["rows"], columns=Row._fields)
+    write_atomically(folder / CSV, table.to_csv(index=False, lineterminator="\n").encode())
     written = [folder / CSV]
     if result.outcome.figure is not None:
         with replacing(folder / FIGURE) as stream:
@@ -138,15 +162,6 @@ def write(result: Result, folder: Path) -> list[Path]:
     text = json.dumps(result.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically(folder / JSON, text.encode())
     return [*written, folder / JSON]
-
-
-def as_csv(rows: Sequence[Row]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(Row._fields)
-    for row in rows:
-        writer.writerow("" if value is None or _known(value) is None else value for value in row)
-    return stream.getvalue()
 
 
 def show(result: Result, folder: Path) -> None:
@@ -163,30 +178,25 @@ def show(result: Result, folder: Path) -> None:
 def table(result: Result) -> Table:
     """All rows, a section for each case; in bold the lowest NLPD of those who do not know the truth."""
     rows = result.outcome.rows
-    size = "full" if result.settings.full else "quick"
     on = "/".join(dict.fromkeys(row.on for row in rows))
+    columns = [("NLPD", "nlpd", 4)]
+    columns += [("± sd", "nlpd_sd", 4)] * any(row.seeds > 1 for row in rows)
+    columns += [(f"RMSE of {on}", "rmse", 4), (f"MAE of {on}", "mae", 4), ("95%", "coverage", 3)]
+    columns += [("errors", "error", 4)] * any(math.isfinite(row.error) for row in rows)
+    columns += [("fit s", "fit_seconds", 2), ("predict s", "predict_seconds", 2), ("bytes", "bytes", 0)]
+    size = "full" if result.settings.full else "quick"
     made = Table(title=f"{result.name} ({size}): {result.title}", title_justify="left")
-    made.add_column("case", no_wrap=True)
-    made.add_column("model", no_wrap=True)
-    several = any(row.seeds > 1 for row in rows)
-    classes = any(math.isfinite(row.error) for row in rows)
-    numbers = ["NLPD", *(["± sd"] if several else []), f"RMSE of {on}", f"MAE of {on}", "95%"]
-    numbers += [*(["errors"] if classes else []), "fit s", "predict s", "bytes", "M"]
-    for name in numbers:
-        made.add_column(name, justify="right", no_wrap=True)
+    for title in ("case", "model"):
+        made.add_column(title, no_wrap=True)
+    for title in (*(title for title, *_ in columns), "M"):
+        made.add_column(title, justify="right", no_wrap=True)
     made.add_column("note", overflow="fold")
-    last = None
-    for row in rows:
-        if last not in (None, row.case):
-            made.add_section()
-        shown = [row.case if row.case != last else "", row.model, number(row.nlpd, 4)]
-        shown += [number(row.nlpd_sd, 4)] if several else []
-        shown += [number(row.rmse, 4), number(row.mae, 4), number(row.coverage, 3)]
-        shown += [number(row.error, 4)] if classes else []
-        shown += [number(row.fit_seconds, 2), number(row.predict_seconds, 2), number(row.bytes, 0)]
-        shown += ["" if row.points is None else str(row.points), row.note]
-        made.add_row(*shown, style="bold" if row is best(rows, row.case) else None)
-        last = row.case
+    for case, some in itertools.groupby(rows, lambda row: row.case):
+        made.add_section()
+        for k, row in enumerate(some):
+            shown = [number(getattr(row, name), digits) for _, name, digits in columns]
+            points, style = "" if row.points is None else str(row.points), "bold" if row is best(rows, case) else None
+            made.add_row(case * (k == 0), row.model, *shown, points, row.note, style=style)
     return made
 
 

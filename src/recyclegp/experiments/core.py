@@ -46,6 +46,11 @@ class Settings(NamedTuple):
     seeds: int  # data sets, splits or repetitions that are averaged
     data_dir: Path | None
     seed: int = 0  # the first of them
+    # of an experiment with many data sets:
+    sets: str | None = None  # which half of them
+    only: tuple[str, ...] = ()  # or which
+    jobs: int = 1  # processes
+    kept: Path | None = None  # a file of what is done, to which a run adds
 
     @property
     def repeats(self) -> range:
@@ -119,65 +124,41 @@ class Answered:
 
 
 def measured(
-    case: str, name: str, build: Callable[[], M], *held: Any, before: float = 0.0, **known: Any
+    case: str, name: str, build: Callable[[], M], held: Held, before: float = 0.0, **known: Any
 ) -> Measured[M]:
-    """Build a model, predict, score: one row of a table, and the model.
-
-    `before`: seconds that were spent on something several models use (local fits, experts); the rest as for `answered`.
-    """
+    """Build a model, predict, score: one row, and the model. `before`: seconds spent on what several models use."""
     model, fitted = timed(build)
-    return Measured(answered(case, name, model, *held, seconds=before + fitted, **known), model)
+    return Measured(answered(case, name, model, held, seconds=before + fitted, **known), model)
 
 
 def answered(
     case: str,
     name: str,
     model: Model,
-    X: Any,
-    y: Any,
-    f: Any = None,
-    likelihood: str | None = None,
+    held: Held,
     *,
-    seconds: float,
     bytes: float | None = None,
     points: int | None = None,
-    note: str = "",
+    **known: Any,
 ) -> Row:
-    """The row of a model that is already there.
-
-    Args:
-        case: what the table calls the data.
-        name: what it calls the model.
-        model: is asked; predicting is timed.
-        X: test inputs.
-        y: test targets.
-        f: the true latent function at X, where it is known.
-        likelihood: that of y, where the model has several.
-        seconds: since work on it began.
-        bytes: that leave a data owner; a rival knows its own, a module is what it sends, an ensemble must be told.
-        points: inducing points, where the model does not say.
-        note: for people.
-
-    Returns:
-        The row.
-    """
+    """The row of a model that is already there: a rival and a module know what is sent, an ensemble must be told."""
     if bytes is None:
-        bytes = sent(model, len(y))
+        bytes = sent(model, len(held.y))
     if points is None and hasattr(model, "inducing"):
         points = len(model.inducing)
-    return answered_each(case, name, [(model, Held(X, y, f, likelihood))], seconds, bytes, points, note)
+    return answered_each(case, name, [(model, held)], bytes=bytes, points=points, **known)
 
 
 def answered_each(
     case: str,
     name: str,
     asked: Iterable[tuple[Model, Held]],
-    seconds: float,
-    bytes: float,
+    seconds: float,  # since work on it began
+    bytes: float,  # that leave a data owner
     points: int | None = None,
     note: str = "",
 ) -> Row:
-    """One row for many questions, each to the model that is to answer it."""
+    """One row for many questions, each to the model that is to answer it; predicting is timed."""
     found, spent = [], 0.0
     for model, (X, y, f, likelihood) in asked:
         with torch.no_grad():
@@ -204,12 +185,10 @@ def averaged(rows: Iterable[Row]) -> list[Row]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.case, row.model), []).append(row)
-    return [_average(group) for group in groups.values()]
+    return [_average(group) if len(group) > 1 else group[0] for group in groups.values()]
 
 
 def _average(rows: list[Row]) -> Row:
-    if len(rows) == 1:
-        return rows[0]
     points = [r.points for r in rows if r.points is not None]
     return mean(rows)._replace(
         points=round(statistics.fmean(points)) if points else None,

@@ -42,9 +42,6 @@ def _once(s: Split, seed: int, settings: Settings, report: Report) -> Compared:
     return rivals.compared(owners, (POINTS, "auto"), FULL if settings.full else QUICK, report)
 
 
-# --- the figure -------------------------------------------------------------------------------
-
-
 def rate(model: Any, x: Array) -> tuple[Array, Array, Array]:
     """Disasters a year: the median of exp(f), and its central 95% band."""
     mean, variance = (np.asarray(t) for t in model.predict(x[:, None]))
@@ -75,7 +72,7 @@ def draw(made: Compared, dates: Array) -> Figure:
     top = float(max(counts.max(), high.max())) + 0.5
     panel.vlines(dates, -0.45, -0.15, color=style.BLACK, lw=0.5, zorder=3, label="each disaster")
     style.inducing(panel, merged.inducing[:, 0], figures.MERGED, "points of the merge", level=-0.01)
-    style.tidy(panel, "Coal-mining disasters: one owner per decade, merged", xlabel="year", ylabel="disasters a year")
-    panel.set(xlim=(first - 1, last + 1), ylim=(-0.6, top))
-    panel.legend(loc="upper right", fontsize=9, frameon=False)
+    look = {"xlabel": "year", "ylabel": "disasters a year", "xlim": (first - 1, last + 1), "ylim": (-0.6, top)}
+    legend = {"loc": "upper right", "fontsize": 9}
+    style.tidy(panel, "Coal-mining disasters: one owner per decade, merged", legend, **look)
     return figure

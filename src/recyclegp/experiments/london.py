@@ -9,6 +9,7 @@ the merge, asks the data in which units, and with which sign, the two agree alon
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..models.ensemble import Ensemble
 from ..models.fit import fit
 from ..models.merge import merge
 from ..models.module import Module
-from . import figures, planes, rivals, units
+from . import figures, rivals
 from .core import Answered, Held, Measured, Outcome, Report, Row, Settings, answered, averaged, timed
 from .data import Array, Houses, houses, quadrant
 from .rivals import Budget, Owners
@@ -29,6 +30,9 @@ from .rivals import Budget, Owners
 Q1, OTHERS = 3, (1, 0, 2)  # upper right; Q2, Q3 and Q4 are upper left, lower left and lower right
 TEST = 0.3
 CASE = "contract in Q1"
+COLOURS = "cividis"
+RANGE = (-4.0, 4.0)  # of log|s|, about one standard deviation against another
+COARSE, FINE = 17, 12  # trials on a grid, then by golden section
 
 
 class Size(NamedTuple):
@@ -89,7 +93,8 @@ def _once(settings: Settings, seed: int, report: Report) -> Outcome:
     city = divide(houses(settings.data_dir), size.rows, seed)
     how: dict[str, Any] = {"likelihood": "bernoulli", "inducing": size.inducing, "publish": size.publish, "seed": seed}
     owners = rivals.fitted(CASE, city.contracts, city.asked, report, **how)
-    price, seconds = timed(lambda: fit(*city.prices, publish=size.publish, name="Q1", seed=seed))
+    how["kernel"] = rivals.KERNEL
+    price, seconds = timed(lambda: fit(*city.prices, kernel=rivals.KERNEL, publish=size.publish, name="Q1", seed=seed))
     owners = owners._replace(fitting=owners.fitting + seconds)
     oracle = owners.measure("oracle: Q1's labels", lambda: fit(*city.labels, name="oracle", **how))
     report("merging, and aligning units")
@@ -98,10 +103,14 @@ def _once(settings: Settings, seed: int, report: Report) -> Outcome:
         everybody = owners._replace(modules=[*owners.modules, *prices], fitting=owners.fitting + more)
         return everybody.merged(name=name)
 
+    sd = float(city.prices[1].std())
     alone = merged("classifiers of Q2–Q4 only")
     raw = merged("merged, raw: log-price as it is", price)
-    standard = merged("merged, log-price standardised", _standard(price, city.prices[1]))
-    found, seconds = timed(lambda: aligned(owners, price, alone.model, float(city.prices[1].std())))
+    standard = merged(
+        "merged, log-price standardised",
+        price.transform(output_scale=1 / sd, output_shift=-float(city.prices[1].mean()) / sd),
+    )
+    found, seconds = timed(lambda: aligned(owners, price, alone.model, sd))
     best = merged("merged, units by the evidence", *found.best.of([price]), more=seconds)
     constants = _constants(city)
     rows = [best.row, standard.row, raw.row, alone.row, oracle.row, *constants]
@@ -116,15 +125,11 @@ def _once(settings: Settings, seed: int, report: Report) -> Outcome:
     return Outcome(rows, draw(city.homes, city.centre, price, models), notes)
 
 
-def aligned(owners: Owners, price: Module, alone: Ensemble, deviation: float) -> units.Aligned:
+def aligned(owners: Owners, price: Module, alone: Ensemble, deviation: float) -> Aligned:
     """At the classifiers' own kernel, and points that can express both."""
     Z = np.concatenate([alone.inducing, price.inducing])
     fixed = merge(owners.modules, inducing=Z, kernel=alone.kernel, learn=False)
-    return units.align(fixed, [price], 1 / deviation)
-
-
-def _standard(price: Module, y: Array) -> Module:
-    return price.transform(output_scale=1 / float(y.std()), output_shift=-float(y.mean() / y.std()))
+    return align(fixed, [price], 1 / deviation)
 
 
 def _constants(city: City) -> list[Row]:
@@ -134,7 +139,7 @@ def _constants(city: City) -> list[Row]:
     for name, p in (("base rate of Q2–Q4", elsewhere), ("oracle: base rate of Q1", float(city.labels[1].mean()))):
         f = torch.full((len(city.asked.y),), math.log(p / (1 - p)), dtype=torch.float64)
         constant = Answered((Bernoulli(),), (f, torch.zeros_like(f)))
-        rows.append(answered(CASE, name, constant, *city.asked, bytes=8.0, seconds=0.0))
+        rows.append(answered(CASE, name, constant, city.asked, bytes=8.0, seconds=0.0))
     return rows
 
 
@@ -149,7 +154,7 @@ def _rivals(owners: Owners, prices: list[Module], size: Size, seconds: float, re
     return [*seen, *others.rows]
 
 
-def _notes(city: City, oracle: Module, price: Module, found: units.Aligned) -> list[str]:
+def _notes(city: City, oracle: Module, price: Module, found: Aligned) -> list[str]:
     """What the numbers say, in words, computed."""
     homes, X = city.homes, city.asked.X
     says, prices = (np.asarray(m.predict(X)[0]) for m in (oracle, price))
@@ -180,28 +185,23 @@ def _said(best: Row, alone: Row, oracle: Row, base: Row) -> list[str]:
     ]
 
 
-# --- the figure -------------------------------------------------------------------------------
-
-COLOURS = "cividis"
-
-
 def draw(homes: Houses, centre: Array, price: Module, models: dict[str, Any]) -> Figure:
     """The contracts and the prices as they are, then P(contract) as four models see it; Q1 is framed."""
     figure = figures.new(12.5, 7.8)
     panels = figure.subplots(2, 3).ravel()
-    box = planes.grown(planes.Box(0, 1, 0, 1), 0.02)
+    box = figures.grown(figures.Box(0, 1, 0, 1), 0.02)
     x, y = homes.where.T
     style: dict[str, Any] = {"s": 3, "lw": 0, "rasterized": True}
     dots = panels[0].scatter(x, y, c=homes.contract, cmap=COLOURS, vmin=0, vmax=1, **style)
-    planes.bare(panels[0], box, f"{homes.place}: {homes.question} (1) or not (0)")
+    figures.bare(panels[0], box, f"{homes.place}: {homes.question} (1) or not (0)")
     _prices(panels[1], homes, (x > centre[0]) & (y > centre[1]), price, style)
-    planes.bare(panels[1], box, "all that is known of Q1: prices, as a module")
+    figures.bare(panels[1], box, "all that is known of Q1: prices, as a module")
     for panel, (name, model) in zip(panels[2:], models.items(), strict=True):
-        a, b, p = planes.chart(model, box)
+        a, b, p = figures.chart(model, box)
         panel.pcolormesh(a, b, p, cmap=COLOURS, vmin=0, vmax=1, shading="nearest", rasterized=True)
         panel.contour(a, b, p, levels=[0.5], colors="white", linewidths=1.4)
-        planes.stars(panel, model.inducing, figures.MERGED)
-        planes.bare(panel, box, name)
+        figures.stars(panel, model.inducing, figures.MERGED)
+        figures.bare(panel, box, name)
     for panel in panels:
         panel.plot([centre[0], centre[0], 2], [2, centre[1], centre[1]], color=figures.MERGED, lw=2, zorder=6)
         panel.text(0.97, 0.97, "Q1", transform=panel.transAxes, ha="right", va="top", color=figures.MERGED, zorder=7)
@@ -213,7 +213,81 @@ def _prices(panel: Axes, homes: Houses, inside: Array, price: Module, style: dic
     x, y = homes.where[inside].T
     low, high = np.quantile(homes.price[inside], [0.02, 0.98])
     seen = panel.scatter(x, y, c=homes.price[inside], cmap="viridis", vmin=low, vmax=high, **style)
-    planes.points(panel, [price])
+    figures.points(panel, [price])
     # the other quadrants are empty here
     bar = panel.inset_axes((0.08, 0.2, 0.84, 0.05))
     panel.figure.colorbar(seen, cax=bar, orientation="horizontal", label="log-price; circles: published points")
+
+
+# --- one function in different units: u → s·u + b for some modules, by the evidence -----------------
+
+
+class Units(NamedTuple):
+    scale: float
+    shift: float
+    evidence: float  # of everybody's data as they were measured
+
+    def of(self, modules: Sequence[Module]) -> list[Module]:
+        return [m.transform(output_scale=self.scale, output_shift=self.shift) for m in modules]
+
+
+class Aligned(NamedTuple):
+    best: Units
+    other: Units  # the best with the opposite sign of s
+    nothing: float  # evidence where |s| is so large that the group, whose noise grows with it, says next to nothing
+
+
+def align(fixed: Ensemble, modules: Sequence[Module], unit: float) -> Aligned:
+    """s and b that maximise the block-marginal evidence of `fixed` with the modules added, at its kernel and points.
+
+    A module's evidence is that of its data in its units, p(s·y + b) = p(y)/|s|ⁿ. It is the same data y that must be
+    explained at every s, so that n·log|s| is given back; without it the smallest scale would always win. `unit` is a
+    typical size of s: the deviation of f in the fixed units over that in the modules'.
+    """
+    found = sorted((_signed(fixed, modules, sign, unit) for sign in (1.0, -1.0)), key=lambda u: -u.evidence)
+    nothing = profiled(fixed, modules, math.copysign(unit, found[0].scale) * math.exp(RANGE[1])).evidence
+    return Aligned(found[0], found[1], nothing)
+
+
+def profiled(fixed: Ensemble, modules: Sequence[Module], scale: float) -> Units:
+    """The best shift at one scale. The evidence is quadratic in b: three trials know it all."""
+
+    jacobian = sum(m.rows for m in modules) * math.log(abs(scale))
+
+    def evidence(shift: float) -> float:
+        moved = [m.transform(output_scale=scale, output_shift=shift) for m in modules]
+        return fixed.add(moved).evidence + jacobian
+
+    # about the shift that puts the modules' prior means on the ensemble's
+    centre = fixed.mean - scale * float(np.mean([m.mean for m in modules]))
+    width = abs(scale) * float(np.mean([math.sqrt(float(m.kernel_spec.theta[0].exp())) for m in modules])) + 1.0
+    low, middle, high = (evidence(centre + t * width) for t in (-1.0, 0.0, 1.0))
+    bend = low - 2 * middle + high
+    step = 0.5 * (low - high) / bend if bend < 0 else 0.0
+    shift = centre + step * width
+    return Units(float(scale), float(shift), evidence(shift))
+
+
+def _signed(fixed: Ensemble, modules: Sequence[Module], sign: float, unit: float) -> Units:
+    """Along log|s|: a grid, and a golden section about its best."""
+
+    def at(log_scale: float) -> Units:
+        return profiled(fixed, modules, sign * unit * math.exp(log_scale))
+
+    grid = np.linspace(*RANGE, COARSE)
+    tried = [at(t) for t in grid]
+    k = int(np.argmax([u.evidence for u in tried]))
+    a, b = float(grid[max(k - 1, 0)]), float(grid[min(k + 1, COARSE - 1)])
+    ratio = (math.sqrt(5) - 1) / 2
+    c, d = b - ratio * (b - a), a + ratio * (b - a)
+    at_c, at_d = at(c), at(d)
+    for _ in range(FINE):
+        if at_c.evidence > at_d.evidence:
+            b, d, at_d = d, c, at_c
+            c = b - ratio * (b - a)
+            at_c = at(c)
+        else:
+            a, c, at_c = c, d, at_d
+            d = a + ratio * (b - a)
+            at_d = at(d)
+    return max(at_c, at_d, tried[k], key=lambda u: u.evidence)

@@ -116,17 +116,15 @@ def _draw(this: Size, merged: Ensemble, pyramid: Ensemble, rows: list[Row]) -> F
     truth, flat, layered = wave(x), merged.predict(x[:, None]), pyramid.predict(x[:, None])
     above.plot(x, truth, color=style.FAINT, lw=2.4, label="true f")
     figures.fitted(above, x, merged, figures.MERGED, "merged", f"{len(merged.inducing)} points $Z_*$")
-    above.set_ylim(-10, 13)
-    style.tidy(above, f"{this.owners:,} modules of {this.rows} rows", ylabel="f(x)")
+    legend = {"loc": "upper left", "ncols": 3}
+    title = f"{this.owners:,} modules of {this.rows} rows"
+    style.tidy(above, title, legend, xlim=REGION, ylabel="f(x)", ylim=(-10, 13))
     style.band(below, x, flat[0] - truth, flat[1], figures.MERGED, "flat")
     style.outline(below, x, layered[0] - truth, layered[1], style.BLUE, f"pyramid of {this.groups} groups")
     style.inducing(below, pyramid.inducing[:, 0], style.BLUE)
     below.axhline(0, color=style.FAINT, lw=0.8)
     half = 4 * float(np.sqrt(flat[1].mean()))
-    below.set_ylim(-half, half)
-    style.tidy(below, "The same, less the true f, with 95% bands", xlabel="x", ylabel="error of f")
-    for panel in (above, below):
-        panel.set_xlim(*REGION)
-        panel.legend(loc="upper left", ncols=3, fontsize=8, frameon=False)
+    look = {"xlim": REGION, "ylim": (-half, half), "xlabel": "x", "ylabel": "error of f"}
+    style.tidy(below, "The same, less the true f, with 95% bands", legend, **look)
     figures.excess(panels["table"], rows, "oracle", "Held-out y")
     return figure

@@ -16,10 +16,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..plot import style
-from . import figures, planes, rivals
+from . import figures, rivals
 from .core import Held, Outcome, Report, Settings, averaged, quiet
 from .data import Array, mnist, pixels
-from .planes import Box
+from .figures import Box
 from .rivals import Budget, Compared, Owners
 
 SIDE = 4  # each owner's points: as many as 4 × 4 cells of its part of the image
@@ -76,23 +76,20 @@ def owners_of(image: Array, task: Task, seed: int, report: Report = quiet, *, th
     return rivals.fitted(case, parts, Held(X, y), report, likelihood="bernoulli", seed=seed, **where)
 
 
-# --- the figure -------------------------------------------------------------------------------
-
-
 def draw(images: list[Array], made: list[Compared]) -> Figure:
     """For each digit: who published where, what the merge draws, and what the central model draws."""
     figure = figures.new(10, 6.9)
-    box = planes.grown(planes.UNIT, 0.04)
+    box = figures.grown(figures.UNIT, 0.04)
     for row, image, each in zip(figure.subplots(len(made), 3, squeeze=False), images, made, strict=True):
         for panel in row:
-            planes.ink(panel, image)
+            figures.ink(panel, image)
         (published, merged, central), auto = row, each.merges[1]
-        planes.points(published, each.owners.modules)
-        planes.contours(merged, auto, box, figures.MERGED)
-        planes.stars(merged, auto.inducing, figures.MERGED)
-        planes.contours(central, each.central, box, figures.CENTRAL)
-        planes.bare(published, box, each.owners.case)
-        planes.bare(merged, box, f"merged, {len(auto.inducing)} points (stars)")
-        planes.bare(central, box, "central model, all pixels")
-    planes.legend(figure, "P(ink)", style.BLACK)
+        figures.points(published, each.owners.modules)
+        figures.contours(merged, auto, box, figures.MERGED)
+        figures.stars(merged, auto.inducing, figures.MERGED)
+        figures.contours(central, each.central, box, figures.CENTRAL)
+        figures.bare(published, box, each.owners.case)
+        figures.bare(merged, box, f"merged, {len(auto.inducing)} points (stars)")
+        figures.bare(central, box, "central model, all pixels")
+    figures.legend(figure, "P(ink)", style.BLACK)
     return figure

@@ -90,9 +90,9 @@ def answered_by(
 
 def model_of(ensemble: Ensemble) -> str:
     """How its owners differ."""
-    if ensemble.smooth_sd > 0:
+    if np.max(ensemble.smooth_sd) > 0:  # of one function, or of each
         return "smooth"
-    return "offset" if ensemble.offset_sd > 0 else "none"
+    return "offset" if np.max(ensemble.offset_sd) > 0 else "none"
 
 
 def choices(found: Iterable[Ensemble]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -148,9 +148,6 @@ def _about(settings: Settings) -> str:
     )
 
 
-# --- the figure -------------------------------------------------------------------------------
-
-
 def draw(rows: Sequence[Row], shown: Sequence[Case]) -> Figure:
     """Five owners on a line about what they share; and what the decision gains in each case."""
     figure = figures.new(12, 5.6)
@@ -182,8 +179,7 @@ def _curves(panel: Axes) -> None:
         panel.plot(own[:, 0], mean, color=colour, lw=1.6, label=f"owner {k + 1}")
     figures.fitted(panel, x[:, 0], ensemble, style.BLACK, "what they share, 95% band", lw=2.2)
     title = f"Five owners about one function (σ_b = {ensemble.offset_sd:.2f}, noise sd {NOISE_SD})"
-    style.tidy(panel, title, xlabel="x", ylabel="y")
-    panel.legend(fontsize=8, frameon=False, ncols=2)
+    style.tidy(panel, title, {"ncols": 2}, xlabel="x", ylabel="y")
 
 
 def _gains(panel: Axes, rows: Sequence[Row], shown: Sequence[Case]) -> None:
@@ -197,6 +193,5 @@ def _gains(panel: Axes, rows: Sequence[Row], shown: Sequence[Case]) -> None:
     panel.margins(x=0.08)
     panel.set_yticks(places, [c.name for c in shown], fontsize=8)
     figures.grid(panel, "x")
-    style.tidy(panel, "owners=auto gains", xlabel="nats per point")
-    beside: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 0.99), "columnspacing": 1.0}
-    panel.legend(fontsize=8, frameon=False, ncols=2, handletextpad=0.1, **beside)
+    beside = {"loc": "lower right", "bbox_to_anchor": (1, 0.99), "columnspacing": 1.0, "ncols": 2, "handletextpad": 0.1}
+    style.tidy(panel, "owners=auto gains", beside, xlabel="nats per point")

@@ -16,8 +16,16 @@ import torch
 
 from .. import arrays
 from ..baselines import central
-from ..baselines.committee import Committee, communication_experts, exact_experts, module_experts
-from ..baselines.experts import RULES, Combination, Predictions, combine
+from ..baselines.committee import (
+    RULES,
+    Combination,
+    Committee,
+    Predictions,
+    combine,
+    communication_experts,
+    exact_experts,
+    module_experts,
+)
 from ..baselines.mapreduce import mapreduce
 from ..baselines.rival import Rival
 from ..baselines.vem import PUBLISHED, Climbed, Rates, vem
@@ -37,6 +45,7 @@ LABELS = {
     "rbcm": "rBCM",
     "grbcm": "GRBCM",
 }
+KERNEL = "rbf"  # the paper's, and that of its rivals
 ANSWERS = 2**22  # of all experts together, held at once
 DIVERGED_ABOVE = 1e6  # times the largest y²: predictions beyond are those of a diverged ascent
 
@@ -88,7 +97,7 @@ class Owners(NamedTuple):
     likelihood: str = "gaussian"
 
     def measure(self, name: str, build: Callable[[], Any], **known: Any) -> Measured[Any]:
-        return measured(self.case, name, build, *self.held, **known)
+        return measured(self.case, name, build, self.held, **known)
 
     def merged(self, inducing: Any = "auto", owners: str | None = "auto", name: str = "") -> Measured[Ensemble]:
         """The merge itself; its time includes the local fits, and what leaves an owner is a module."""
@@ -103,19 +112,16 @@ def fitted(
     held: Held,
     report: Report,
     *,
-    word: str = "part",
+    word: str = "part",  # modules are named by it and their number
     points: Sequence[Array] | None = None,
     likelihood: str = "gaussian",
     seed: int = 0,
     **options: Any,
 ) -> Owners:
-    """Every owner fits its own rows, and publishes; `points`: each fits at its own, and publishes there.
-
-    Modules are named by the `word` and their number.
-    """
+    """Every owner fits its own rows, and publishes; `points`: each fits at its own, and publishes there."""
     report(f"{case}: local fits")
     names = [f"{word} {k + 1}" for k in range(len(parts))]
-    options |= {"likelihood": likelihood, "seed": seed}
+    options |= {"likelihood": likelihood, "kernel": KERNEL, "seed": seed}
 
     def work() -> Sequence[Module]:
         if points is None:
@@ -147,34 +153,21 @@ class Compared(NamedTuple):
 
 def compared(
     owners: Owners,
-    sizes: Sequence[int | str],
-    budget: Budget,
+    sizes: Sequence[int | str],  # of the merges, one after the other: numbers of points, or "auto"
+    budget: Budget,  # how much work each rival may do
     report: Report,
     *,
-    noise: float | None = None,
-    inducing: int | None = None,
-    Z: Any = None,
+    noise: float | None = None,  # its variance; where it is known, the first row is the oracle's
+    inducing: int | None = None,  # points of central and map-reduce models, and of VEM; those of the first merge
+    Z: Any = None,  # where VEM begins with its points
     leave_out: Collection[str] = (),
-    rates: Rates = PUBLISHED,
-    differ: str | None = "auto",
+    rates: Rates = PUBLISHED,  # of VEM as published
+    differ: str | None = "auto",  # how the merges take the owners
 ) -> Compared:
-    """Merges, and every rival of theirs, less those left out.
+    """Merges, and every rival of theirs, less those left out: a row for each, and those models that figures show.
 
-    Args:
-        owners: who have published.
-        sizes: of the merges, one after the other: numbers of points, or "auto".
-        budget: how much work each rival may do.
-        report: told what is being done.
-        noise: its variance; where it is known, the first row is the oracle's.
-        inducing: points of the central and the map-reduce models, and of VEM; by default those of the first merge.
-        Z: where VEM begins with its points; by default evenly over the modules' points, as the authors do in one
-            dimension, and for classes and counts at the points of the first merge.
-        leave_out: kinds that are not run.
-        rates: of VEM as published.
-        differ: how the merges take the owners.
-
-    Returns:
-        A row for each model, and those models that figures show.
+    By default VEM begins evenly over the modules' points, as the authors do in one dimension, and for classes and
+    counts at the points of the first merge.
     """
     if sizes:
         report(f"{owners.case}: merging")
@@ -225,7 +218,7 @@ def committees(case: str, committee: Committee, held: Held, *, seconds: float) -
             case,
             f"{LABELS[rule]}, {committee.name.replace('exact', 'exact experts')}",
             Answered(committee.likelihoods, (made.mean, made.variance)),
-            *held._replace(X=points),
+            held._replace(X=points),
             bytes=committee.sent.total(len(points)),
             seconds=seconds,
             note=f"no positive precision at {failed} of {len(points)} points: the prior there" if failed else "",
@@ -264,7 +257,7 @@ class _Work(NamedTuple):
         case, held, M = self.owners.case, self.owners.held, options.get("inducing")
         made, seconds = timed(partial(build, self.owners.parts, seed=self.owners.seed, **options))
         name = where + made.name + ("" if M is None else f", M={M}")
-        return [Measured(answered(case, name, made, *held, points=M, seconds=seconds), made)]
+        return [Measured(answered(case, name, made, held, points=M, seconds=seconds), made)]
 
     def svgp(self) -> list[Measured[Any]]:
         """GPyTorch's; of classes and counts the small fit that it begins with has no more rows than an expert's."""
@@ -290,7 +283,7 @@ class _Work(NamedTuple):
         name, sent = f"{name}, M={M}", published_bytes(o.modules)
         if not _lost(found, o.held):
             known: dict[str, Any] = {"seconds": o.fitting + seconds, "bytes": sent, "note": steps}
-            return Measured(answered(o.case, name, found, *o.held, **known), found)
+            return Measured(answered(o.case, name, found, o.held, **known), found)
         unknown, on = (math.nan,) * 5, "y" if o.held.f is None else "f"
         spent = (o.fitting + seconds, math.nan)
         return Measured(Row(o.case, name, *unknown, on, *spent, sent, M, f"diverged, {steps}"), found)

@@ -20,12 +20,13 @@ from ..plot import style
 from . import figures, intercepts, owned
 from .core import Outcome, Report, Row, Settings, averaged, timed
 from .data import Array, Pupils, chem97, nlschools
+from .mixed_linear import mixed_linear
 from .owned import Owned
 
 TEST = 1 / 3
 PUBLISH = 8  # points: a class has about eleven pupils to fit
 DEFAULT = "merged, owners=auto"
-LINEAR = "mixed linear model (statsmodels)"
+LINEAR = "mixed linear model"
 
 
 class Study(NamedTuple):
@@ -54,7 +55,6 @@ STEPS = 1 + len(TRIED) + 4  # messages for each study and seed
 class Once(NamedTuple):
     rows: list[Row]
     ensembles: dict[str, Ensemble]  # by the row's name
-    notes: list[str]
     owned: Owned
     noise: float  # agreed
     own_noise: float  # the median of what owners learn alone
@@ -77,7 +77,7 @@ def run(settings: Settings, report: Report) -> Outcome:
         made = [_once(study, pupils, settings.full, seed, report) for seed in repeats(study, settings)]
         found = _averaged(made)
         rows += found
-        notes += [*_facts(pupils, made), compared(found), *made[0].notes]
+        notes += [*_facts(pupils, made), compared(found)]
         first.append(made[0])
     return Outcome(rows, draw(first[0], rows), notes)
 
@@ -109,11 +109,11 @@ def _once(study: Study, pupils: Pupils, full: bool, seed: int, report: Report) -
             row, model = owned.merged(data, local, f"merged, owners={owners}{words}", owners)
             rows.append(row._replace(bytes=row.bytes + 16) if words == AGREED else row)
             ensembles[row.model] = model
-    others, notes = _pooled(data, study.points, seed, report)
-    return Once([*rows, *others], ensembles, notes, data, noise, own_noise)
+    rows += _pooled(data, study.points, seed, report)
+    return Once(rows, ensembles, data, noise, own_noise)
 
 
-def _pooled(data: Owned, points: int | None, seed: int, report: Report) -> tuple[list[Row], list[str]]:
+def _pooled(data: Owned, points: int | None, seed: int, report: Report) -> list[Row]:
     """Models that are given all rows; some of them know whose they are."""
     sent = rows_bytes(checked(data.parts, "gaussian"))
 
@@ -131,10 +131,8 @@ def _pooled(data: Owned, points: int | None, seed: int, report: Report) -> tuple
     name = "central GP, a constant for each owner" + ("" if points is None else f", M={points}")
     rows.append(row(name, known.seen_by, seconds, points))
     report(f"{data.case}, split {seed}: mixed linear model")
-    line, seconds = timed(lambda: intercepts.linear(data.parts))
-    if line is None:
-        return rows, [f"{data.case}: not run: {LINEAR} (pip install statsmodels)"]
-    return [*rows, row(LINEAR, line.seen_by, seconds)], []
+    line, seconds = timed(lambda: mixed_linear(data.parts))
+    return [*rows, row(LINEAR, line.seen_by, seconds)]
 
 
 def _averaged(made: list[Once]) -> list[Row]:
@@ -181,9 +179,6 @@ def compared(rows: list[Row]) -> str:
     return f"{rows[0].case}: {DEFAULT} is {', '.join(said)}"
 
 
-# --- the figure -------------------------------------------------------------------------------
-
-
 def draw(once: Once, rows: list[Row]) -> Figure:
     """What each class of one split is said to differ by, and what its held-out pupils say; and all models' scores."""
     figure = figures.new(11, 5)
@@ -193,19 +188,15 @@ def draw(once: Once, rows: list[Row]) -> Figure:
     left.scatter(offsets, gaps, s=4 * weights, color=figures.MERGED, alpha=0.5, lw=0)
     edge = 1.05 * float(np.abs(offsets).max())
     left.plot([-edge, edge], [-edge, edge], color=style.FAINT, lw=1)
-    words = {"xlabel": "a class's offset, as merged", "ylabel": "mean of its held-out pupils"}
-    style.tidy(left, "Points of the test above the shared function", **words)
+    style.tidy(left, "Points of the test above the shared function", ylabel="mean of its held-out pupils")
+    left.set_xlabel("a class's offset, as merged")
     shown = sorted((r for r in rows if r.case == once.owned.case), key=lambda r: r.nlpd)
     places = np.arange(len(shown))[::-1]
-    right.scatter([r.nlpd for r in shown], places, color=[_colour(r.model) for r in shown], s=28)
+    right.scatter([r.nlpd for r in shown], places, color=[figures.colour_of(r.model) for r in shown], s=28)
     right.set_yticks(places, [r.model for r in shown], fontsize=8)
     figures.grid(right, "x")
     style.tidy(right, "Each class's held-out pupils", xlabel="NLPD, nats per pupil")
     return figure
-
-
-def _colour(model: str) -> str:
-    return figures.CENTRAL if model == LINEAR else figures.colour_of(model)
 
 
 def _departures(data: Owned, ensemble: Ensemble) -> tuple[Array, Array, Array]:

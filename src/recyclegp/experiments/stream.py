@@ -48,8 +48,7 @@ class Size(NamedTuple):
     test: int
 
 
-def size(settings: Settings) -> Size:
-    return Size(500, 4000) if settings.full else Size(200, 1000)
+SIZE = {True: Size(500, 4000), False: Size(200, 1000)}  # where full
 
 
 def steps(settings: Settings) -> int:
@@ -73,11 +72,11 @@ class Run(NamedTuple):
 
 
 def run(settings: Settings, report: Report) -> Outcome:
-    made = [_once(size(settings), settings.full, seed, report) for seed in settings.repeats]
+    made = [_once(SIZE[settings.full], settings.full, seed, report) for seed in settings.repeats]
     rows = averaged(row for each in made for row in each.rows)
     notes = [
-        f"batches of {size(settings).rows} rows; the first three models' fit time is that of the one batch; bytes are "
-        "those of its rows, or of the module fitted to them",
+        f"batches of {SIZE[settings.full].rows} rows; the first three models' fit time is that of the one batch; bytes "
+        "are those of its rows, or of the module fitted to them",
         *rivals.not_run("everywhere, after 10", LEFT_OUT),
     ]
     return Outcome(rows, _draw(made[0], rows), notes)
@@ -108,7 +107,7 @@ def _step(state: State, batches: Parts, seed: int) -> State:
     first = not state.models
     grid = np.linspace(*REGION, POINTS)[:, None]
     name = f"batch {len(batches)}"
-    module, fitting = timed(partial(rgp.fit, X, y, publish=PUBLISHED, name=name, seed=seed))
+    module, fitting = timed(partial(rgp.fit, X, y, kernel=rivals.KERNEL, publish=PUBLISHED, name=name, seed=seed))
     if first:
         adds, updates = partial(rgp.merge, [module]), partial(rgp.merge, [module], inducing=grid)
     else:
@@ -137,7 +136,7 @@ def _score(case: str, state: State, held: Held) -> list[Row]:
     for name, model in state.models.items():
         points = None if name == ADD else POINTS
         known: dict[str, Any] = {"bytes": state.bytes[name], "points": points, "seconds": state.seconds[name]}
-        rows.append(answered(case, name, model, *held, **known))
+        rows.append(answered(case, name, model, held, **known))
     return rows
 
 
@@ -146,9 +145,6 @@ def _rivals(batches: Parts, state: State, held: Held, full: bool, seed: int, rep
     owners = Owners(f"everywhere, after {BATCHES}", batches, state.modules, state.fitting, held, seed)
     budget = rivals.FULL if full else rivals.QUICK._replace(vem_seconds=1.0)
     return rivals.compared(owners, (), budget, report, inducing=POINTS, leave_out=LEFT_OUT).rows
-
-
-# --- the figure -------------------------------------------------------------------------------
 
 
 def _draw(run: Run, rows: Sequence[Row]) -> Figure:
@@ -165,16 +161,16 @@ def _draw(run: Run, rows: Sequence[Row]) -> Figure:
                 (right, np.cumsum(_after(of_case, model, "fit_seconds"))),
             ):
                 panel.plot(range(1, BATCHES + 1), values, f"-{mark}", color=colour, label=model)
-        style.tidy(middle, f"{case}: NLPD above the oracle's", xlabel="batches", ylabel="nats per point")
-        style.tidy(right, f"{case}: seconds so far", xlabel="batches", ylabel="seconds")
-        for panel in (middle, right):
-            panel.set_yscale("log")
-            for axis in (panel.yaxis.set_major_formatter, panel.yaxis.set_minor_formatter):
-                axis(FuncFormatter(_plain))
+        for panel, title, unit in (
+            (middle, "NLPD above the oracle's", "nats per point"),
+            (right, "seconds so far", "seconds"),
+        ):
+            look = {"yscale": "log", "xticks": range(1, BATCHES + 1), "xlabel": "batches", "ylabel": unit}
+            style.tidy(panel, f"{case}: {title}", {}, **look)
+            for formatted in (panel.yaxis.set_major_formatter, panel.yaxis.set_minor_formatter):
+                formatted(FuncFormatter(_plain))
             panel.tick_params(axis="y", which="minor", labelsize=7)
-            panel.set_xticks(range(1, BATCHES + 1))
-            panel.grid(axis="y", color="#e5e5e5", lw=0.6)
-            panel.legend(fontsize=8, frameon=False)
+            figures.grid(panel, "y")
     return figure
 
 
@@ -193,9 +189,8 @@ def _draw_function(panel: Axes, run: Run, case: str) -> None:
     mean, variance = models[REFIT].predict(x[:, None])
     style.outline(panel, x, mean, variance, COLOURS[REFIT], "refitted, 95%")
     style.inducing(panel, models[UPDATE].inducing[:, 0], COLOURS[UPDATE], "points $Z_*$")
-    style.tidy(panel, f"{case}: after {SHOWN} of {BATCHES} batches", xlabel="x", ylabel="f(x)")
-    panel.set(xlim=REGION, ylim=(-14, 19))
-    panel.legend(loc="upper left", ncols=2, fontsize=8, frameon=False)
+    look = {"xlabel": "x", "ylabel": "f(x)", "xlim": REGION, "ylim": (-14, 19)}
+    style.tidy(panel, f"{case}: after {SHOWN} of {BATCHES} batches", {"loc": "upper left", "ncols": 2}, **look)
 
 
 def _after(rows: Sequence[Row], model: str, what: str) -> Array:

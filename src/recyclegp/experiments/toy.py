@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -16,15 +14,7 @@ from .rivals import Compared
 K = 5
 PUBLISHED = 15
 POINTS = 35
-
-
-class Size(NamedTuple):
-    rows: int  # of each owner
-    test: int
-
-
-def size(settings: Settings) -> Size:
-    return Size(500, 4000) if settings.full else Size(150, 1000)
+SIZE = {True: (500, 4000), False: (150, 1000)}  # rows of each owner and of the test, where full
 
 
 def run(settings: Settings, report: Report) -> Outcome:
@@ -38,7 +28,7 @@ def steps(settings: Settings) -> int:
 
 
 def _once(settings: Settings, seed: int, report: Report) -> Compared:
-    n, tests = size(settings)
+    n, tests = SIZE[settings.full]
     rng = np.random.default_rng(seed)
     parts = adjoining(K, n, rng, f_bias)
     held = held_out(tests, rng, f_bias)
@@ -59,13 +49,11 @@ def _draw(made: Compared, rows: list[Row]) -> Figure:
             figures.rows_of(panel, X[:, 0], y, colour)
         figures.fitted(above, x[near], module, colour, module.name)
         style.inducing(above, module.inducing[:, 0], colour)
-    for panel in (above, below):
-        panel.plot(x, f_bias(x), color=style.FAINT, lw=2, zorder=2, label="true f")
-        panel.set(xlim=REGION, ylabel="y and f(x)")
     figures.fitted(below, x, made.merges[0], figures.MERGED, "merged, 95% band of f", f"{POINTS} points $Z_*$")
-    style.tidy(above, f"Five modules, each published at {PUBLISHED} points (triangles)")
-    style.tidy(below, "Merged without their data", xlabel="x")
-    above.legend(loc="upper left", ncols=6, fontsize=8, frameon=False)
-    below.legend(loc="upper left", ncols=3, fontsize=8, frameon=False)
+    alone = f"Five modules, each published at {PUBLISHED} points (triangles)"
+    for panel, title, across in ((above, alone, 6), (below, "Merged without their data", 3)):
+        panel.plot(x, f_bias(x), color=style.FAINT, lw=2, zorder=2, label="true f")
+        style.tidy(panel, title, {"loc": "upper left", "ncols": across}, xlim=REGION, ylabel="y and f(x)")
+    below.set_xlabel("x")
     figures.excess(table, rows, "oracle", "Held-out y")
     return figure

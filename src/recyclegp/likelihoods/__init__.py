@@ -13,44 +13,15 @@ from .bernoulli import Bernoulli, BernoulliProbit
 from .categorical import Categorical, SoftmaxCategorical
 from .dirichlet import DirichletCategorical
 from .gaussian import Gaussian, gaussian_noise, normal_quantile
+from .gaussian_mixture import mixed
 from .heteroscedastic import Heteroscedastic
+from .negative_binomial import NegativeBinomial
+from .observed import Observed
 from .outputs import Outputs, matrix, noise_of_cells
 from .poisson import Poisson
 from .quantiles import Interval
 from .several import MOST_FUNCTIONS, SeveralFunctions, check_names
 from .student_t import StudentT
-
-__all__ = [
-    "FAMILIES",
-    "MOST_FUNCTIONS",
-    "Bernoulli",
-    "BernoulliProbit",
-    "Categorical",
-    "Change",
-    "DirichletCategorical",
-    "FunctionRows",
-    "Gaussian",
-    "Heteroscedastic",
-    "Interval",
-    "Likelihood",
-    "Moments",
-    "Outputs",
-    "Poisson",
-    "Scale",
-    "SeveralFunctions",
-    "Sharing",
-    "SoftmaxCategorical",
-    "StudentT",
-    "Tail",
-    "check_names",
-    "choose",
-    "gaussian_noise",
-    "matrix",
-    "named",
-    "noise_of_cells",
-    "normal_quantile",
-    "only",
-]
 
 FAMILIES: dict[str, type[Likelihood]] = {
     family.name: family
@@ -59,6 +30,7 @@ FAMILIES: dict[str, type[Likelihood]] = {
         Bernoulli,
         BernoulliProbit,
         Poisson,
+        NegativeBinomial,
         StudentT,
         SoftmaxCategorical,
         DirichletCategorical,
@@ -66,11 +38,17 @@ FAMILIES: dict[str, type[Likelihood]] = {
     )
 }
 
+MERGE_KNOWN = "merge it with modules that were fitted, whose own is then used, "
+
+# names for several families, of which the data choose one; the first is usual
+CHOICES: dict[str, tuple[str, ...]] = {"counts": (Poisson.name, NegativeBinomial.name)}
+
 
 def named(name: str, parameters: Sequence[float] = ()) -> Likelihood:
-    """The likelihood of that name; without parameters they are not known."""
+    """The likelihood of that name, in which "_" is as good as "-"; without parameters they are not known."""
     if not isinstance(name, str):
         raise TypeError(f"likelihood must be a name, not {type(name).__name__}")
+    name = name.replace("_", "-")
     if name not in FAMILIES:
         raise RecycleGPError(Argument("likelihood", name[:50]), f" is not known; use one of {', '.join(FAMILIES)}")
     family = FAMILIES[name]
@@ -82,20 +60,28 @@ def named(name: str, parameters: Sequence[float] = ()) -> Likelihood:
     return family(*parameters)
 
 
+def first_of(name: str) -> Likelihood:
+    """The likelihood of that name, or the usual one of those that it stands for: all of them take the same y."""
+    return named(CHOICES[name][0] if name in CHOICES else name)
+
+
 def choose(likelihoods: Sequence[Likelihood], name: str | None) -> Likelihood:
     """The one meant, where a model may have several; its parameters must be known."""
     names = [p.name for p in likelihoods]
+    among = [known for known in CHOICES.get(str(name), ()) if known in names]
     if name is None:
         chosen = only(likelihoods)
-    elif named(name).name in names:
-        chosen = likelihoods[names.index(name)]
+    elif among:
+        chosen = likelihoods[names.index(among[-1])]  # the most general of those that the name stands for
+    elif (wanted := named(name).name) in names:
+        chosen = likelihoods[names.index(wanted)]
     else:
         raise RecycleGPError(Argument("likelihood", name), f": this model has {', '.join(names)}")
     if not chosen.known:
         raise RecycleGPError(
-            f"the noise of this {chosen.name} model is not known; pass ",
-            Argument("noise"),
-            " where it is made or updated, or use predict for the latent f",
+            f"the {chosen.parameter_names[0]} of this {chosen.name} model is not known; ",
+            *(["pass ", Argument("noise"), " where it is made or updated, "] if chosen.has_units else [MERGE_KNOWN]),
+            "or use predict for the latent f",
         )
     return chosen
 

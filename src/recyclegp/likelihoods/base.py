@@ -1,11 +1,8 @@
 """What every likelihood p(y | f_1 … f_C) can do. One class for each family; nobody chooses by its name.
 
-A likelihood is a frozen value. Its parameters are numbers in the user's units, None where they are not known, or
-tensors where many models are worked on side by side: whatever they are, they broadcast against y and f.
-
-There are two kinds of methods. Those of one function work element by element on tensors of any shape. Those of a
-whole model (the last section) take the moments of all its functions, (n, C), and y as users have it; here they are
-written for C = 1, which is what most families have, and `several.py` has those that differ for more.
+A likelihood is a frozen value. Its parameters, in the user's units, are numbers, None where they are not known, or
+tensors where many models are worked on side by side. Methods of one function work element by element on tensors of any
+shape; those of a whole model (the last section, here for C = 1) take moments (n, C), and y as users have it.
 """
 
 from __future__ import annotations
@@ -86,6 +83,7 @@ class Likelihood(ABC):
 
     name: ClassVar[str]
     parameter_names: ClassVar[tuple[str, ...]] = ()
+    precisions: ClassVar[frozenset[str]] = frozenset()  # those of them that are large where y varies little
     conjugate: ClassVar[bool] = False  # are posteriors Gaussian, with inference in closed form?
     log_concave: ClassVar[bool] = True  # in f
     has_units: ClassVar[bool] = False  # is f in the units of y, which may then be changed?
@@ -98,12 +96,13 @@ class Likelihood(ABC):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in self.parameter_names)
+        return tuple([getattr(self, name) for name in self.parameter_names])
 
     @property
     def parameters(self) -> tuple[float, ...]:
         """As numbers; () where they are not known."""
-        return tuple(float(v) for v in self.values) if self.known else ()
+        values = self.values
+        return tuple(map(float, values)) if all([v is not None for v in values]) else ()
 
     @property
     def known(self) -> bool:
@@ -123,7 +122,7 @@ class Likelihood(ABC):
 
     def check_parameters(self) -> None:
         """Numbers must be finite and positive; tensors are the library's own and are not looked at."""
-        if all(type(v) is float and 0 < v < math.inf for v in self.values):
+        if all([type(v) is float and 0 < v < math.inf for v in self.values]):
             return  # as nearly always, and this is called very often
         numbers = [v for v in self.values if not isinstance(v, Tensor)]
         known = [v for v in numbers if v is not None]
@@ -323,6 +322,10 @@ class Likelihood(ABC):
     def crps_at(self, y: Tensor, at: Moments) -> Tensor:
         """∫ (P(Y ≤ t) − [y ≤ t])² dt."""
         return self.crps(y, at.mean[:, 0], at.variance[:, 0])
+
+    def only(self, functions: Sequence[int]) -> Likelihood:
+        """That of some of its functions, as an owner has them who lacks the others."""
+        return self
 
     def changes(self, scale: Any, shift: Any, unit: Any) -> list[Change]:
         """Of each function, where y is measured in other units: scale·y + shift."""

@@ -53,6 +53,9 @@ class Categorical(SeveralFunctions):
             )
         return self._with_labels({*self.labels, *other.labels})
 
+    def only(self, functions: Sequence[int]) -> Likelihood:
+        return self._with_labels({self.labels[c] for c in functions})
+
     def _with_labels(self, labels: set[str]) -> Likelihood:
         return type(self)(tuple(sorted(labels, key=in_order)))  # type: ignore[call-arg]
 

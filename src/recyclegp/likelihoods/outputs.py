@@ -56,9 +56,8 @@ class Outputs(SeveralFunctions):
     def with_parts(self, parts: Sequence[Sequence[Likelihood]]) -> tuple[Likelihood, ...]:
         return (Outputs(self.names, tuple(own[0] for own in parts)),)
 
-    def only(self, outputs: Sequence[int]) -> Outputs:
-        """Some of the outputs."""
-        return Outputs(tuple(self.names[c] for c in outputs), tuple(self.each[c] for c in outputs))
+    def only(self, functions: Sequence[int]) -> Outputs:
+        return Outputs(tuple(self.names[c] for c in functions), tuple(self.each[c] for c in functions))
 
     def united(self, other: Likelihood) -> Likelihood:
         super().united(other)
@@ -128,11 +127,11 @@ class Outputs(SeveralFunctions):
 
     def changes(self, scale: Any, shift: Any, unit: Any) -> list[Change]:
         """One value for all outputs, one for each, or those of some by name."""
-        scales = [arrays.number(s, "output_scale") for s in self._one_each(scale, "output_scale", 1.0)]
-        shifts = [arrays.number(b, "output_shift") for b in self._one_each(shift, "output_shift", 0.0)]
+        scales = [arrays.number(s, "output_scale") for s in self.one_each(scale, "output_scale", 1.0)]
+        shifts = [arrays.number(b, "output_shift") for b in self.one_each(shift, "output_shift", 0.0)]
         if any(abs(s) < 1 / arrays.LARGEST for s in scales):
             raise RecycleGPError(Argument("output_scale", scale), "; pass numbers that are not zero")
-        units = self._one_each(unit, "unit", None)
+        units = self.one_each(unit, "unit", None)
         return [Change(*new) for new in zip(scales, shifts, units, strict=True)]
 
     def rescaled(self, changes: Sequence[Change]) -> Likelihood:
@@ -143,7 +142,8 @@ class Outputs(SeveralFunctions):
         """Each likelihood with the moments of its function."""
         return list(zip(self.each, at.mean.unbind(-1), at.variance.unbind(-1), strict=True))
 
-    def _one_each(self, given: Any, argument: str, usual: Any) -> list[Any]:
+    def one_each(self, given: Any, argument: str, usual: Any) -> list[Any]:
+        """One value for all outputs, one for each, or those of some by name, and the usual one for the others."""
         names = self.names
         if isinstance(given, Mapping):
             unknown = [str(key) for key in given if key not in names]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,17 +18,15 @@ from .quantiles import bisect
 HALVINGS = 60  # of the interval in which a mode is looked for
 
 
-@dataclass(frozen=True)
-class Poisson(Likelihood):
-    """y ~ Poisson(exp f)."""
+class Counts(Likelihood):
+    """y = 0, 1, 2, … with mean exp f: Poisson, or with a spread of its own about that."""
 
-    name: ClassVar[str] = "poisson"
     counts: ClassVar[bool] = True
 
     def check(self, y: Tensor) -> Tensor:
         if bool((y < 0).any()) or bool((y != y.round()).any()):
             raise RecycleGPError(
-                "y: a poisson likelihood takes counts 0, 1, 2, …; negative or fractional values were given; use ",
+                f"y: a {self.name} likelihood takes counts 0, 1, 2, …; negative or fractional values were given; use ",
                 Argument("likelihood", "gaussian"),
                 " for measurements",
             )
@@ -36,15 +36,29 @@ class Poisson(Likelihood):
         location = torch.maximum(weighted_mean(y, w), 0.5 / w.sum(-1)).log()
         return Scale(location, torch.ones_like(location))
 
+    def log_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        about = _mode(y.detach(), mean.detach(), variance.detach(), self.slope)
+        return quadrature.log_expectation(self, y, mean, variance, about)
+
+    @abstractmethod
+    def slope(self, y: Tensor, f: Tensor) -> Tensor:
+        """∂/∂f log p(y|f), which falls in f and is zero where exp f = y."""
+
+
+@dataclass(frozen=True)
+class Poisson(Counts):
+    """y ~ Poisson(exp f)."""
+
+    name: ClassVar[str] = "poisson"
+
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
         return y * f - f.exp() - torch.lgamma(y + 1)
 
+    def slope(self, y: Tensor, f: Tensor) -> Tensor:
+        return y - f.exp()
+
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return y * mean - (mean + variance / 2).exp() - torch.lgamma(y + 1)
-
-    def log_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        about = _mode(y.detach(), mean.detach(), variance.detach())
-        return quadrature.log_expectation(self, y, mean, variance, about)
 
     def moments(self, mean: Tensor, variance: Tensor) -> Moments:
         rate = (mean + variance / 2).exp()
@@ -62,10 +76,10 @@ class Poisson(Likelihood):
 
 
 @torch.no_grad()
-def _mode(y: Tensor, m: Tensor, v: Tensor) -> Tensor:
-    """Where p(y|f) N(f; m, v) is largest: the root of y − eᶠ = (f − m)/v, by bisection."""
+def _mode(y: Tensor, m: Tensor, v: Tensor, slope: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Where p(y|f) N(f; m, v) is largest: the root of ∂log p/∂f = (f − m)/v, by bisection."""
     known = y.clamp_min(0.5).log()
-    low = torch.where(y > 0, torch.minimum(m, known), m - v * m.clamp_max(600).exp())
+    low = torch.where(y > 0, torch.minimum(m, known), m + v * slope(torch.zeros_like(y), m.clamp_max(600)))
     high = torch.where(y > 0, torch.maximum(m, known), m)
-    low, high = bisect(low, high, lambda f: y - f.exp() > (f - m) / v, HALVINGS)
+    low, high = bisect(low, high, lambda f: slope(y, f) > (f - m) / v, HALVINGS)
     return 0.5 * (low + high)
