@@ -19,7 +19,7 @@ import leak_outcomes as outcomes
 import recyclegp as rgp
 from calibration_cases import Setting, draw
 
-ATTACKS = ("residual", "ratio", "nearness", "lines", "shadows")
+ATTACKS = ("residual", "ratio", "nearness", "lines", "score", "precision", "shadows")
 MERGED = 3  # owners of a merge
 TESTED = 1000  # fresh rows, where there are so many
 KEPT = 0.95  # what publish="auto" keeps
@@ -35,7 +35,7 @@ class Table(NamedTuple):
 class Way(NamedTuple):
     """One way to publish."""
 
-    kind: str  # kept, points, digits (of the default), digits of all (a point per row), rows, lines
+    kind: str  # kept, points, digits (of the default), digits of all (a point per row), rows, lines, people
     value: float  # share, points per row, or digits
 
     @property
@@ -51,6 +51,7 @@ class Plan(NamedTuple):
     rows: int  # of each module
     modules: int  # targets, which are each other's shadows
     larger: int = 0  # rows of other modules, of some of the tables, published by default; 0 for none
+    hospitals: tuple[str, ...] = ()  # tables that are divided among hospitals; with none nothing else is attacked
 
 
 class Leak(NamedTuple):
@@ -120,6 +121,8 @@ def published(parts: Sequence[Part], way: Way) -> list[rgp.Module]:
         if way.kind in ("rows", "lines"):
             points = {"rows": lambda X: X, "lines": on_lines}[way.kind]
             return [rgp.fit(X, y, publish=points(X)) for X, y in parts]
+        if way.kind == "people":
+            return rgp.fit_many(parts, privacy="people", progress=False)
         publish = way.value if way.kind == "kept" else max(1, round(way.value * n))
         return rgp.fit_many(parts, publish=publish, progress=False)
 
@@ -140,12 +143,12 @@ def measured(name: str, way: Way, plan: Plan) -> Leak:
     known, n = table(name), plan.rows
     pool, tested = slice(0, 2 * n), slice(MERGED * n, MERGED * n + TESTED)
     X, y, X_test, y_test = known.X[pool], known.y[pool], known.X[tested], known.y[tested]
-    member = _halves(plan.modules, 2 * n)
+    member = halves(plan.modules, 2 * n)
     modules = published([(X[inside], y[inside]) for inside in member], way)
     owners = [(known.X[k * n : (k + 1) * n], known.y[k * n : (k + 1) * n]) for k in range(MERGED)]
     merged = rgp.merge(published(owners, way))
     believed = [outcomes.beliefs(m, X, way.digits) for m in modules]
-    scores = membership(modules, believed, X, y, member)
+    scores = membership(modules, believed, [X] * len(modules), y, member)
     errors = [guesses(b, y, inside) for b, inside in zip(believed, member, strict=True)]
     near = [inputs.nearness(m.inducing, X[inside], X_test) for m, inside in zip(modules, member, strict=True)]
     return Leak(
@@ -170,7 +173,7 @@ def _mean(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
 
 
-def _halves(modules: int, people: int) -> np.ndarray:
+def halves(modules: int, people: int) -> np.ndarray:
     """(K, N): who is in which module. Everybody is in half of them, as nearly as can be."""
     rng = np.random.default_rng(1)
     pairs = [rng.permutation(people) < people // 2 for _ in range((modules + 1) // 2)]
@@ -180,19 +183,22 @@ def _halves(modules: int, people: int) -> np.ndarray:
 def membership(
     modules: Sequence[rgp.Module],
     believed: Sequence[outcomes.Beliefs],
-    X: np.ndarray,
+    Xs: Sequence[np.ndarray],
     y: np.ndarray,
     member: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Attack → scores (K, N), higher where a person rather is a member."""
-    scale = inputs.spread(X)
-    each: dict[str, Callable[[rgp.Module, outcomes.Beliefs], np.ndarray]] = {
-        "residual": lambda m, b: outcomes.by_residual(b, y),
-        "ratio": lambda m, b: outcomes.by_ratio(b, y, float(m.noise)),
-        "nearness": lambda m, b: -cKDTree(m.inducing / scale).query(X / scale)[0],
-        "lines": lambda m, b: -np.minimum(inputs.on_lines(m.inducing, X), 1e3),
+    """Attack → scores (K, N), higher where a person rather is a member; everybody's x as each of the modules has it."""
+    scale = inputs.spread(Xs[0])
+    each: dict[str, Callable[[rgp.Module, outcomes.Beliefs, np.ndarray], np.ndarray]] = {
+        "residual": lambda m, b, X: outcomes.by_residual(b, y),
+        "ratio": lambda m, b, X: outcomes.by_ratio(b, y, float(m.noise)),
+        "nearness": lambda m, b, X: -cKDTree(m.inducing / scale).query(X / scale)[0],
+        "lines": lambda m, b, X: -np.minimum(inputs.on_lines(m.inducing, X), 1e3),
+        "score": lambda m, b, X: outcomes.by_score(m, X, y),
+        "precision": lambda m, b, X: outcomes.by_precision(m, X),
     }
-    scores = {k: np.stack([f(m, b) for m, b in zip(modules, believed, strict=True)]) for k, f in each.items()}
+    known = list(zip(modules, believed, Xs, strict=True))
+    scores = {attack: np.stack([score(*own) for own in known]) for attack, score in each.items()}
     surprise = [(y - b.stranger) / np.sqrt(b.stranger_variance) for b in believed]
     variance = [np.log(b.stranger_variance) for b in believed]
     # a ratio's tails are long: what counts is its order

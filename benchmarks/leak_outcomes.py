@@ -20,6 +20,7 @@ from scipy.stats import rankdata
 
 from recyclegp import Module
 from recyclegp.core import sites
+from recyclegp.core.least_squares import CentredRows
 from recyclegp.core.posterior import basis, features
 from recyclegp.kernels.gpytorch_objects import from_gpytorch
 
@@ -50,10 +51,18 @@ def beliefs(module: Module, X: np.ndarray, digits: int | None = None) -> Beliefs
     U, s, Wt = U[:, real], s[real], Wt[real]
     best = ((U.mT @ said.rho) / s)[None] @ (Wt @ V)  # vᵀP⁻¹λ
     left = ((Wt @ V) / s[:, None]).square().sum(0)  # vᵀP⁻¹v
-    mean, variance = module.predict(X)
+    mean, variance = module.predict(_in_words(module, X))
     return Beliefs(
         module.mean + best[0].numpy(), noise + q - left.numpy(), np.asarray(mean), noise + np.asarray(variance)
     )
+
+
+def _in_words(module: Module, X: np.ndarray) -> np.ndarray:
+    """Codes of levels by their names; a code that has none is that of a level nobody has seen."""
+    table = X.astype(object) if module.categories else X
+    for column, names in module.categories.levels:
+        table[:, column] = np.array([*names, "never seen"], dtype=object)[X[:, column].astype(int)]
+    return table
 
 
 def by_residual(believed: Beliefs, y: np.ndarray) -> np.ndarray:
@@ -71,6 +80,40 @@ def by_ratio(believed: Beliefs, y: np.ndarray, noise: float) -> np.ndarray:
 
 def _log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     return -0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
+
+
+def by_score(module: Module, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(y − f(x)) v(x)ᵀ(v̂ − v̂_all): who is in the module has drawn it from what all on the list say to themselves."""
+    said, V = _said(module, X)
+    H, residual = V.mT / float(module.noise) ** 0.5, torch.as_tensor(y) - module.mean
+    everybody = _mean(H, residual / float(module.noise) ** 0.5)
+    return ((residual - V.mT @ everybody) * (V.mT @ (_mean(said.H, said.rho) - everybody))).numpy()
+
+
+def by_precision(module: Module, X: np.ndarray) -> np.ndarray:
+    """v(x)ᵀS⁻¹(P − S)S⁻¹v(x), with S = Σv(x)v(x)ᵀ over the list and P in its units: P has more of who is in it.
+
+    P is a sum over the rows, and says as many numbers about them as there are pairs of points.
+    """
+    said, V = _said(module, X)
+    S = V @ V.mT / V.shape[1]
+    S = S + FLOOR * S.diagonal().mean() * torch.eye(len(S), dtype=S.dtype)
+    P = said.H.mT @ said.H
+    W = torch.linalg.solve(S, V)  # S⁻¹v(x)
+    P = P * len(S) / torch.linalg.solve(S, P).diagonal().sum()
+    return (W * ((P - S) @ W)).sum(0).numpy()
+
+
+def _said(module: Module, X: np.ndarray) -> tuple[CentredRows, torch.Tensor]:
+    """Hv ≈ ρ̃ as the module says, and v(x) of everybody."""
+    kernel = from_gpytorch(module.kernel, module.dimension)
+    base = basis(kernel, torch.as_tensor(module.inducing.copy()), module.jitter)
+    return sites.to_rows(module.site, base.L, module.mean), features(base, torch.as_tensor(X, dtype=torch.float64))
+
+
+def _mean(H: torch.Tensor, rho: torch.Tensor) -> torch.Tensor:
+    """(I + HᵀH)⁻¹Hᵀρ."""
+    return torch.linalg.solve(torch.eye(H.shape[1], dtype=H.dtype) + H.mT @ H, H.mT @ rho)
 
 
 def by_shadows(statistics: np.ndarray, member: np.ndarray) -> np.ndarray:
@@ -98,6 +141,12 @@ def auc(scores: np.ndarray, member: np.ndarray) -> float:
     ranks, inside = rankdata(scores.ravel()), member.ravel()
     n = int(inside.sum())
     return float((ranks[inside].sum() - n * (n + 1) / 2) / (n * (len(inside) - n)))
+
+
+def auc_error(scores: np.ndarray, member: np.ndarray) -> float:
+    """Standard error of the same, from how the modules differ."""
+    each = [auc(own, inside) for own, inside in zip(scores, member, strict=True)]
+    return float(np.std(each, ddof=1) / len(each) ** 0.5)
 
 
 def caught(scores: np.ndarray, member: np.ndarray, wrongly: float = 0.01) -> float:

@@ -11,13 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.scale import SymmetricalLogScale
 
 from leak_cases import ATTACKS, KEPT
-from pages import Column, Panel, figure, table
+from pages import Column, figure, table
 
 SERIES = {  # kind → what it is called in the figure, upwards along its line, and how it is drawn
     "points": ("a point for 20, 10, 5, 2, 1 rows", {"color": "#2166ac", "marker": "o"}),
     "kept": ("keep 50, 80, 95, 99%", {"color": "#e08214", "marker": "s"}),
     "digits": ("the default, 1 to 4 digits", {"color": "#1b7837", "marker": "^"}),
     "rows": ("rows as points", {"color": "#b2182b", "marker": "X"}),
+    "people": ('privacy="people"', {"color": "#762a83", "marker": "*", "markersize": 13}),
 }
 AXES = {
     "xlabel": "nats per row that predictions lose",
@@ -69,7 +70,43 @@ def said(kind: str, value: float) -> str:
         "digits of all": f"as many points as rows, {digits}",
         "rows": "the rows as points",
         "lines": "points on lines between rows",
+        "people": "people",
     }[kind]
+
+
+PATIENTS: list[Column] = [
+    ("table", "table", ""),
+    ("hospitals", lambda row: f"{row['hospitals']} of {row['rows']} rows", ""),
+    WAYS[0],
+    WAYS[1],
+    ("AUC", lambda row: f"{row['best_auc']:.3f} ± {row['auc_error'][row['attack']]:.3f}", ">"),
+    ("attack", "attack", ""),
+    ("found", "best_caught", ".3f"),
+    ("merged", "merged", ".4f"),
+    ("best alone", "alone", ".4f"),
+    ("gain kept", lambda row: f"{row['gain']:.0%}" if row["alone"] - row["default"] > NO_GAIN else "no gain", ">"),
+]
+NO_GAIN = 0.001  # nats per row: less is no gain of which half could be kept
+ELSEWHERE: list[Column] = [
+    ("published by", "way", ""),
+    ("points", "points", ".0f"),
+    ("AUC", lambda row: f"{row['auc']:.2f} ± {row['auc_error']:.2f}", ">"),
+    ("attack", "attack", ""),
+    ("found", "caught", ".2f"),
+    ("y", lambda row: "" if pd.isna(row["y"]) else f"{row['y']:.2f}", ">"),
+    ("ends", "ends", ".2f"),
+]
+
+
+def patients(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """With the best attack of each, and how much of the gain over the best hospital alone is left."""
+    found = pd.DataFrame(rows)
+    found["said"] = [said(kind, value) for kind, value in zip(found.kind, found.value, strict=True)]
+    found["attack"] = [max(each, key=each.get) for each in found.auc]
+    found["best_auc"] = [max(each.values()) for each in found.auc]
+    found["best_caught"] = [max(each.values()) for each in found.caught]
+    found["gain"] = (found.alone - found.merged) / (found.alone - found.default)
+    return found
 
 
 def leaks(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -87,7 +124,7 @@ def values(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     found, measured = leaks(run["leaks"]), {}
     for name, some in found.groupby("table", sort=False):
         whole = WHOLE if some.values_right.notna().all() else []
-        few = some[some.kind.isin(["points", "rows", "lines"]) | (some.kind.eq("kept") & some.value.eq(KEPT))]
+        few = some[some.kind.isin(["points", "rows", "lines", "people"]) | (some.kind.eq("kept") & some.value.eq(KEPT))]
         measured[name] = table([*WAYS, *whole], some.to_dict("records"))
         measured[f"{name}, by attack"] = table(BY_ATTACK, few.to_dict("records"))
     if run["larger"]:
@@ -95,6 +132,9 @@ def values(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         more = f"with {run['plan']['larger']}"
         columns = [c for c in WAYS if c[0] in LARGER for c in (c, (more, f"{c[1]} with", c[2]))]
         measured["larger"] = table([("table", "table", ""), *columns], both.to_dict("records"))
+    if run["patients"]:
+        measured["patients"] = table(PATIENTS, patients(run["patients"]).to_dict("records"))
+        measured["elsewhere"] = table(ELSEWHERE, run["elsewhere"])
     ways = [some for _, some in found.groupby(["kind", "value"], sort=False)]
     return {"privacy-measured.md": measured, "privacy.md": {"overview": table(OVERVIEW, ways)}}
 
@@ -104,5 +144,5 @@ def picture(run: Mapping[str, Any]) -> Figure:
     panels = []
     for name, some in leaks(run["leaks"]).groupby("table", sort=False):
         kinds = [(some[some.kind == kind].sort_values("value"), *series) for kind, series in SERIES.items()]
-        panels.append(Panel([(label, s.lost, s.best_auc, look) for s, label, look in kinds], AXES | {"title": name}))
+        panels.append(([(label, s.lost, s.best_auc, look) for s, label, look in kinds], AXES | {"title": name}))
     return figure(panels, 3, (4, 3.8))

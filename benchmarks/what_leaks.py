@@ -20,6 +20,9 @@ import recyclegp as rgp
 from jobs import done
 from leak_cases import KEPT, Plan, Way, measured
 from leak_page import picture, values
+from leak_people import REAL, attacked
+from leak_ways import LEVELS, measured_way
+from leak_ways import WAYS as ELSEWHERE
 from pages import RESULTS, publish, read, rounded, save, show, write
 
 WAYS = (
@@ -29,12 +32,16 @@ WAYS = (
     *(Way("digits of all", digits) for digits in (3, 2)),
     Way("rows", 1.0),
     Way("lines", 0.5),
+    Way("people", 0),
 )
 FUNCTIONS = ("2 inputs, 0.1 noise", "2 inputs, 0.5 noise", "4 inputs, 0.1 noise", "4 inputs, 0.5 noise")
 LARGE = ("2 inputs, 0.1 noise", "4 inputs, 0.5 noise", "survey")  # tables with rows enough for larger modules
 DEFAULT = Way("kept", KEPT)
-FULL = Plan((*FUNCTIONS, "diabetes", "survey"), WAYS, rows=100, modules=16, larger=400)
-QUICK = Plan(("2 inputs, 0.5 noise", "survey"), (WAYS[2], WAYS[4], WAYS[8], WAYS[10], WAYS[-2]), rows=20, modules=6)
+HOSPITALS = ("diabetes", "survey", *REAL)
+FULL = Plan((*FUNCTIONS, "diabetes", "survey"), WAYS, rows=100, modules=16, larger=400, hospitals=HOSPITALS)
+QUICK = Plan(
+    ("2 inputs, 0.5 noise", "survey"), (WAYS[2], WAYS[4], WAYS[8], WAYS[10], WAYS[-3], WAYS[-1]), rows=20, modules=6
+)
 FIGURE = "what-leaks.png"
 
 
@@ -43,8 +50,17 @@ def measure(plan: Plan) -> dict[str, Any]:
     jobs = [(measured, name, way, plan) for name in plan.tables for way in plan.ways]
     more = [(measured, name, DEFAULT, plan._replace(rows=plan.larger)) for name in LARGE if plan.larger]
     found = [leak._asdict() for leak in done([*jobs, *more])]
-    run = {"version": rgp.__version__, "plan": plan._asdict(), "seconds": time.process_time() - begun}
-    return rounded(run | {"leaks": found[: len(jobs)], "larger": found[len(jobs) :]}, ".4f")
+    patients = done([(attacked, name, plan.modules) for name in plan.hospitals])
+    elsewhere = done([(measured_way, way, plan.rows, plan.modules) for way in (*ELSEWHERE, *LEVELS) if plan.hospitals])
+    run = {
+        "version": rgp.__version__,
+        "plan": plan._asdict(),
+        "leaks": found[: len(jobs)],
+        "larger": found[len(jobs) :],
+    }
+    run["patients"] = [way._asdict() for ways in patients for way in ways]
+    run["elsewhere"] = [way._asdict() for way in elsewhere]
+    return rounded(run | {"seconds": time.process_time() - begun}, ".4f")
 
 
 def pages() -> dict[str, dict[str, str]]:

@@ -1,0 +1,188 @@
+"""What is published where rows are people: nothing that follows from few of them (docs/privacy.md).
+
+Three things of a fit say something about single rows, and each is replaced:
+
+- where points are, and how precisely f is known there. Both are taken from as many made-up rows, which resemble the
+  real ones in their averages and spreads (`made_up_rows`);
+- what is known of f at the points. It is what the real rows say, with noise, and less precise by as much
+  (`shared`): by an attack that knows everything else, a row is found no more easily than if each published number were
+  the mean of `PEOPLE.rows_share` rows;
+- kernel, noise and mean: of each the nearest on a coarse grid (`coarse`), which begins elsewhere in each module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core import least_squares, linalg
+from ..core.least_squares import CentredRows
+from ..core.rounding import significant
+from ..kernels import Kernel, Unit
+from ..record import Privacy
+from .candidates import as_index, spread
+from .constants import PEOPLE
+from .request import FitRequest
+from .samples import Samples
+from .search_space import Hyperparameters
+
+
+def are_people(request: FitRequest) -> bool:
+    return request.privacy is Privacy.PEOPLE
+
+
+def published_rows(request: FitRequest) -> int:
+    """How many rows the module says that it has: of people not exactly."""
+    step = PEOPLE.rows_step if are_people(request) else 1
+    return step * round(request.rows / step)
+
+
+# --- made-up rows -----------------------------------------------------------------------------
+
+
+def made_up_rows(data: Samples, requests: Sequence[FitRequest]) -> Samples:
+    """As many as there are: each from a row drawn at random, moved towards the middle and away again at random.
+
+    x̃ = μ + √(1 − b²)(x − μ) + b s∘ε: of the same mean μ and spread s, with some of the correlations. Before that x is
+    brought into the central part of each column, so that nobody's smallest or largest value matters. A level becomes
+    another row's with probability b². Functions of one model have the same random numbers, and the same made-up rows.
+    """
+    b, levels = PEOPLE.blur, list(requests[0].kernel.structure.discrete)
+    X, picks = torch.empty_like(data.X), torch.zeros_like(data.y, dtype=torch.long)
+    for i, request in enumerate(requests):
+        rng, rows = np.random.default_rng([*request.entropy, 4]), data.X[i, : len(request.y)]
+        n, D = rows.shape
+        pick, other = (
+            as_index(rng.integers(n, size=n), rows.device),
+            as_index(rng.integers(n, size=(n, D)), rows.device),
+        )
+        noise, swapped = rng.standard_normal((n, D)), as_index(rng.uniform(size=(n, D)) < b**2, rows.device)
+        low, high = _central_part(rows)
+        away = rows.clamp(low, high)
+        middle = away.mean(0)
+        away = away - middle
+        drawn = as_index(noise, rows.device) * away.square().mean(0).sqrt()
+        moved = middle + (1 - b**2) ** 0.5 * away[pick] + b * drawn
+        for c in levels:
+            moved[:, c] = rows[torch.where(swapped[:, c], other[:, c], pick), c]
+        X[i], picks[i, :n] = moved[:1], pick
+        X[i, :n] = moved
+    return data.map(lambda t: t.gather(1, picks) * (data.w > 0) if t.ndim == 2 else X)
+
+
+def _central_part(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Of every column two quantiles, beyond each of which there are some rows."""
+    ordered = rows.sort(0).values
+    beyond = min((len(rows) - 1) // 2, max(PEOPLE.fewest_beyond, round(PEOPLE.beyond * len(rows))))
+    return ordered[beyond], ordered[-1 - beyond]
+
+
+# --- what is said of f ------------------------------------------------------------------------
+
+
+def shared(
+    said: CentredRows, made_up: CentredRows, rows: Tensor, requests: Sequence[FitRequest], functions: int
+) -> CentredRows:
+    """What real rows say about the whitened values v, as if each published number were the mean of many of them.
+
+    With P̃ = U diag(λ) Uᵀ, the precision that made-up rows give, direction u_j of v is published with a precision
+    γ_j ≤ λ_j. A row counts 1/n of what all of them say about it, where what they say varies by 1/λ_j and the noise that
+    is added by 1/γ_j − 1/λ_j: an attacker who knows all but the row has a signal-to-noise ratio of
+
+        d² = 1/n Σ_j γ_j/(1 + λ_j)        (Σ_j λ_j/(1 + λ_j) are the degrees of freedom of a fit without noise)
+
+    Where d² may be 1/k at most, as of the mean of k rows, most information ½Σ log(1 + γ_j) is kept by γ_j =
+    max(0, θ(1 + λ_j) − 1) with one θ (`_filled`): weak directions, which few rows support, are left out, and the strong
+    ones have alike much noise. Functions of one model share the bound. But for the noise, the posterior mean of v is
+    that of the real rows.
+    """
+    said = least_squares.compress(said)
+    solved = least_squares.solve(said)
+    mean = solved.v[..., None]
+    U, precision = _directions(solved.C, made_up.H)
+    s, Ut = precision.sqrt(), U.mT
+    kept = _filled(precision, rows / (PEOPLE.rows_share * functions))
+    noise = [
+        np.random.default_rng([*r.entropy, 5, i % functions]).standard_normal(s.shape[-1])
+        for i, r in enumerate(requests)
+    ]
+    published = kept > 0
+    share = torch.where(published, kept / precision.clamp_min(1e-300), torch.zeros_like(kept))  # γ/λ
+    # uᵀv is observed as (1 + λ)/λ times its posterior mean, with noise of variance 1/γ − 1/λ; both times √γ
+    level = torch.where(published, share.sqrt() * (s + 1 / s.clamp_min(1e-150)) * (Ut @ mean)[..., 0], share)
+    rho = level + (1 - share).clamp_min(0).sqrt() * as_index(np.stack(noise), s.device) * published
+    H, rho, e = (significant(t, PEOPLE.digits) for t in (kept.sqrt()[..., None] * Ut, rho, said.e))
+    return CentredRows(H, rho, e, said.slack)
+
+
+def _directions(C: Tensor, H: Tensor) -> tuple[Tensor, Tensor]:
+    """U and λ: what made-up rows say, I + P̃ = I + HᵀH, but where real ones, I + P = CCᵀ, say far less.
+
+    With I + P̃ = C̃C̃ᵀ the eigenvalues of C̃⁻¹(I + P)C̃⁻ᵀ are near one, but for directions that are known from made-up rows
+    only, as between groups of people. Such a direction is as open as real rows leave it, roughly.
+    """
+    identity = torch.eye(H.shape[-1], dtype=H.dtype, device=H.device)
+    made_up = linalg.cholesky(identity + H.mT @ H).L
+    A = linalg.solve_lower(made_up, C)
+    W, d, _ = torch.linalg.svd(A)  # A Aᵀ = W diag(d²) Wᵀ
+    d = d.square()
+    d = torch.where(d < PEOPLE.far_less, _power_of_two(d), torch.ones_like(d))
+    U, S, _ = torch.linalg.svd(made_up @ W * d.sqrt()[..., None, :])
+    return U, (S.square() - 1).clamp_min(0)
+
+
+def _filled(precision: Tensor, most: Tensor) -> Tensor:
+    """γ_j = max(0, θ(1 + λ_j) − 1) with the largest θ ≤ 1 for which Σ γ_j/(1 + λ_j) ≤ most."""
+    rest = 1 / (1 + precision)
+    low, high = torch.zeros_like(most), torch.ones_like(most)
+    for _ in range(50):  # halvings
+        middle = (low + high) / 2
+        fits = (middle[:, None] - rest).clamp_min(0).sum(-1) <= most  # γ/(1 + λ) = max(0, θ − 1/(1 + λ))
+        low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
+    theta = torch.where((1 - rest).sum(-1) <= most, torch.ones_like(low), low)[:, None]
+    return torch.minimum((theta * (1 + precision) - 1).clamp_min(0), precision)
+
+
+# --- hyperparameters --------------------------------------------------------------------------
+
+
+def coarse(hyper: Hyperparameters, data: Samples, requests: Sequence[FitRequest]) -> Hyperparameters:
+    """On a grid: logarithms in steps, and places and means in fractions of a spread. What was given stays.
+
+    Grids of logarithms begin at random, other for each model: v is published as v + h(U − ½) with step h and uniform U.
+    Nobody else knows where a grid begins, so that a module says as little as on a common one. But owners who agree are
+    not all wrong by the same: what the grid does to each averages out where they are merged.
+    """
+    request = requests[0]
+    if not request.learn:
+        return hyper
+    rngs = [np.random.default_rng([*r.entropy, 6]) for r in requests]  # functions of one model begin alike
+
+    def logarithms(values: Tensor, step: float) -> Tensor:
+        begin = step * as_index(np.stack([rng.uniform(size=values.shape[1:]) for rng in rngs]), values.device)
+        return begin + _on_grid(values - begin, step)
+
+    sd, theta, at = spread(data.X, (data.w > 0)[..., None])[:, 0], hyper.kernel.theta.clone(), 0
+    for p in hyper.kernel.parameters:
+        own, columns = slice(at, at + p.size), list(p.columns or range(sd.shape[1]))
+        if p.unit is Unit.PLACE:
+            theta[:, own] = _on_grid(theta[:, own], PEOPLE.place * _power_of_two(sd[:, columns]))
+        else:
+            theta[:, own] = logarithms(theta[:, own], PEOPLE.log_kernel)
+        at += p.size
+    kernel, likelihood = Kernel(hyper.kernel.structure, theta), hyper.likelihood
+    if request.noise is None:
+        likelihood = likelihood.map(lambda p: logarithms(p.log(), PEOPLE.log_noise).exp())
+    height = _power_of_two(kernel.diagonal(data.X).mean(-1).sqrt())
+    return Hyperparameters(kernel, likelihood, _on_grid(hyper.mean, PEOPLE.place * height))
+
+
+def _power_of_two(size: Tensor) -> Tensor:
+    return torch.exp2(size.clamp_min(1e-300).log2().round())
+
+
+def _on_grid(values: Tensor, step: Tensor | float) -> Tensor:
+    return (values / step).round() * step

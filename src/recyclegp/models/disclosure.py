@@ -1,0 +1,41 @@
+"""What a model gives away to whoever has its file, as far as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from ..merging.member import Member
+from ..record import Origin, worst
+
+
+class PrivacyGuarantee(Enum):
+    """What is proven of all attacks. There is none: what the noise hides that is added for people is only measured."""
+
+    NONE = "none"
+
+
+class Disclosure(NamedTuple):
+    """Of a module, or the worst of all members of an ensemble."""
+
+    origin: Origin  # of the points: are rows among them?
+    points_per_row: float
+    smallest_member: int  # rows behind the function or member that has fewest
+    guarantee: PrivacyGuarantee = PrivacyGuarantee.NONE
+
+
+def of_member(m: Member, points_per_row: float) -> Disclosure:
+    """`points_per_row` are those of the whole ensemble, for a member that has kept no points of its own."""
+    own = m.points_per_row
+    return Disclosure(m.about.origin, points_per_row if own is None else own, m.rows)
+
+
+def of_members(members: Sequence[Member], shared: Iterable[Origin], points_per_row: float) -> Disclosure:
+    """The worst of all; `shared` is what is known of points that are no member's."""
+    each = [of_member(m, points_per_row) for m in members]
+    return Disclosure(
+        worst([*shared, *(d.origin for d in each)]),
+        max(d.points_per_row for d in each),
+        min(d.smallest_member for d in each),
+    )

@@ -1,0 +1,185 @@
+"""What is published of people follows from many of them: made-up rows, noise as a bound asks for, coarse numbers."""
+
+import numpy as np
+import pytest
+import torch
+
+import recyclegp as rgp
+from recyclegp.core.least_squares import CentredRows, solve
+from recyclegp.kernels import entries
+from recyclegp.local import people
+from recyclegp.local.constants import PEOPLE
+from recyclegp.local.functions import requests_for
+from recyclegp.local.options import FitOptions
+from recyclegp.local.samples import side_by_side
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 3)) * [1.0, 10.0, 0.1] + [0.0, 50.0, 0.0]
+Y = np.sin(X[:, 0]) + X[:, 1] / 20 + 0.3 * RNG.standard_normal(300)
+
+
+def request(x=X, y=Y, **options):
+    return requests_for(x, y, "a", FitOptions.of(privacy="people", **options)).requests[0]
+
+
+def test_made_up_rows_resemble_the_rows_and_are_none_of_them():
+    asked = request()
+    made = people.made_up_rows(side_by_side([asked.sample], asked.device), [asked]).X[0].numpy()
+    assert made.shape == X.shape
+    assert np.abs((made.mean(0) - X.mean(0)) / X.std(0)).max() < 0.2
+    np.testing.assert_allclose(made.std(0), X.std(0), rtol=0.35)
+    assert not (made[:, None] == X[None]).any()
+
+
+def test_nobodys_largest_value_matters():
+    """What is far beyond all others moves nothing, however far it is."""
+    regions = []
+    for far in (1e3, 1e6):
+        x = X.copy()
+        x[7] = far
+        m = rgp.fit(x, Y, privacy="people", seed=1)
+        regions.append(np.asarray(m.region))
+        assert regions[-1].max() < 120
+    assert np.abs(regions[0]).max() < 120
+
+
+def test_levels_are_drawn_and_stay_levels():
+    levels = np.array(["red", "green", "blue"])[RNG.integers(0, 3, 300)]
+    import pandas as pd
+
+    m = rgp.fit(pd.DataFrame({"x": X[:, 0], "kind": levels}), Y, privacy="people")
+    assert set(np.unique(m.inducing[:, 1])) <= {0.0, 1.0, 2.0}
+
+
+def test_precision_is_shared_out_by_the_bound():
+    """Σ γ/(1+λ) is what may be, no other way keeps more, and without a bound all is kept."""
+    precision = torch.tensor([[50.0, 8.0, 2.0, 0.4, 0.0], [0.1, 0.1, 0.05, 0.0, 0.0]], dtype=torch.float64)
+    kept = people._filled(precision, torch.tensor([1.2, 1.2], dtype=torch.float64))
+    used = (kept / (1 + precision)).sum(-1)
+    assert float(used[0]) == pytest.approx(1.2)
+    torch.testing.assert_close(kept[1], precision[1])
+
+    def information(gamma):
+        return float(torch.log1p(gamma).sum())
+
+    for _ in range(200):  # other ways to use as much
+        share = torch.as_tensor(RNG.dirichlet(np.ones(5)))
+        other = torch.minimum(share * 1.2 * (1 + precision[0]), precision[0])
+        assert information(other) <= information(kept[0]) + 1e-9
+
+
+def test_what_is_said_is_what_rows_say_with_noise_that_is_declared():
+    """Over seeds, uᵀv is published about what the rows say, with the variance 1/γ − 1/λ; with many rows without."""
+    rng = np.random.default_rng(3)
+    H = torch.as_tensor(rng.standard_normal((1, 40, 6)))
+    rho = torch.as_tensor(rng.standard_normal((1, 40)))
+    zero = torch.zeros(1, dtype=torch.float64)
+    rows = CentredRows(H, rho, zero, zero)
+    plenty = people.shared(rows, rows, torch.tensor([1e6], dtype=torch.float64), [request()], 1)
+    torch.testing.assert_close(solve(plenty).v, solve(rows).v, rtol=0.02, atol=0.02)
+    most = torch.tensor([40.0], dtype=torch.float64)
+    _, s, Ut = torch.linalg.svd(H[0], full_matrices=False)
+    kept = people._filled(s.square()[None], most / PEOPLE.rows_share)[0]
+    seen = kept > 0
+    assert int(seen.sum()) > 0
+    asked, found = request(), []
+    for seed in range(300):
+        few = people.shared(rows, rows, most, [asked._replace(entropy=[seed])], 1)
+        torch.testing.assert_close(few.H[0].mT @ few.H[0], Ut.mT * kept @ Ut, rtol=0.02, atol=0.02 * float(kept.max()))
+        sign = (few.H[0] * Ut).sum(-1).sign()  # a direction is the same either way
+        found.append((sign * few.rho[0])[seen].numpy() / kept[seen].sqrt().numpy())
+    middle = (1 + 1 / s.square()) * (Ut @ solve(rows).v[0])
+    variance = (1 / kept - 1 / s.square())[seen].numpy()
+    np.testing.assert_allclose(np.mean(found, 0), middle[seen].numpy(), atol=4 * np.sqrt(variance.max() / 300))
+    np.testing.assert_allclose(np.var(found, 0), variance, rtol=0.35)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "rbf + linear"])
+def test_kernel_noise_and_mean_are_on_a_grid(kernel):
+    m = rgp.fit(X, Y, kernel=kernel, privacy="people")
+    theta = m.latents[0].kernel.theta
+    learned = torch.tensor([p.learned for p in entries(m.latents[0].kernel.structure)])
+    exact = rgp.fit(X, Y, kernel=kernel, privacy="things")
+    assert 0 < (theta - exact.latents[0].kernel.theta)[learned].abs().max() <= PEOPLE.log_kernel / 2
+    assert 0 < abs(np.log(m.noise / exact.noise)) <= PEOPLE.log_noise / 2
+    for centre in theta[~learned].tolist():
+        assert not np.isclose(centre, X.mean(0)).any()
+        assert centre == pytest.approx(float(f"{centre:.6g}"))
+
+
+def test_what_the_grids_do_averages_out():
+    """Owners who agree are not all wrong by the same, as they would be on one grid."""
+    rng = np.random.default_rng(3)  # hardly different, but no module has another's random numbers
+    parts = [(X + 1e-9 * rng.standard_normal(X.shape), Y) for _ in range(100)]
+    exact = rgp.fit(X, Y, privacy="things")
+    noises = np.log([m.noise for m in rgp.fit_many(parts, privacy="people", progress=False)])
+    away = noises - np.log(exact.noise)
+    assert np.abs(away).max() <= PEOPLE.log_noise / 2 + 1e-6
+    assert abs(away.mean()) < 4 * PEOPLE.log_noise / np.sqrt(12 * 100)
+    assert away.std() == pytest.approx(PEOPLE.log_noise / np.sqrt(12), rel=0.25)
+
+
+def test_given_numbers_stay():
+    import gpytorch
+
+    k = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=3))
+    k.base_kernel.lengthscale = torch.tensor([1.3, 7.7, 0.9])
+    m = rgp.fit(X, Y, kernel=k, learn=False, noise=0.123, privacy="people")
+    assert m.noise == pytest.approx(0.123)
+    np.testing.assert_allclose(m.latents[0].kernel.lengths(3).numpy(), [1.3, 7.7, 0.9], rtol=1e-6)
+
+
+def test_counts_are_rounded():
+    assert rgp.fit(X[:287], Y[:287], privacy="people").rows == 290
+    assert rgp.fit(X[:287], Y[:287], weights=np.full(287, 1.5), privacy="people").rows % 10 == 0
+    assert rgp.fit_many([(X[:104], Y[:104])], privacy="people", progress=False)[0].rows == 100
+
+
+def test_few_points_and_enough_rows():
+    assert len(rgp.fit(X, Y, privacy="people").inducing) <= 30
+    assert len(rgp.fit(X, Y, privacy="people", publish=200).inducing) <= 30
+    assert len(rgp.fit(X, Y, privacy="people", rows_per_point=100).inducing) <= 3
+    with pytest.raises(rgp.RecycleGPError, match=r"^privacy='people': 19 rows are too few, it needs 20"):
+        rgp.fit(X[:19], Y[:19], privacy="people")
+    with pytest.raises(rgp.RecycleGPError, match=r"^privacy='people': 1 of the 2 points in publish are rows"):
+        rgp.fit(X, Y, privacy="people", publish=np.stack([X[3], X[3] + 1]))
+    assert len(rgp.fit(X, Y, privacy="people", publish=X[:60] + 0.01).inducing) == 60  # a plan's, which are public
+
+
+@pytest.mark.parametrize("method", ["exact", "collapsed", "dual"])
+def test_every_method_and_many_alike(method):
+    one = rgp.fit(X[:120], Y[:120], method=method, privacy="people", name="a")
+    many = rgp.fit_many([(X[:120], Y[:120]), (X[120:], Y[120:])], method=method, privacy="people", progress=False)
+    torch.testing.assert_close(many[0].site.rho, one.site.rho, rtol=1e-6, atol=1e-8)
+    plain = rgp.fit(X[:120], Y[:120], method=method, privacy="things")
+    assert one.kept < plain.kept
+    assert np.corrcoef(one.predict(X)[0], plain.predict(X)[0])[0, 1] > 0.8
+
+
+def test_functions_of_one_model():
+    m = rgp.fit(X, np.stack([Y, -X[:, 0]], 1), privacy="people")
+    assert np.array_equal(m.latents[0].site.Z, m.latents[1].site.Z)
+    labels = np.where(Y > 3, "high", np.where(Y > 2, "middle", "low"))
+    c = rgp.fit(X, labels, likelihood="categorical", privacy="people")
+    assert (
+        c.predict_proba(X).argmax(1) == rgp.fit(X, labels, likelihood="categorical").predict_proba(X).argmax(1)
+    ).mean() > 0.7
+
+
+def test_where_nobody_is_nothing_is_said():
+    """Made-up rows are also between two groups of people, and f is as open there as it was."""
+    x = np.concatenate([RNG.normal(-3, 0.3, 150), RNG.normal(3, 0.3, 150)])
+    y = np.sin(3 * x) + 0.1 * RNG.standard_normal(300)
+    _, people_leave = rgp.fit(x, y, privacy="people").predict(np.array([0.0]))
+    _, things_leave = rgp.fit(x, y, privacy="things").predict(np.array([0.0]))
+    assert people_leave > 0.7 * things_leave
+
+
+def test_owners_of_one_function_do_not_contradict_each_other():
+    modules = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(0, 5, (200, 2))
+        y = np.sin(2 * x[:, 0]) * np.cos(2 * x[:, 1]) + 0.1 * rng.standard_normal(200)
+        modules.append(rgp.fit(x, y, name=f"m{seed}", privacy="people"))
+    assert rgp.screen(modules).flagged == []
