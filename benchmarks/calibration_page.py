@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.scale import SymmetricalLogScale
 
-from pages import Column, Panel, figure, table
+from pages import Column, figure, table
 
 LOSS = 0.1  # nats per point: from here on merging has lost
 WRONG = 1.25  # a factor that matters
@@ -84,17 +84,12 @@ def values(run: Mapping[str, Any], beside: Sequence[Mapping[str, Any]] = ()) -> 
     others = {other["label"]: cells(other, run["references"]) for other in beside}
     ours = cells(run, run["references"])
     parts = {f"{owners}, noise {s:g}": part for (s, owners), part in ours.groupby(CASE[:2], observed=True)}
-    return {
-        "summary": table(SUMMARY, [(run["label"], ours), *others.items()]),
-        **({"rounds": _rounds(run)} if run["rounds"] else {}),
-        **{name: _cases(part, others) for name, part in parts.items()},
-    }
-
-
-def _rounds(run: Mapping[str, Any]) -> str:
-    rows = pd.DataFrame(run["rounds"]).merge(pd.DataFrame(run["references"])[[*SETTING, "nlpd"]], on=SETTING)
-    rows["excess"] = rows["nlpd_x"] - rows["nlpd_y"]
-    return table(ROUNDS, rows.groupby(SETTING[:2]).mean().reset_index().to_dict("records"))
+    found = {"summary": table(SUMMARY, [(run["label"], ours), *others.items()])}
+    if run["rounds"]:
+        rows = pd.DataFrame(run["rounds"]).merge(pd.DataFrame(run["references"])[[*SETTING, "nlpd"]], on=SETTING)
+        rows["excess"] = rows["nlpd_x"] - rows["nlpd_y"]
+        found["rounds"] = table(ROUNDS, rows.groupby(SETTING[:2]).mean().reset_index().to_dict("records"))
+    return found | {name: _cases(part, others) for name, part in parts.items()}
 
 
 def _cases(part: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> str:
@@ -117,5 +112,5 @@ def picture(run: Mapping[str, Any], beside: Sequence[Mapping[str, Any]]) -> Figu
                 (f"D = {D}", line.index.get_level_values("rows"), line.to_numpy(), {"marker": "o"})
                 for D, line in part.groupby("dimension")
             ]
-            panels.append(Panel(lines, axes | {"title": f"{some['label']}\n{owners}, noise {noise:g}"}))
+            panels.append((lines, axes | {"title": f"{some['label']}\n{owners}, noise {noise:g}"}))
     return figure(panels, len(panels) // (1 + len(beside)), (2.9, 2.7))

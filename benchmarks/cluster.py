@@ -119,7 +119,7 @@ def cluster(workers: int, count: int, rows: int, publish: int, per_task: int | N
         client.run(_warm)
         _warm()
         how, merge = {"publish": publish}, {"inducing": 100}
-        job = fitting.prepared(loaders(count, rows), how, merge=merge, per_task=per_task, progress=False)
+        job = fitting.prepared(loaders(count, rows), **how, merge=merge, per_task=per_task, progress=False)
         executor = DaskExecutor(client)
         before = client.run(_cpu_seconds)
         with Watch() as watch:

@@ -14,7 +14,8 @@ from typing import Any
 from pages import Column, publish, read
 from pages import table as markdown
 from plot_pictures import shrink
-from recyclegp.experiments.registry import EXPERIMENTS
+from recyclegp.experiments import groups
+from recyclegp.experiments.registry import EXPERIMENTS, MANY
 
 OURS = ("merged", "pyramid", "update", "add, relearned")
 CENTRAL = ("central", "refit", "oracle")
@@ -49,12 +50,43 @@ def introduction(name: str, result: dict[str, Any]) -> str:
 
 
 def tables(name: str, result: dict[str, Any]) -> str:
+    if name == MANY:
+        picture = f"![{result['title']}](figures/{name}.png)"
+        return "\n".join([picture, "", one_line_each(result["rows"]), "", *(f"- {n}" for n in result["notes"])])
     text = ""
     for case in dict.fromkeys(row["case"] for row in result["rows"]):
         if case.endswith(CASES.get(name, "")):
             rows = [row for row in result["rows"] if row["case"] == case]
             text += f"### {case}\n\n{verdict(rows)}\n\n{table(rows)}\n\n"
     return (text + "\n".join(f"- {note}" for note in result["notes"])).rstrip()
+
+
+def one_line_each(rows: list[dict[str, Any]]) -> str:
+    """A data set in each line, with the NLPD of every model."""
+    by_case: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        by_case.setdefault(row["case"], {})[row["model"]] = row
+
+    def of(model: str, key: str) -> Any:
+        return lambda models: models.get(model, {}).get(key)
+
+    def difference(models: dict[str, dict[str, Any]]) -> float | None:
+        ours, own = (of(name, "nlpd")(models) for name in (groups.MERGED, groups.ALONE))
+        return None if ours is None or own is None else ours - own
+
+    columns: list[Column] = [
+        ("set", lambda models: next(iter(models.values()))["case"], ""),
+        ("what", of(groups.MERGED, "note"), ""),
+        ("**merged**", of(groups.MERGED, "nlpd"), ".3f"),
+        ("each alone", of(groups.ALONE, "nlpd"), ".3f"),
+        ("merged − alone", difference, "+.3f"),
+        ("plain merge", of(groups.PLAIN, "nlpd"), ".3f"),
+        ("pooled GP", of(groups.POOLED, "nlpd"), ".3f"),
+        ("mixed linear", of(groups.LINEAR, "nlpd"), ".3f"),
+        ("95%", of(groups.MERGED, "coverage"), ".3f"),
+        ("95%, new owner", of(groups.STRANGER, "coverage"), ".3f"),
+    ]
+    return markdown(columns, by_case.values())
 
 
 def verdict(rows: list[dict[str, Any]]) -> str:

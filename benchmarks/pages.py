@@ -17,7 +17,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -32,14 +32,8 @@ BENCHMARKS = ("where_merging_loses", "what_leaks", "robustness", "scaling", "cal
 Column = tuple[str, Any, str]  # title, key or function of a row, format; those without a format are text
 
 
-class Panel(NamedTuple):
-    """Of a figure."""
-
-    series: Sequence[tuple[str, Any, Any, dict[str, Any]]]  # label, x, y, and how they are drawn
-    axes: Mapping[str, Any]  # what Axes.set is given
-
-
-# --- results ------------------------------------------------------------------------------------
+# of a figure: series (label, x, y, and how they are drawn), and what Axes.set is given
+Panel = tuple[Sequence[tuple[str, Any, Any, dict[str, Any]]], Mapping[str, Any]]
 
 
 def read(file: Path) -> Any:
@@ -61,9 +55,6 @@ def write(file: Path, found: Any) -> None:
 def rounded(found: Any, form: str) -> Any:
     """As it is written, so that a page made from the file is the page made from the run."""
     return json.loads(json.dumps(found), parse_float=lambda number: float(format(float(number), form)))
-
-
-# --- pages --------------------------------------------------------------------------------------
 
 
 def table(columns: Sequence[Column], rows: Iterable[Any]) -> str:
@@ -114,10 +105,10 @@ def figure(panels: Sequence[Panel], columns: int, size: tuple[float, float]) -> 
     rows = -(-len(panels) // columns)
     drawn = Figure(figsize=(size[0] * columns, size[1] * rows + 0.6), layout="constrained")
     axes = drawn.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flatten()
-    for ax, panel in zip(axes, panels, strict=False):
-        for label, x, y, look in panel.series:
+    for ax, (series, how) in zip(axes, panels, strict=False):
+        for label, x, y, look in series:
             ax.plot(x, y, label=label, **{"linewidth": 1.3, "markersize": 4, "zorder": 3} | look)
-        ax.set(**panel.axes)
+        ax.set(**how)
         ax.minorticks_off()
         ax.grid(axis="y", color="#dddddd", linewidth=0.7)
         ax.spines[["top", "right"]].set_visible(False)

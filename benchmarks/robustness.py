@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+import units
 from jobs import done
 from pages import RESULTS, publish, read, rounded, save, show, write
 from robustness_cases import HONEST, SPOILED, Outcome, Trial, run
@@ -49,7 +50,8 @@ def measure(wanted: list[Trial], processes: int) -> list[dict[str, Any]]:
 
 
 def pages() -> dict[str, dict[str, str]]:
-    return values(read(RESULTS / "robustness.json"))
+    (found,) = values(read(RESULTS / "robustness.json")).values()
+    return {"robustness.md": found | units.values(read(RESULTS / "units.json"))}
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
@@ -72,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
         write(asked.json, found)
     show(values(found))
     if asked.docs:
-        publish(asked.docs, values(found))
+        publish(asked.docs, values(found), partly=True)  # benchmarks/units.py writes the rest
         save(figure(found), asked.docs / "figures" / "robustness.png")
 
 

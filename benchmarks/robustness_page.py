@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.scale import SymmetricalLogScale
 
 import pages
-from pages import Column, Panel, table
+from pages import Column, table
 from robustness_cases import HONEST, SPOILED
 
 MODELS = {
@@ -83,5 +83,5 @@ def figure(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
     for kind in SPOILED:
         some = found[found.kind.isin([HONEST, kind])]
         lines = [(label, some.share, some[name], {"color": c, "marker": "o"}) for name, (label, c) in MODELS.items()]
-        panels.append(Panel(lines, axes | {"title": kind}))
+        panels.append((lines, axes | {"title": kind}))
     return pages.figure(panels, 4, (3.1, 2.8))

@@ -27,10 +27,9 @@ from recyclegp.categories import NO_CATEGORIES
 from recyclegp.core.packing import PackedSites
 from recyclegp.core.posterior import basis
 from recyclegp.engines import fitting
-from recyclegp.engines.chunks import read_chunk, write_chunk
 from recyclegp.engines.executor import Done, Tree
 from recyclegp.engines.store import ChunkStore
-from recyclegp.engines.tasks import FittedChunk, FittedModule
+from recyclegp.engines.tasks import FittedChunk, FittedModule, read_chunk, write_chunk
 from recyclegp.kernels import Kernel, parse
 from recyclegp.merging.evidence import evidence
 from recyclegp.merging.folding import fold
@@ -191,7 +190,7 @@ class Serial:
 
     def map(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]], name: str) -> Iterator[Done]:
         for position, item in enumerate(items):
-            yield Done(position, function(*item))
+            yield position, function(*item)
 
     def tree(
         self, function: Callable[[Any], Any], items: Sequence[Any], join: Callable[[Any, Any], Any], name: str
@@ -222,7 +221,7 @@ def _renamed(module: FittedModule, name: str) -> FittedModule:
 def _job(modules: int, rows: int, points: int, inducing: Any) -> Any:
     how = {"method": "collapsed", "inducing": points, "publish": None}
     parts = [partial(tile, k, rows) for k in range(modules)]
-    return fitting.prepared(parts, how, merge={"inducing": inducing}, per_task=64, progress=False)
+    return fitting.prepared(parts, **how, merge={"inducing": inducing}, per_task=64, progress=False)
 
 
 def clients(counts: Sequence[int]) -> Iterator[Run]:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import scaling_model as cost
-from pages import Column, Panel, figure, table
+from pages import Column, figure, table
 from scaling_model import WORK, Case, Machine, Prediction, Rates, Run, seconds
 from scaling_simulation import GIVEN_UP, LOSSES, PER_WORKER, SCHEDULING, SIGMAS, SLOW, Outcome, Setting
 
@@ -71,9 +71,6 @@ def size(b: float) -> str:
     return f"{b:.0f} B"
 
 
-# --- measured and predicted -------------------------------------------------------------------
-
-
 class Compared(NamedTuple):
     run: Run
     predicted: float
@@ -117,9 +114,6 @@ WHOLE: list[Column] = [
 ]
 
 
-# --- predictions ------------------------------------------------------------------------------
-
-
 def predictions(model: Model) -> dict[str, list[Prediction]]:
     """The billion rows: on workers with the default per_task and with a chosen one, and on GPUs."""
     cases = [case_of(*s) for s in SIZES]
@@ -147,8 +141,6 @@ def predicted(some: Sequence[Prediction]) -> str:
     columns = [(f"M_k = {m}, M_* = {s:,}", lambda row, i=i: row[1](some[i]), ">") for i, (m, s) in enumerate(SIZES)]
     return table([("", lambda row: row[0], ""), *columns], rows)
 
-
-# --- the simulation ---------------------------------------------------------------------------
 
 KINDS: dict[str, dict[str, Any]] = {
     **{f"σ = {s}" if s else "nothing": {"sigma": s} for s in SIGMAS},
@@ -200,9 +192,6 @@ def values(found: Measured) -> dict[str, dict[str, str]]:
     return {"scaling.md": fitted | large | (simulated(found.simulated) if found.simulated else {})}
 
 
-# --- the figures ------------------------------------------------------------------------------
-
-
 def figures(found: Measured) -> dict[str, Figure]:
     """Time against the numbers of modules and of workers."""
     model = modelled(found)
@@ -224,5 +213,5 @@ def _growth(model: Model, label: str, x: Sequence[int], sizes: Sequence[tuple[in
         series = [(some[0].name, x, [s.seconds for s in some], {}) for some in stages]
         series.append(("total", x, [p.seconds for p in chosen], {"color": "black", "linewidth": 2.2}))
         series.append(("total, per_task = 64", x, default, {"color": "black", "linestyle": "--"}))
-        panels.append(Panel(series, axes | {"title": f"M_k = {points}, M_* = {inducing:,}"}))
+        panels.append((series, axes | {"title": f"M_k = {points}, M_* = {inducing:,}"}))
     return figure(panels, 2, (5, 4))

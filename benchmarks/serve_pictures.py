@@ -20,9 +20,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 import recyclegp as rgp
 from recyclegp.experiments.data import nlschools
-from recyclegp.serve.reading import Held
 from recyclegp.serve.server import page as page_of
-from recyclegp.serve.state import ServeState, Snapshot, Test
+from recyclegp.serve.state import Held, ServeState, Snapshot, Test
 
 CLASSES = 8  # the largest
 OTHER_UNITS = 3  # this one counts in tenths of a point

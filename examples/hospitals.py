@@ -44,7 +44,7 @@ inbox.mkdir(exist_ok=True)
 
 # %%
 for name, (X, y) in tables.items():
-    rgp.fit(X, y, publish=32, name=name).save(inbox / f"{name}.safetensors")
+    rgp.fit(X, y, privacy="people", name=name).save(inbox / f"{name}.safetensors")
 for file in sorted(inbox.iterdir()):
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     print(f"{file.name:20s} {file.stat().st_size:6d} bytes   sha256 {digest[:16]}…")
@@ -97,8 +97,8 @@ show(e.add(inbox / "east.safetensors"))
 # other are not merged:
 
 # %%
-north = rgp.fit(*tables["north"], publish=32, name="north", target="pressure", unit="mmHg")
-east = rgp.fit(*tables["east"], publish=32, name="east", target="pressure", unit="kPa")
+north = rgp.fit(*tables["north"], privacy="people", name="north", target="pressure", unit="mmHg")
+east = rgp.fit(*tables["east"], privacy="people", name="east", target="pressure", unit="kPa")
 try:
     rgp.merge([north, east])
 except rgp.RecycleGPError as error:
@@ -145,7 +145,7 @@ bias = dict(zip("ABCDEFGH", 8 * rng.standard_normal(8), strict=True))
 ours, tests = [], {}
 for i, (name, shift) in enumerate(bias.items()):
     X, y = patients(10 + i, 80, (20, 90))
-    ours.append(rgp.fit(X, y + shift, publish=24, name=name))
+    ours.append(rgp.fit(X, y + shift, privacy="people", name=name))
     X, y = patients(50 + i, 200, (20, 90))
     tests[name] = X, y + shift
 
@@ -156,7 +156,7 @@ def score(models, owners):
     return -np.mean([model.log_density(X, y, owner=owner).mean() for model, (X, y), owner in asked])
 
 
-same, differ = rgp.merge(ours, owners=None, trust=None), rgp.merge(ours)
+same, differ = rgp.merge(ours, owners=None, trust=None, learn=False), rgp.merge(ours)
 print(f"each alone                {score(ours, bias):.3f}")
 print(f"merged, owners=None       {score([same] * 8, bias):.3f}")
 print(f"merged, each for its own  {score([differ] * 8, bias):.3f}")

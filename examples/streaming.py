@@ -71,12 +71,11 @@ rgp.plot.save([e], "streaming.png")
 # %% [markdown]
 # ## Forgetting
 #
-# Old batches can be given less weight, or be removed. Both keep the kernel and the points unless they are told to
-# `relearn=True`.
+# Old batches can be given less weight, or be removed. With `relearn=False` both keep the kernel and the points.
 
 # %%
 older = e.reweight({"part-0": 0.5})
-gone = e.remove("part-0")
+gone = e.remove("part-0", relearn=False)
 for label, model in (("all", e), ("part-0 at half weight", older), ("without part-0", gone)):
     sd = model.predict(np.array([[1.0]]))[1][0] ** 0.5
     print(f"{label:22s} sd of f(1) = {sd:.3f}")

@@ -43,13 +43,13 @@ print(north.head(3))
 # ## In each hospital: fit, look, send
 #
 # `fit` learns a Gaussian process and returns a *module*: a few points, and what is known about the function there. That
-# is what the file holds.
+# is what the file holds. With `privacy="people"` it says little about any one of the patients.
 
 # %%
 inbox = Path(tempfile.mkdtemp(prefix="inbox-"))  # a new folder, so that nobody's files are touched
-a = rgp.fit(north[["age"]], north["pressure"], unit="mmHg", name="north")
-b = rgp.fit(west[["age"]], west["pressure"], name="west")
-c = rgp.fit(south[["age"]], south["pressure"], unit="mmHg", name="south")
+a = rgp.fit(north[["age"]], north["pressure"], privacy="people", unit="mmHg", name="north")
+b = rgp.fit(west[["age"]], west["pressure"], privacy="people", name="west")
+c = rgp.fit(south[["age"]], south["pressure"], privacy="people", unit="mmHg", name="south")
 for module in (a, b, c):
     module.save(inbox / f"{module.name}.safetensors")
 

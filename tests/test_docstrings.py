@@ -24,7 +24,7 @@ if importlib.util.find_spec("dask") is not None:
 OTHER_LIBRARIES = {"from_gpflow": "gpflow", "from_gpjax": "gpjax", "to_botorch": "botorch"}
 NEVER_RAISE = {  # whatever they are asked
     "Ensemble.drop_sites",
-    "Ensemble.report",
+    "MergedModel.report",
     "Evaluated.only",
     "RecycleGPError.worded",
     "RecycleGPWarning.worded",
@@ -40,7 +40,7 @@ NOT_FOR_USERS: set[str] = set()
 class Public(NamedTuple):
     name: str
     function: Callable[..., Any]
-    home: type | None  # the class that defines it
+    home: type | None  # the class that users have
 
 
 def named_in(room: Any) -> list[str]:
@@ -57,7 +57,7 @@ def methods_of(kind: type) -> Iterator[Public]:
             for name, value in vars(home).items():
                 function = getattr(value, "__func__", value)
                 if inspect.isfunction(function) and not name.startswith("_"):
-                    yield Public(f"{home.__name__}.{name}", function, home)
+                    yield Public(f"{home.__name__}.{name}", function, kind)
 
 
 def public() -> dict[str, Public]:

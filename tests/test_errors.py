@@ -210,9 +210,9 @@ def in_grams(i):
             "(a smaller --rows-per-point than 8)",
         ),
         (
-            lambda: told(lambda: rgp.merge(list(map(in_grams, range(3))), trust=None)),
-            "if its unit is another one, use transform(input_scale={0: 1000})",
-            "if its unit is another one, use recyclegp transform FILE --input-scale 0=1000 -o FILE-new.safetensors",
+            lambda: told(lambda: rgp.merge(list(map(in_grams, range(3))))),
+            "1000·input 1 would agree; transform(input_scale={0: 1000})",
+            "1000·input 1 would agree; recyclegp transform FILE --input-scale 0=1000 -o FILE-new.safetensors",
         ),
     ],
 )
@@ -337,7 +337,7 @@ def test_a_module_without_names_among_others_is_told_positions():
     """The others say what its columns are called, but it does not know these names."""
     modules = [in_grams(i) for i in range(3)]
     modules[:2] = [m.with_columns(["dose", "age"]) for m in modules[:2]]
-    said = str(told(lambda: rgp.merge(modules, trust=None)))
-    assert "m2 has dose from" in said
-    assert said.endswith("use transform(input_scale={0: 1000})")
+    said = str(told(lambda: rgp.merge(modules)))
+    assert "columns of m2 have no names and were taken to be dose, age" in said
+    assert "transform(input_scale={0: 1000})" in said
     modules[2].transform(input_scale={0: 1000})

@@ -61,6 +61,14 @@ def test_library_logging_is_silent():
     assert all(isinstance(h, logging.NullHandler) for h in handlers)
 
 
+def test_commands_that_draw_nothing_start_without_rich_and_torch():
+    code = (
+        "import sys\nfrom recyclegp.cli import app\ntry:\n    app(['--version'])\nfinally:\n"
+        "    print([m for m in ('torch', 'numpy', 'pandas', 'rich') if m in sys.modules], len(sys.modules) < 300)"
+    )
+    assert run(code).split("\n")[-1] == "[] True"
+
+
 @pytest.mark.slow
 def test_first_use_brings_torch_and_leaves_its_settings_alone():
     code = (

@@ -342,18 +342,18 @@ def test_clone_and_pickle():
 def test_column_names_are_kept():
     """In the estimator as scikit-learn keeps them, and in the modules, where they are matched by name."""
     frame = pd.DataFrame(X, columns=["age", "dose"])
-    estimator = RecyclableGPRegressor(publish=12, name="a").fit(frame, pd.Series(Y))
+    estimator = RecyclableGPRegressor(publish=24, name="a").fit(frame, pd.Series(Y))
     assert estimator.feature_names_in_.tolist() == ["age", "dose"]
     assert estimator.modules_[0].columns == estimator.ensemble_.columns == ("age", "dose")
     ask = pd.DataFrame(XT, columns=["age", "dose"])
     with pytest.raises(ValueError, match="feature names should match"):
         estimator.predict(ask[["dose", "age"]])
-    turned = RecyclableGPRegressor(publish=12, name="b").fit(frame[["dose", "age"]].iloc[::2], Y[::2])
+    turned = RecyclableGPRegressor(publish=24, name="b").fit(frame[["dose", "age"]].iloc[::2], Y[::2])
     together = estimator.merge(turned)
     assert together.feature_names_in_.tolist() == ["age", "dose"]
-    straight = estimator.merge(RecyclableGPRegressor(publish=12, name="b").fit(frame.iloc[::2], Y[::2]))
+    straight = estimator.merge(RecyclableGPRegressor(publish=24, name="b").fit(frame.iloc[::2], Y[::2]))
     assert np.abs(together.predict(ask) - straight.predict(ask)).max() < 0.1
-    nameless = RecyclableGPRegressor(publish=12, name="c").fit(X[1::2], Y[1::2])
+    nameless = RecyclableGPRegressor(publish=24, name="c").fit(X[1::2], Y[1::2])
     with pytest.warns(rgp.RecycleGPWarning, match="columns of c have no names"):
         assert nameless.merge(estimator).feature_names_in_.tolist() == ["age", "dose"]
     estimator.partial_fit(frame.iloc[:10], Y[:10])

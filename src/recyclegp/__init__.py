@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .interop.gpytorch import from_gpytorch
     from .interop.scikit_learn import from_sklearn
     from .local.options import FitOptions, Inference, Naming, Publishing
+    from .models.answer import Answer
     from .models.calibration import Calibrated, calibrate
     from .models.ensemble import Ensemble
     from .models.fit import FitManyError, fit, fit_many
@@ -21,11 +22,15 @@ if TYPE_CHECKING:
     from .models.merge import merge
     from .models.module import Module
     from .models.modules import Modules
+    from .models.plan import Plan
+    from .models.privacy import Privacy
+    from .models.rounds import rounds
     from .models.screening import Screening, screen
     from .storage.calibration import Calibration
 
 # Where each public name lives: nothing heavy (torch takes seconds) is imported until one is used.
 _HOMES = {
+    "Answer": ".models.answer",
     "Calibrated": ".models.calibration",
     "Calibration": ".storage.calibration",
     "Ensemble": ".models.ensemble",
@@ -35,6 +40,8 @@ _HOMES = {
     "Module": ".models.module",
     "Modules": ".models.modules",
     "Naming": ".local.options",
+    "Plan": ".models.ensemble",
+    "Privacy": ".models.privacy",
     "Publishing": ".local.options",
     "calibrate": ".models.calibration",
     "fit": ".models.fit",
@@ -46,12 +53,14 @@ _HOMES = {
     "load": ".models.load",
     "load_many": ".models.load",
     "merge": ".models.merge",
+    "rounds": ".models.rounds",
     "screen": ".models.screening",
     "Screening": ".models.screening",
 }
 _ROOMS = ("engines", "metrics", "plot")  # public submodules, imported when first used
 
 __all__ = [
+    "Answer",
     "Calibrated",
     "Calibration",
     "Ensemble",
@@ -61,6 +70,8 @@ __all__ = [
     "Module",
     "Modules",
     "Naming",
+    "Plan",
+    "Privacy",
     "Publishing",
     "RecycleGPError",
     "RecycleGPWarning",
@@ -79,6 +90,7 @@ __all__ = [
     "merge",
     "metrics",
     "plot",
+    "rounds",
     "screen",
 ]
 

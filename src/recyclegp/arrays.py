@@ -11,7 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .categories import NO_CATEGORIES, Categories, Kind, Levels, coded, described, kind_of
+from .anonymity import LevelGuard, warn_of_record_numbers
+from .categories import (
+    NO_CATEGORIES,
+    Categories,
+    Kind,
+    Levels,
+    coded,
+    described,
+    is_categorical,
+    kind_of,
+    levels_by_name,
+)
 from .devices import device_of
 from .errors import Argument, RecycleGPError
 
@@ -47,20 +58,49 @@ class CodedInputs:
         return replace(self, X=self.X[chosen])
 
 
-def inputs(X: Any, argument: str = "X", *, device: Any = None) -> Inputs:
-    """An (n, D) array, tensor, DataFrame, or (n,) array of one column; text, categoricals and truths are levels."""
+def inputs(
+    X: Any, argument: str = "X", *, device: Any = None, names: Any = None, guard: LevelGuard | None = None
+) -> Inputs:
+    """An (n, D) array, tensor, DataFrame, or (n,) array of one column; text, categoricals and truths are levels.
+
+    `names` are those of the columns, where it is an array; `guard` sees to it that rows to be fitted name nobody.
+    """
     if isinstance(X, CodedInputs):
-        return Inputs(_two_axes(as_tensor(X.X, argument, device), argument), X.columns, X.categories)
-    columns = None
+        tensor = _two_axes(as_tensor(X.X, argument, device), argument)
+        return Inputs(tensor, _names(names, tensor.shape[1], X.columns), X.categories)
+    columns: Columns = None
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         columns = tuple(str(c) for c in X.columns)
         if len(set(columns)) < len(columns):
             raise RecycleGPError(f"{argument}: column names repeat ({', '.join(columns)}); rename them")
-    parts = _parts(X)
+    parts, categories = _parts(X), NO_CATEGORIES
     if parts is None:
-        return Inputs(_two_axes(as_tensor(X, argument, device), argument), columns)
-    tensor, categories = _read(parts, columns, None, argument, device)
+        tensor = _two_axes(as_tensor(X, argument, device), argument)
+        columns = _names(names, tensor.shape[1], columns)
+    else:
+        columns = _names(names, len(parts), columns)
+        tensor, categories = _read(parts, columns, None, argument, device, guard)
+    if guard is not None:
+        _check_named(guard, columns, categories, tensor.shape[1])
+        warn_of_record_numbers(tensor.detach(), columns, categories.columns)
     return Inputs(tensor, columns, categories)
+
+
+def _names(given: Any, dimension: int, own: Columns) -> Columns:
+    return own if given is None else named_columns(given, dimension)
+
+
+def _check_named(guard: LevelGuard, columns: Columns, categories: Categories, dimension: int) -> None:
+    """Are the columns that somebody has named as categories there, and do they hold levels?"""
+    places = {c: c for c in range(dimension)} | {c: i for i, c in enumerate(columns or ())}
+    for column in guard.named:
+        if column not in places:
+            said = ", ".join(columns) if columns else f"{dimension}, without names"
+            raise RecycleGPError(Argument("categories", [column]), f": there is no such column; there are {said}")
+        if places[column] not in categories.columns:
+            raise RecycleGPError(
+                Argument("categories", [column]), f": it holds numbers; pass it as text, as X[{column!r}].astype(str)"
+            )
 
 
 def holds_categories(X: Any) -> bool:
@@ -93,7 +133,12 @@ def _numeric(dtype: Any) -> bool:
 
 
 def _read(
-    parts: Sequence[Any], columns: Columns, known: Categories | None, argument: str, device: Any
+    parts: Sequence[Any],
+    columns: Columns,
+    known: Categories | None,
+    argument: str,
+    device: Any,
+    guard: LevelGuard | None = None,
 ) -> tuple[Tensor, Categories]:
     """Columns as numbers and codes. What a column holds is known from a model, or seen from its type or its cells."""
     found, levels = np.empty((len(parts[0]), len(parts))), []
@@ -105,7 +150,11 @@ def _read(
                 "pd.Timedelta(days=1)"
             )
         if kind is Kind.LEVELS if known is None else j in known.columns:
-            found[:, j], names = coded(part, () if known is None else known.names(j), what)
+            texts = levels_by_name(part, what)
+            if guard is not None:
+                name = str(j) if columns is None else columns[j]
+                texts = guard.checked(texts, j, name, what, may_be_numbers=is_categorical(part))
+            found[:, j], names = coded(texts, () if known is None else known.names(j))
             levels.append(Levels(j, names))
             continue
         try:
@@ -149,11 +198,19 @@ def aligned(X: Any, dimension: int, columns: Columns, argument: str = "X", *, de
 
 
 def matched(
-    X: Any, dimension: int, columns: Columns, categories: Categories, argument: str = "X", *, device: Any = None
+    X: Any,
+    dimension: int,
+    columns: Columns,
+    categories: Categories,
+    argument: str = "X",
+    *,
+    device: Any = None,
+    guard: LevelGuard | None = None,
 ) -> Inputs:
     """Inputs for a model with these columns and levels; a DataFrame is matched by name.
 
-    Levels that the model does not know have codes behind those that it does: `categories` has them all.
+    Levels that the model does not know have codes behind those that it does: `categories` has them all. `guard` sees
+    to it that those that become known are of enough rows.
     """
     if isinstance(X, CodedInputs):
         tensor = inputs(X, argument, device=device).X
@@ -172,7 +229,7 @@ def matched(
     parts = _parts(X)
     if parts is not None and (categories or hasattr(X, "columns")):
         _check_width((len(parts[0]), len(parts)), dimension, argument)
-        tensor, more = _read(parts, columns, categories, argument, device)
+        tensor, more = _read(parts, columns, categories, argument, device, guard)
         return Inputs(tensor, columns, more)
     tensor = _two_axes(as_tensor(X, argument, device), argument)
     _check_width(tensor.shape, dimension, argument)
@@ -197,13 +254,38 @@ def _check_width(shape: Sequence[int], dimension: int, argument: str) -> None:
 
 def targets(y: Any, rows: int, argument: str = "y", *, device: Any = None) -> Tensor:
     """One number per row, as (n,) or (n, 1)."""
-    tensor = as_tensor(y, argument, device)
+    return _one_per_row(as_tensor(y, argument, device), rows, argument, "pass one target per row")
+
+
+def variances(value: Any, rows: int, argument: str = "noise", *, device: Any = None) -> Tensor:
+    """One positive number per row, likewise."""
+    found = as_tensor(value, argument, device).detach()
+    tensor = _one_per_row(found, rows, argument, "pass one variance for all rows, or one per row")
+    bad = int((~(tensor >= 1 / LARGEST)).sum())
+    if bad:
+        raise RecycleGPError(
+            f"{argument}: {bad} of {rows} variances are not positive; pass the squares of measurement errors, and "
+            "leave rows out whose error is not known"
+        )
+    return tensor
+
+
+def row_weights(value: Any, rows: int, argument: str = "weights", *, device: Any = None) -> Tensor:
+    """What rows count: one positive number per row, likewise."""
+    tensor = _one_per_row(as_tensor(value, argument, device).detach(), rows, argument, "pass one number per row")
+    bad = int((~(tensor >= 1 / LARGEST)).sum())
+    if bad:
+        raise RecycleGPError(f"{argument}: {bad} of {rows} are not positive; leave out rows that shall not count")
+    return tensor
+
+
+def _one_per_row(tensor: Tensor, rows: int, argument: str, remedy: str) -> Tensor:
     if tensor.ndim == 2 and tensor.shape[1] == 1:
         tensor = tensor[:, 0]
     if tensor.ndim != 1 or len(tensor) != rows:
         raise RecycleGPError(
             f"{argument} has shape {tuple(tensor.shape)} but X has {rows} row{'s' * (rows != 1)}; "
-            f"pass one target per row, shape ({rows},)"
+            f"{remedy}, shape ({rows},)"
         )
     return tensor
 
@@ -236,47 +318,12 @@ def are_several(value: Any) -> bool:
     )
 
 
-def variances(value: Any, rows: int, argument: str = "noise", *, device: Any = None) -> Tensor:
-    """One positive number per row, as (n,) or (n, 1)."""
-    tensor = as_tensor(value, argument, device).detach()
-    if tensor.ndim == 2 and tensor.shape[1] == 1:
-        tensor = tensor[:, 0]
-    if tensor.ndim != 1 or len(tensor) != rows:
-        raise RecycleGPError(
-            f"{argument} has shape {tuple(tensor.shape)} but X has {rows} row{'s' * (rows != 1)}; "
-            f"pass one variance for all rows, or one per row, shape ({rows},)"
-        )
-    bad = int((~(tensor >= 1 / LARGEST)).sum())
-    if bad:
-        raise RecycleGPError(
-            f"{argument}: {bad} of {rows} variances are not positive; pass the squares of measurement errors, and "
-            "leave rows out whose error is not known"
-        )
-    return tensor
-
-
 def share(value: Any, argument: str) -> float:
     """A number between 0 and 1, neither of them."""
     found = number(value, argument)
     if not 0 < found < 1:
         raise RecycleGPError(Argument(argument, value), "; pass a number between 0 and 1, as 0.95")
     return found
-
-
-def row_weights(value: Any, rows: int, argument: str = "weights", *, device: Any = None) -> Tensor:
-    """What rows count: one positive number per row, as (n,) or (n, 1)."""
-    tensor = as_tensor(value, argument, device).detach()
-    if tensor.ndim == 2 and tensor.shape[1] == 1:
-        tensor = tensor[:, 0]
-    if tensor.ndim != 1 or len(tensor) != rows:
-        raise RecycleGPError(
-            f"{argument} has shape {tuple(tensor.shape)} but X has {rows} row{'s' * (rows != 1)}; "
-            f"pass one number per row, shape ({rows},)"
-        )
-    bad = int((~(tensor >= 1 / LARGEST)).sum())
-    if bad:
-        raise RecycleGPError(f"{argument}: {bad} of {rows} are not positive; leave out rows that shall not count")
-    return tensor
 
 
 def as_tensor(value: Any, argument: str, device: Any, names: Sequence[str] = ()) -> Tensor:
@@ -403,7 +450,8 @@ def count_or_points(
         raise RecycleGPError(f"{argument} has no points; pass at least one")
     if len(points) > MOST_GIVEN:
         raise RecycleGPError(f"{argument} has {len(points)} points; pass at most {MOST_GIVEN:,}")
-    return torch.unique(points, dim=0) if len(torch.unique(points, dim=0)) < len(points) else points
+    distinct = torch.unique(points, dim=0)
+    return distinct if len(distinct) < len(points) else points
 
 
 def levels_of_points(value: Any, argument: str, dimension: int, columns: Columns, categories: Categories) -> Categories:

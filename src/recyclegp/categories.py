@@ -179,15 +179,15 @@ class Coded(NamedTuple):
     names: tuple[str, ...]
 
 
-def coded(column: Any, known: tuple[str, ...], what: str) -> Coded:
-    """Cells as codes of levels; levels that are not known are put behind those that are, in alphabetical order."""
-    names, inverse = np.unique(_texts(column, what), return_inverse=True)
+def coded(texts: np.ndarray, known: tuple[str, ...]) -> Coded:
+    """Levels as codes; those that are not known are put behind those that are, in alphabetical order."""
+    names, inverse = np.unique(texts, return_inverse=True)
     code = {name: i for i, name in enumerate(known)}
     table = [code.setdefault(name, len(code)) for name in names.tolist()]
     return Coded(np.array(table, dtype=np.float64)[inverse.reshape(-1)], tuple(code))
 
 
-def _texts(column: Any, what: str) -> np.ndarray:
+def levels_by_name(column: Any, what: str) -> np.ndarray:
     """The names of the levels in a column."""
     cells = np.asarray(column, dtype=object)
     missing = sum(_is_missing(cell) for cell in cells)
@@ -196,14 +196,18 @@ def _texts(column: Any, what: str) -> np.ndarray:
             f"{what} lacks {missing} of {len(cells)} levels; fill them with a level of their own, as 'unknown', or "
             "drop those rows"
         )
-    given = str(column.dtype).startswith(("category", "Categorical", "Enum"))  # then anything can be a level
-    strange = [] if given else [cell for cell in cells if not isinstance(cell, TEXTS + TRUTHS)]
+    strange = [] if is_categorical(column) else [cell for cell in cells if not isinstance(cell, TEXTS + TRUTHS)]
     if strange:
         raise RecycleGPError(
             f"{what} holds categories, and {strange[0]!r} is a {type(strange[0]).__name__}; pass all of it as text, as "
             "X[column].astype(str), or as a categorical"
         )
     return np.array([str(cell) for cell in cells], dtype=str)
+
+
+def is_categorical(column: Any) -> bool:
+    """Is it of a type that says so? Then anything can be a level."""
+    return str(column.dtype).startswith(("category", "Categorical", "Enum"))
 
 
 def _is_missing(cell: Any) -> bool:

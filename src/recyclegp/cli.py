@@ -18,9 +18,11 @@ from .commands import (
     demo,
     experiment,
     fit,
+    gain,
     inspect,
     merge,
     operate,
+    plans,
     plot,
     predict,
     score,
@@ -121,7 +123,8 @@ def main(
 
 PANELS = {
     "From data to predictions": (fit.fit, merge.merge, predict.predict, plot.plot),
-    "How good it is": (score.score, calibrate.calibrate),
+    "Ask the owners once more": (plans.plan, plans.contribute, plans.combine),
+    "How good it is": (score.score, gain.gain, calibrate.calibrate),
     "What is in a file": (inspect.inspect, screening.screen, inspect.compare, transform.transform, serve.serve),
     "Who vouches for it": (signatures.keygen, signatures.sign, signatures.verify),
     "Change an ensemble": (operate.update, operate.add, operate.remove, operate.reweight),

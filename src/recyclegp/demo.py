@@ -144,7 +144,9 @@ def central(data: dict[str, Rows], modules: Sequence[rgp.Module]) -> rgp.Ensembl
     ensemble = rgp.merge(full, inducing=grid)
     for owner in OWNERS:
         if owner.kind != "gaussian":
-            ensemble = ensemble.remove(owner.name).update(*data[owner.name], likelihood=owner.kind, name=owner.name)
+            ensemble = ensemble.remove(owner.name, relearn=False).update(
+                *data[owner.name], likelihood=owner.kind, name=owner.name, publish=None
+            )
     return ensemble
 
 
@@ -160,8 +162,6 @@ def score(model: rgp.Module | rgp.Ensemble, X: Array, y: Array) -> Score:
         coverage=float(np.mean(np.abs(error) <= BAND_SDS * np.sqrt(variance))),
     )
 
-
-# --- the figure -------------------------------------------------------------------------------
 
 COLOURS = {"A": BLUE, "B": ORANGE, "C": GREEN, "merged": VERMILION, "central": BLACK}
 HEIGHT = 4.6  # the panels show |f| up to here; outcomes are ticks along the edges

@@ -190,12 +190,24 @@ class ContradictionWarning(RecycleGPWarning):
     """Modules that contradict the others do not count."""
 
 
-class LittleKeptWarning(RecycleGPWarning):
+class PublishingWarning(RecycleGPWarning):
+    """Something about what a module publishes of its rows."""
+
+
+class LittleKeptWarning(PublishingWarning):
     """A module's points are too few for what its rows say."""
 
 
-class FewRowsWarning(RecycleGPWarning):
+class IdentifierWarning(RecycleGPWarning):
+    """A column or a class may say who somebody is."""
+
+
+class FewRowsWarning(PublishingWarning):
     """A module is of so few rows that it says much about each of them."""
+
+
+class PrivacyWarning(PublishingWarning):
+    """A module says much about each of its rows, and nobody has said whether these are people."""
 
 
 LONGEST_MESSAGE = 500  # characters about a file that is refused

@@ -6,6 +6,8 @@ field here and a line in `storage/record_json.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from . import arrays
@@ -14,15 +16,45 @@ from .core import sites
 from .core.convergence import NOTHING_TO_LEARN, Convergence
 from .core.noise import NoiseEvidence
 from .core.sites import Site
+from .errors import Argument, RecycleGPError
 from .kernels import Kernel
 from .kernels.units import InputUnits, in_units
-from .likelihoods import Change, Likelihood
+from .likelihoods import Change, Likelihood, Outputs
 from .target import NO_TARGET, Target
 from .times import When
 
-IMPORTED = frozenset(
-    {"moments", "ensemble of imports"}
-)  # methods of what was fitted elsewhere: points may be data rows
+IMPORTED = frozenset({"moments", "ensemble of imports"})  # methods of what was fitted elsewhere
+
+
+class Origin(Enum):
+    """What is known of the points: whether rows of the data are among them. In the order from best to worst."""
+
+    PLACED = "placed"  # by this library, and never on a row
+    UNKNOWN = "unknown"  # chosen by somebody else, rounded since, or from an earlier file that does not say so
+    ROWS = "rows"  # some of them are rows
+
+    @property
+    def rows_among_them(self) -> bool | None:
+        """None where that is not known."""
+        return {Origin.PLACED: False, Origin.UNKNOWN: None, Origin.ROWS: True}[self]
+
+
+def worst(origins: Iterable[Origin]) -> Origin:
+    """Of points that are published together."""
+    return max(origins, key=list(Origin).index)
+
+
+class Privacy(Enum):
+    """What the rows are about, which decides what is published of them (docs/privacy.md)."""
+
+    PEOPLE = "people"
+    THINGS = "things"
+
+
+def common_privacy(each: Iterable[Privacy | None]) -> Privacy | None:
+    """Of what is made of several modules: what all of them chose."""
+    chosen = set(each)
+    return chosen.pop() if len(chosen) == 1 else None
 
 
 class About(NamedTuple):
@@ -35,6 +67,9 @@ class About(NamedTuple):
     columns: arrays.Columns = None  # names of the inputs
     categories: Categories = NO_CATEGORIES  # the levels of inputs that hold some, by name
     targets: tuple[Target, ...] = (NO_TARGET,)  # what y means, for each function
+    privacy: Privacy | None = None  # as its owner chose; None: nobody has chosen
+    origin: Origin = Origin.UNKNOWN  # of its points
+    held_back: float | None = None  # the share of its owner's rows that were kept out; a hash of each row says which
 
     @property
     def owner(self) -> str:
@@ -87,3 +122,43 @@ class Record(NamedTuple):
     about: About
     likelihoods: tuple[Likelihood, ...]  # of all functions together
     latents: tuple[Latent, ...]  # one for each function
+
+    @property
+    def dimension(self) -> int:
+        """How many inputs it has."""
+        return int(self.latents[0].known_site.Z.shape[1])
+
+    def part(self, c: int) -> Record:
+        """One of its functions."""
+        about = self.about._replace(targets=(self.about.targets[c],))
+        return Record(about, tuple(p.parts[c] for p in self.likelihoods), (self.latents[c],))
+
+    def in_units(self, changes: Sequence[Change], inputs: InputUnits) -> Record:
+        """As if its owner had measured x and y in other units; a change of y for each function."""
+        targets = tuple(t.in_units(*change) for t, change in zip(self.about.targets, changes, strict=True))
+        latents = tuple(p.in_units(change, inputs) for p, change in zip(self.latents, changes, strict=True))
+        return Record(
+            # rows in other units have another hash, and cannot be found again
+            self.about._replace(targets=targets, held_back=None),
+            tuple(p.rescaled(changes) for p in self.likelihoods),
+            latents,
+        )
+
+
+def of_outputs(parts: Sequence[Record]) -> Record:
+    """Records of one function each as one of as many outputs, each called like its target."""
+    names = [part.about.targets[0].name for part in parts]
+    if not parts or not all(names) or any(len(part.latents) > 1 for part in parts):
+        raise RecycleGPError("outputs are called like their targets; fit each module with ", Argument("target"))
+
+    def owned(part: Record) -> object:
+        a = part.about
+        return a.name, a.owner, a.columns, part.latents[0].known_site.Z.shape[1], a.categories
+
+    if any(owned(part) != owned(parts[0]) for part in parts):
+        raise RecycleGPError("functions of one module must have its name, its owner, its columns and its categories")
+    about = parts[0].about._replace(
+        targets=tuple(part.about.targets[0] for part in parts), origin=worst(part.about.origin for part in parts)
+    )
+    whole = Outputs(tuple(str(n) for n in names), tuple(part.likelihoods[0] for part in parts))
+    return Record(about, (whole,), tuple(part.latents[0] for part in parts))

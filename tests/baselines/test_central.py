@@ -25,7 +25,7 @@ def learned(theta, noise):
 
 def test_exact():
     rival = central.exact(PARTS)
-    m = rgp.fit(CASE.inputs, CASE.y, method="exact")
+    m = rgp.fit(CASE.inputs, CASE.y, kernel="rbf", method="exact")
     k, noise = learned(m.kernel_spec.theta, m.noise)
     truth = ref.exact_gp(k, CASE.inputs, CASE.y, m.mean, noise, CASE.Xt)
     mean, variance = rival.predict(CASE.Xt)
@@ -53,7 +53,7 @@ def test_sparse_classes():
     y = [(p.y > 1).astype(float) for p in CASE.parts]
     parts = [(p.X, t) for p, t in zip(CASE.parts, y, strict=True)]
     rival = central.sparse(parts, inducing=CASE.Z, likelihood="bernoulli")
-    m = rgp.fit(CASE.inputs, np.concatenate(y), inducing=CASE.Z, likelihood="bernoulli")
+    m = rgp.fit(CASE.inputs, np.concatenate(y), inducing=CASE.Z, likelihood="bernoulli", kernel="rbf")
     check_close(rival.log_density(CASE.Xt, np.ones(7)), m.log_density(CASE.Xt, np.ones(7)), 1e-12)
     assert rival.name == "SVGP (dual)"
 
@@ -88,8 +88,8 @@ def test_svgp_bound_is_the_formula(likelihood, parameters):
 def test_svgp_finds_the_best_q():
     """At its points and hyperparameters (held still here) its predictions are SGPR's."""
     data = Part(torch.tensor(CASE.inputs), torch.tensor(CASE.y))
-    trained = train(data, 8, "gaussian", "rbf", Training(steps=20, natural=1.0, rate=1e-12), 0)
-    model, noise = trained.model, trained.likelihood.noise
+    model, likelihood = train(data, 8, "gaussian", "rbf", Training(steps=20, natural=1.0, rate=1e-12), 0)
+    noise = likelihood.noise
     k = ref.Kernel(
         "rbf",
         tuple(model.covar_module.base_kernel.lengthscale[0].tolist()),
@@ -99,7 +99,7 @@ def test_svgp_finds_the_best_q():
     Z = model.variational_strategy.inducing_points.detach().numpy()
     mean = model.mean_module.constant.item()
     truth = ref.sgpr(k, Z, CASE.inputs, CASE.y, mean, np.full(32, noise), CASE.Xt)
-    found = trained.latent(torch.tensor(CASE.Xt))
+    found = model.latent(torch.tensor(CASE.Xt))
     check_close(found[0], truth.mean, 1e-5)
     check_close(found[1], np.diag(truth.cov), 1e-5)
 

@@ -38,7 +38,7 @@ def test_own_hyperparameters_are_those_of_the_modules():
     parts = [(p.X, p.y) for p in fixed_case().parts]
     group = exact_experts(parts, hyperparameters="own")
     for expert, (X, y) in zip(group.experts, parts, strict=True):
-        m = rgp.fit(X, y, method="exact")
+        m = rgp.fit(X, y, kernel="rbf", method="exact")
         assert expert.prior.kernel.structure == m.kernel_spec.structure
         np.testing.assert_allclose(expert.prior.kernel.theta, m.kernel_spec.theta, rtol=1e-10)
         np.testing.assert_allclose(expert.prior[1:], (m.mean, m.noise), rtol=1e-10)

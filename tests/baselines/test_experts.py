@@ -9,8 +9,7 @@ import torch
 import recyclegp as rgp
 from cases import check_close
 from cases_experts import product_of_experts
-from recyclegp.baselines.committee import Committee
-from recyclegp.baselines.experts import RULES, Predictions, combine
+from recyclegp.baselines.committee import RULES, Committee, Predictions, combine
 from recyclegp.baselines.rival import Sent
 
 

@@ -32,9 +32,11 @@ def test_every_command_is_there():
             "transform",
             "serve",
             "calibrate",
+            "gain",
         ),
         *("update", "add", "remove", "reweight", "demo", "experiment"),
         *("keygen", "sign", "verify"),
+        *("plan", "contribute", "combine"),
     }
 
 

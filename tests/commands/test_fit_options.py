@@ -10,7 +10,7 @@ from recyclegp.commands.fit import fit
 from recyclegp.local.options import DEFAULTS, OPTIONS
 from recyclegp.models import fit as library
 
-ELSEWHERE = {"target", "labels", "columns"}  # --target, --positive, and the header of the table
+ELSEWHERE = {"target", "labels", "columns", "privacy"}  # --target, --positive, the table's header, --people
 NOT_OFFERED = {"learn", "device"}
 GIVEN = {  # every other option, with another value than the usual one
     "likelihood": ("categorical", "categorical"),
@@ -22,8 +22,10 @@ GIVEN = {  # every other option, with another value than the usual one
     "noise": ("0.5", 0.5),
     "seed": ("4", 4),
     "unit": ("K", "K"),
+    "categories": ("depth", ["depth"]),
     "allow_small": (None, True),
     "missing": ("allow", "allow"),
+    "hold_back": ("0.2", 0.2),
     "classes": ("low,top,other", ["low", "top", "other"]),
 }
 

@@ -7,7 +7,7 @@ import pytest
 import recyclegp as rgp
 from cases_cli import answer, call, ok
 from recyclegp.commands import tables
-from recyclegp.engines.chunks import read_chunk
+from recyclegp.engines.tasks import read_chunk
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("joblib")

@@ -21,7 +21,14 @@ def test_inspect_says_what_is_in_a_module(owners):
     assert facts["noise"] == m.noise
     assert facts["contains_data_rows"] is False
     words = ok("inspect", path).stdout
-    for phrase in ("north, 40 rows of 2 inputs", "day from ", "rbf(", "schema 3", "yes, after", "no, only 6 points"):
+    for phrase in (
+        "north, 40 rows of 2 inputs",
+        "day from ",
+        "matern52(",
+        "schema 3",
+        "yes, after",
+        "no: recyclegp placed them",
+    ):
         assert phrase in words, words
     assert facts["content_id"] in words
 
@@ -69,7 +76,7 @@ def test_inspect_does_not_vouch_for_points_from_elsewhere(tmp_path):
     ).save(tmp_path / "w.safetensors")
     assert answer("inspect", tmp_path / "w.safetensors")["contains_data_rows"] is None
     words = ok("inspect", tmp_path / "w.safetensors").stdout
-    assert "not known: another program chose its 2 points" in words
+    assert "is any point a row  not known: somebody else chose them" in words
     assert "the columns have no names" in words
 
 

@@ -41,6 +41,14 @@ def test_merge_options(owners, out):
     assert facts["keeps"] == "names"
 
 
+def test_a_noise_that_is_known(owners, out):
+    assert answer("merge", owners / "parts", "--no-learn", "--noise", 0.09, "-o", out)["noise"] == 0.09
+    kept = answer("merge", owners / "parts", "--no-learn", "--noise", "keep", "-o", out)["noise"]
+    assert kept != 0.09
+    for wrong, said in (("loud", "--noise loud: use pool, keep, a variance"), ("-1", "--noise -1; pass a positive")):
+        assert said in one_line(call("merge", owners / "parts", "--noise", wrong, "-o", out))
+
+
 def test_ages_reach_the_merge(owners, tmp_path, out):
     parts = [rgp.load(owners / "parts" / f"{name}.safetensors") for name in ("north", "south")]
     for part, time in zip(parts, ("2026-03-01", "2026-03-11"), strict=True):

@@ -126,3 +126,32 @@ def test_what_is_left_of_a_removed_module_is_said(owners, tmp_path, out):
     facts = answer("remove", owners / "city.safetensors", "south", "-o", out)
     assert (facts["guarantee"], facts["traces"]) == ("as if they had never been here", [])
     assert answer("inspect", owners / "city.safetensors")["guarantee"] == "nothing was removed"
+
+
+def test_remove_is_the_same_as_in_python(owners, out):
+    e = rgp.load(owners / "city.safetensors")
+    for options, how in (([], {}), (["--keep-kernel"], {"relearn": False})):
+        ok("remove", owners / "city.safetensors", "south", *options, "-o", out)
+        mine = e.remove("south", **how)
+        assert rgp.load(out).unlearned == mine.unlearned
+        np.testing.assert_allclose(means(out), mine.predict(X)[0], rtol=1e-9, atol=1e-9)
+
+
+def test_few_rows_are_not_written(owners, tmp_path, out):
+    """The remedy that is named works."""
+    call_ = ("update", owners / "city.safetensors", written(NEW[:4], tmp_path / "few.csv"), "-t", "y", "-o", out)
+    said = one_line(call(*call_))
+    assert "update-1 (4 of 10 rows)" in said
+    assert "or with --allow-small" in said
+    assert not out.exists()
+    ok(*call_, "--allow-small")
+    few = rgp.load(out)
+    assert few.report()[-1]["points_per_row"] == 0.5
+    # rows that come later join these
+    more = tmp_path / "more.safetensors"
+    facts = answer("update", out, written(NEW, tmp_path / "new.csv"), "-t", "y", "--rows-per-point", 4, "-o", more)
+    assert facts["names"] == ["north", "south", "update-1"]
+    joined = rgp.load(more).report()[-1]
+    assert (joined["rows"], joined["points"] <= 2 + len(NEW) // 4) == (4 + len(NEW), True)
+    people = one_line(call(*call_, "--people", "--things"))
+    assert "--people and --things exclude each other" in people

@@ -89,8 +89,9 @@ def test_predictions_and_scores_of_an_owner(wards, data, tmp_path, owner):
     assert table["sd"].to_numpy() == pytest.approx(np.sqrt(variance), rel=1e-9)
     assert table["y_sd"].to_numpy() == pytest.approx(np.sqrt(of_y), rel=1e-9)
     y_mean = e.predict_y(TEST, owner=owner)[0]
-    upper = y_mean + stats.norm.ppf(0.975) * np.sqrt(of_y)
-    assert table["y_upper"].to_numpy() == pytest.approx(upper, rel=1e-9, abs=1e-9)
+    low, high = e.predict_interval(TEST, owner=owner)
+    assert table["y_lower"].to_numpy() == pytest.approx(low, rel=1e-9, abs=1e-9)
+    assert table["y_upper"].to_numpy() == pytest.approx(high, rel=1e-9, abs=1e-9)
     found = answer("score", path, written(TEST, tmp_path / "test.csv"), "-t", "y", *options)
     assert found["nlpd"] == pytest.approx(-np.mean(e.log_density(TEST, TEST["y"], owner=owner)))
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((y_mean - TEST["y"]) ** 2)))
@@ -230,6 +231,36 @@ def test_a_failure_on_the_way_leaves_the_old_file(each_kind, data, tmp_path, mon
     assert "column 'day' holds text ('z' in row 30)" in said
     assert out.read_text() == "what was there before"
     assert sorted(os.listdir(tmp_path)) == ["new.csv", "out.csv"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+def test_who_stops_on_the_way_closes_the_table(each_kind, data, tmp_path, monkeypatch, suffix):
+    """Not whenever memory is looked through: until then the file of a traceback stays open, which is a warning."""
+    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 10)
+    table, streams = pd.read_csv(data, dtype={"id": str}).assign(y=TEST["y"]), []
+    table.to_csv(tmp_path / f"table.{suffix}", index=False)
+    opened = tables._opened
+    monkeypatch.setattr(tables, "_opened", lambda *args: streams.append(opened(*args)) or streams[-1])
+
+    def fail(*args):
+        raise RuntimeError("on the way")
+
+    monkeypatch.setattr("recyclegp.commands.predictions.Predictions.frame", fail)
+    monkeypatch.setattr("recyclegp.commands.scores.Gathered.add", fail)
+    monkeypatch.setattr("recyclegp.commands.division._codes", fail)
+    monkeypatch.setattr("recyclegp.commands.division.MOST", 15)
+    model, where = each_kind / "gaussian.safetensors", tmp_path / f"table.{suffix}"
+    for command in (
+        ("predict", model, where, "-o", tmp_path / "out.csv"),
+        ("score", model, where, "-t", "y"),
+        ("fit", where, "-t", "y", "-o", tmp_path / "out", "--partition-by", "id", "--things"),
+        ("fit", where, "-t", "y", "-o", tmp_path / "out", "--partitions", "2", "--categories", "id", "--things"),
+    ):
+        failed = call(*command)
+        assert failed.exit_code != 0, command
+        assert len(streams) >= 2, command
+        assert all(stream.closed for stream in streams), command
+        streams.clear()
 
 
 def test_rows_that_nobody_has_seen(owners, tmp_path):

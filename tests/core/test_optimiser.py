@@ -280,3 +280,21 @@ def test_threads_share_the_problems_and_change_nothing(threads, width):
     others = torch.arange(11) != 5
     assert found.converged.tolist() == others.tolist()
     torch.testing.assert_close(found.x[others], best[others], rtol=0, atol=1e-3)
+
+
+def test_a_start_that_looks_worse_may_lead_higher():
+    """Two starts are searched a little way, each problem keeps the one that leads higher, and a tie keeps the first."""
+    goal = tensor(4.0, 0.0)
+
+    def f(x: Tensor, index: Tensor) -> Tensor:
+        near, far = -x[:, 0].square(), goal[index] - 3 * (x[:, 0] - 8.0).square()
+        return torch.logsumexp(torch.stack([near, far]), 0)
+
+    starts = [torch.full((2, 1), s, dtype=torch.float64) for s in (0.5, 6.0)]  # the second begins lower
+    found = optimiser.maximise_from(f, starts, *box(1), first=4)
+    torch.testing.assert_close(found.x[:, 0], tensor(8.0, 0.0), rtol=0, atol=1e-3)
+    assert found.converged.all()
+    one = optimiser.maximise_one(
+        lambda x: f(x[None], torch.tensor([0]))[0], [*(s[0] for s in starts), tensor(-40.0)], *box(1)
+    )
+    torch.testing.assert_close(one.x, tensor(8.0), rtol=0, atol=1e-3)

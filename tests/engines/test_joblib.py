@@ -10,8 +10,8 @@ import torch
 
 import recyclegp as rgp
 from cases_partitions import X_NEW, Z, loaders, names, pair, pairs, parquet, plain, plan, same_bits, states, table
-from recyclegp.engines import chunks
 from recyclegp.engines import store as store_file
+from recyclegp.engines import tasks
 from recyclegp.engines.executor import CHILDREN, Tree
 from recyclegp.engines.joblib import JoblibExecutor, fit_partitions
 from recyclegp.engines.store import ChunkStore
@@ -361,7 +361,7 @@ def both(tmp_path_factory):
         local.put(m.site, 1.0, i)
     for first in range(0, 12, 4):
         some, path = made[first : first + 4], folder / f"{first}.safetensors"
-        chunks.write_chunk(path, some, str(first), {})
+        tasks.write_chunk(path, some, str(first), {})
         found.append(FittedChunk(str(path), str(first), facts(some), 1, None, {}, False))
     assert len({len(m.site.Z) for m in made}) > 2
     return local, ChunkStore(JoblibExecutor(1), found, [1.0] * 12)
@@ -386,8 +386,8 @@ def test_every_nth_site_is_the_same_wherever_sites_are(both):
 
 def test_a_chunk_comes_back_as_it_was(tmp_path):
     made = modules()
-    chunks.write_chunk(tmp_path / "a.safetensors", made, "f", {"lost": "why"})
-    found = chunks.read_chunk(tmp_path / "a.safetensors")
+    tasks.write_chunk(tmp_path / "a.safetensors", made, "f", {"lost": "why"})
+    found = tasks.read_chunk(tmp_path / "a.safetensors")
     assert (found.fingerprint, found.failures) == ("f", {"lost": "why"})
     for a, b in zip(made, found.modules, strict=True):
         assert all((s == t).all() for s, t in zip(a.site, b.site, strict=True))
@@ -398,7 +398,7 @@ def test_a_chunk_comes_back_as_it_was(tmp_path):
 def test_a_file_that_somebody_else_has_written_is_noticed(both, tmp_path):
     made = modules()[:2]
     path = tmp_path / "a.safetensors"
-    chunks.write_chunk(path, made, "one", {})
+    tasks.write_chunk(path, made, "one", {})
     fitted = FittedChunk(str(path), "another", facts(made), 1, None, {}, False)
     with pytest.raises(rgp.RecycleGPError, match="another run has written"):
         list(ChunkStore(JoblibExecutor(1), [fitted], [1.0, 1.0]).packs(1))

@@ -58,7 +58,7 @@ CLAIMS = {
         "c < min(a, b) / 2",
     ),
     "big_data": (r"merged (\S+), with f known (\S+)\n.*pyramid (\S+),", "abs(a - b) < 0.005 and abs(c - a) < 0.005"),
-    "publish_size": (r"\n +4 +\d+ +\S+ +(\S+).*\n +32 +\d+ +\S+ +(\S+)", "a > 0.1 and abs(b) < 0.005"),
+    "publish_size": (r"\n +4 +\d+ +\S+ +(\S+).*\n +32 +\d+ +\S+ +(\S+)", "a > 0.1 and b < 0.005"),
     "several_functions": (
         r"RMSE of heat (\S+), of salt.*log-loss (\S+),.*hold (\S+) where it is quiet",
         "a < 0.4 and b < 0.4 and 0.88 < c < 0.98",

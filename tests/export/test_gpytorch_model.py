@@ -69,7 +69,7 @@ def test_it_can_be_trained_further(merged):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("likelihood", ["bernoulli", "bernoulli-probit", "poisson", "student-t"])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "bernoulli-probit", "poisson", "negative-binomial", "student-t"])
 def test_every_likelihood_goes_out_and_comes_back(likelihood):
     rng = np.random.default_rng(6)
     X_ = rng.uniform(0, 4, (60, 1))
@@ -78,6 +78,7 @@ def test_every_likelihood_goes_out_and_comes_back(likelihood):
         "bernoulli": (f > 0).astype(float),
         "bernoulli-probit": (f > 0).astype(float),
         "poisson": rng.poisson(np.exp(f)).astype(float),
+        "negative-binomial": rng.negative_binomial(2, 2 / (2 + np.exp(f))).astype(float),
         "student-t": f + 0.1 * rng.standard_t(4, size=60),
     }[likelihood]
     ensemble = rgp.merge([rgp.fit(X_, y, likelihood=likelihood, inducing=12, publish=None, name="a")])

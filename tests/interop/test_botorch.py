@@ -274,7 +274,7 @@ def test_botorchs_model_and_ours_merge():
     y_a, y_b = (truth(p) + 0.3 * rng.normal(size=len(p)) for p in (a, b))
     model = SingleTaskGP(torch.tensor(a), torch.tensor(y_a)[:, None], input_transform=Normalize(2))
     botorch.fit.fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
-    left, right = rgp.from_gpytorch(model, name="left"), rgp.fit(b, y_b, name="right")
+    left, right = rgp.from_gpytorch(model, name="left"), rgp.fit(b, y_b, name="right", kernel="rbf")
     assert left.kernel_spec.structure == right.kernel_spec.structure  # Standardize gave BoTorch's kernel its amplitude
     merged = rgp.merge([left, right])
     test = rng.uniform([2, -300], [9, 500], (200, 2))

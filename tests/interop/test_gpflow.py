@@ -309,7 +309,7 @@ def test_the_page_runs_as_it_stands(tmp_path, monkeypatch):
     rows, y = data(seed=5)
     names = {"model": svgp(), "X_b": rows, "y_b": y[:, 0], "X": X}
     exec(block, names)
-    assert names["e"].names == ["ward-7", "lab-2"]
+    assert names["e"].names == ["lab-7", "lab-2"]
     assert names["mean"].shape == names["variance"].shape == (len(X),)
     assert (names["variance"] > 0).all()
 

@@ -9,40 +9,40 @@ import torch
 import reference as ref
 from recyclegp import RecycleGPError
 from recyclegp.interop.kernel_parts import Reader, checked, product, total
-from recyclegp.kernels.stationary import Form
 
 D = 3
 A, B = (np.random.default_rng(seed).uniform(-1, 3, (5, D)) for seed in (0, 1))
 ZERO = np.zeros(D)
 
 
-def read(columns=slice(None)):
-    return Reader("from_elsewhere", SimpleNamespace(active_dims=columns), D)
+def read(kind, variance, columns=slice(None), stretch=1.0, **numbers):
+    reader = Reader("from_elsewhere", SimpleNamespace(active_dims=columns), D)
+    return reader.term(kind, (numbers | {"variance": variance}).__getitem__, stretch)
 
 
 TERMS = {
-    "constant": (lambda: read().constant(0.7), lambda: np.full((5, 5), 0.7)),
-    "linear": (lambda: read().linear(0.3), lambda: ref.linear(A, B, [0.3] * D, ZERO)),
-    "linear, ARD": (lambda: read().linear([0.3, 0.8, 0.1]), lambda: ref.linear(A, B, [0.3, 0.8, 0.1], ZERO)),
-    "rbf": (lambda: read().stationary(Form.RBF, 1.7, [0.8, 2.1, 1.2]), lambda: 1.7 * ref.rbf(A, B, [0.8, 2.1, 1.2])),
+    "constant": (lambda: read("constant", 0.7), lambda: np.full((5, 5), 0.7)),
+    "linear": (lambda: read("linear", 0.3), lambda: ref.linear(A, B, [0.3] * D, ZERO)),
+    "linear, ARD": (lambda: read("linear", [0.3, 0.8, 0.1]), lambda: ref.linear(A, B, [0.3, 0.8, 0.1], ZERO)),
+    "rbf": (lambda: read("rbf", 1.7, lengthscales=[0.8, 2.1, 1.2]), lambda: 1.7 * ref.rbf(A, B, [0.8, 2.1, 1.2])),
     "stretched": (
-        lambda: read().stationary(Form.MATERN12, 0.6, 0.9, stretch=2.0),
+        lambda: read("matern12", 0.6, lengthscales=0.9, stretch=2.0),
         lambda: 0.6 * ref.matern(A, B, [1.8] * D, 0.5),
     ),
     "some columns": (
-        lambda: read([2, -3]).stationary(Form.MATERN52, 0.6, [0.9, 1.4]),
+        lambda: read("matern52", 0.6, [2, -3], lengthscales=[0.9, 1.4]),
         lambda: 0.6 * ref.matern(A[:, [2, 0]], B[:, [2, 0]], [0.9, 1.4], 2.5),
     ),
     "linear in one column": (
-        lambda: read([1]).linear(0.4),
+        lambda: read("linear", 0.4, [1]),
         lambda: ref.linear(A[:, [1]], B[:, [1]], [0.4], ZERO[:1]),
     ),
     "rational quadratic": (
-        lambda: read().rational_quadratic(1.2, [1.1, 0.8, 2.0], 0.7),
+        lambda: read("rq", 1.2, lengthscales=[1.1, 0.8, 2.0], alpha=0.7),
         lambda: 1.2 * ref.rational_quadratic(A, B, [1.1, 0.8, 2.0], 0.7),
     ),
     "periodic": (
-        lambda: read(slice(0, 2)).periodic(1.4, 0.9, [2.6, 3.1]),
+        lambda: read("periodic", 1.4, slice(0, 2), lengthscales=0.9, period=[2.6, 3.1]),
         lambda: 1.4 * ref.periodic(A[:, :2], B[:, :2], [4 * 0.9**2] * 2, [2.6, 3.1]),
     ),
 }
@@ -76,12 +76,12 @@ def test_nested_sums_are_one_sum():
 
 
 REFUSED = {
-    "over the columns": lambda: read([0, 3]),
-    "over the columns ": lambda: read([]),
-    "2 lengthscales for 3 columns": lambda: read().stationary(Form.RBF, 1.0, [1.0, 2.0]),
-    r"lengthscales=\[0.0\]; a module's are positive": lambda: read().stationary(Form.RBF, 1.0, 0.0),
-    "3 of variance; a module has one": lambda: read().stationary(Form.RBF, [1.0, 2.0, 3.0], 1.0),
-    "or to one twice": lambda: checked(read([1, 1]).stationary(Form.RBF, 1.0, 1.0).kernel(), D),
+    "over the columns": lambda: read("constant", 1.0, [0, 3]),
+    "over the columns ": lambda: read("constant", 1.0, []),
+    "2 lengthscales for 3 columns": lambda: read("rbf", 1.0, lengthscales=[1.0, 2.0]),
+    r"lengthscales=\[0.0\]; a module's are positive": lambda: read("rbf", 1.0, lengthscales=0.0),
+    "3 of variance; a module has one": lambda: read("rbf", [1.0, 2.0, 3.0], lengthscales=1.0),
+    "or to one twice": lambda: checked(read("rbf", 1.0, [1, 1], lengthscales=1.0).kernel(), D),
     "too large": lambda: checked(total([TERMS["rbf"][0]()] * 40).kernel(), D),
 }
 

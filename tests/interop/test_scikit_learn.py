@@ -122,7 +122,7 @@ def test_factors_and_noise_are_collected():
     module = rgp.from_sklearn(gp, publish=X)
     assert module.noise == pytest.approx(6 * 0.05)
     np.testing.assert_allclose(module.kernel_spec.theta.exp(), [6.0, 0.7, 1.9])
-    ours = rgp.fit(X, y, publish=5)
+    ours = rgp.fit(X, y, kernel="rbf", publish=5)
     assert module.kernel_spec.structure == ours.kernel_spec.structure
     mean, sd = gp.predict(elsewhere(2), return_std=True)
     found, variance = module.predict_y(elsewhere(2))

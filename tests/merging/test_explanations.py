@@ -100,3 +100,25 @@ def test_what_cannot_be_turned_back_is_no_change_of_units():
 def test_units_are_undone():
     assert Units(2.0, 6.0).back == Units(0.5, -3.0)
     assert Units(-4.0, 2.0).back.back == Units(-4.0, 2.0)
+
+
+@pytest.mark.parametrize("known", [Units(2.54), Units(1 / 2.54), Units(1.8, 32.0), Units(1.0, 273.15)])
+def test_a_known_change_is_proposed_as_it_is_known(known):
+    found = explained(prediction(known.scale, known.shift), NEVER, 1.0)
+    assert found.remedy == known.back
+
+
+def test_other_numbers_are_proposed_where_both_are_clear():
+    found = explained(prediction(7.07, -23.4), NEVER, 1.0)
+    assert found.remedy == found.units.back
+    assert found.units[:2] == pytest.approx((7.07, -23.4), rel=0.02)
+    sign = explained(prediction(-1.0), NEVER, 1.0)
+    assert sign.remedy == Units(-1.0)
+
+
+def test_what_is_not_clear_is_not_proposed():
+    """A module about which little is known looks like 7.07·y − 23.4, say: nobody should type that."""
+    p = prediction(7.07, -23.4)
+    p = p._replace(error=p.error / 300, predicted=p.predicted / 300, ones=p.ones / 30)
+    found = explained(p, NEVER, 1.0)
+    assert found.remedy is None

@@ -1,31 +1,36 @@
 """Exact and at points: both answer the same questions, and operations on either are the form made anew."""
 
+from dataclasses import dataclass, fields
+
 import numpy as np
 import pytest
 import torch
 
+import recyclegp as rgp
 from recyclegp.core import publishing
 from recyclegp.core.effects import NO_EFFECTS, Effects
-from recyclegp.core.posterior import basis
+from recyclegp.core.posterior import basis, features
 from recyclegp.core.sites import Site
 from recyclegp.core.stacked import stack
 from recyclegp.errors import RecycleGPError
 from recyclegp.kernels import parse
 from recyclegp.likelihoods import Gaussian
 from recyclegp.local.observations import Observed
-from recyclegp.merging import affordable
+from recyclegp.merging import affordable, build
 from recyclegp.merging.agreement import compared, remembered
 from recyclegp.merging.decay import check_decay, decayed_members
 from recyclegp.merging.exact_form import ExactForm
-from recyclegp.merging.extending import GrowthLimits
+from recyclegp.merging.extending import GrowthLimits, cover, select_for_site
 from recyclegp.merging.member import Member, stored
 from recyclegp.merging.owners import by_owner, owner_numbers, owner_site
 from recyclegp.merging.points_form import PointsForm
+from recyclegp.merging.updating import summarise
 from recyclegp.record import About, Latent
 
 KERNEL, MEAN, DIFFER = parse("rbf", 2), 0.3, Effects(0.3, 0.1)
 KINDS = pytest.mark.parametrize("kind", ["exact", "points"])
-EFFECTS = pytest.mark.parametrize("effects", [NO_EFFECTS, DIFFER], ids=["alike", "differ"])
+STRETCHED = Effects(0.3, 0.1, (0.5, -0.4))
+EFFECTS = pytest.mark.parametrize("effects", [NO_EFFECTS, DIFFER, STRETCHED], ids=["alike", "differ", "stretched"])
 SAME, ANY = GrowthLimits(200.0, False, None), GrowthLimits(200.0, True, None)
 X = torch.tensor(np.random.default_rng(9).uniform(-2, 2, (7, 2)))
 Z = torch.tensor(np.random.default_rng(8).uniform(-1, 1, (12, 2)))
@@ -150,26 +155,50 @@ def observed(low, high):
     )
 
 
-def test_new_rows_are_summarised_at_the_points_or_at_more_of_them():
-    form = made("points")
-    for room in (form.basis_for_rows(observed(3, 6), None), form.basis_for_rows(observed(0.0, 0.1), 200.0)):
-        assert room.form is form
-        assert room.basis is form.basis
-        assert room.appended == 0
-    more = form.basis_for_rows(observed(3, 6), 200.0)
-    assert more.appended == len(more.form.Z) - len(Z) > 0
-    assert more.basis is more.form.basis
-    same(more.form, form)  # more points, and nothing that they say yet
+def test_rows_that_points_leave_open_become_points():
+    form, new = made("points"), observed(3, 6)
+    still = cover(form.kernel, form.Z, form.jitter, new, form.mean, len(form.Z))
+    assert torch.equal(still.basis.Z, form.Z)
+    assert still.seen.tolist() == [len(form.Z)] * 15
+    covered = cover(form.kernel, form.Z, form.jitter, new, form.mean, 512)
+    known, added = len(form.Z), covered.basis.Z[len(form.Z) :]
+    assert 0 < len(added) <= 15
+    assert torch.equal(covered.basis.Z[:known], form.Z)
+    assert bool((covered.seen.diff() >= 0).all())
+    assert int(covered.seen[-1]) == len(covered.basis.Z)
+    left = form.kernel.diagonal(new.X) - features(covered.basis, new.X).square().sum(0)
+    assert float(left.max()) < 1e-5  # beside a noise of 0.01
+    # one by one they are the same points
+    one = form.Z
+    for i in range(15):
+        row = Observed(new.X[i : i + 1], new.y[i : i + 1], new.likelihood)
+        one = cover(form.kernel, one, form.jitter, row, form.mean, 512).basis.Z
+    assert torch.equal(one, covered.basis.Z)
+    more = form.with_points(covered.basis.Z)
+    assert torch.equal(more.Z, covered.basis.Z)
+    same(more, form)  # more points, and nothing that they say yet
 
 
-def test_new_rows_beside_an_exact_form_are_summarised_among_themselves():
-    form, new = made("exact"), observed(3, 6)
-    for rows in (None, 200.0):
-        room = form.basis_for_rows(new, rows)
-        assert room.form is form
-        assert room.appended == 0
-        assert float(room.basis.Z.amin()) >= 3
-        assert float(room.basis.Z.amax()) <= 6
+def test_an_exact_form_has_no_points_of_its_own():
+    form = made("exact")
+    assert form.with_points(observed(3, 6).X) is form
+
+
+def test_a_site_is_published_where_it_loses_least():
+    """The first point is the best of all, the second the best beside it."""
+    form, new = made("points"), observed(0, 1)
+    site = summarise(form.basis, form.mean, new).site
+    chosen = select_for_site(site, form.Z, form.kernel, 2)
+
+    def lost(points):
+        K = form.kernel.matrix
+        left = K(site.Z, site.Z) - K(site.Z, points) @ torch.linalg.solve(K(points, points), K(points, site.Z))
+        return float((site.Rt @ left @ site.Rt.mT).trace())
+
+    singles = [lost(form.Z[i : i + 1]) for i in range(len(form.Z))]
+    assert chosen[0] == int(np.argmin(singles))
+    pairs = [lost(form.Z[[chosen[0], i]]) for i in range(len(form.Z)) if i != chosen[0]]
+    assert lost(form.Z[chosen]) == pytest.approx(min(pairs), rel=1e-6)
 
 
 # --- at other points --------------------------------------------------------------------------
@@ -224,6 +253,7 @@ def test_agreements_are_the_same_where_points_express_everybody(effects):
     for a, b in zip(one, other, strict=True):
         assert a.surprise == pytest.approx(b.surprise, rel=1e-4)
         assert a.agreement == pytest.approx(b.agreement, abs=1e-4)
+        assert a.others_add == pytest.approx(b.others_add, abs=1e-4)
         assert (a.offset is None) == (not effects.present)
         assert a.offset is None or a.offset == pytest.approx(b.offset, abs=1e-4)
     assert sorted(shifted) == [3, 4, 5, 6, 7, 8]
@@ -291,3 +321,30 @@ def test_an_owner_has_a_number_and_a_site_for_each_function():
     own = [len(m.site.Z) for m in members]
     assert points == {0: own[0], 1: own[1] + own[3], None: own[0] + own[1] + own[3]}
     assert owner_site(members, "b", 1) is None
+
+
+# --- one more form ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class OtherForm(PointsForm):
+    """One that nobody but the list of forms has heard of."""
+
+    kind = "other"
+
+    @classmethod
+    def merged(cls, problem):
+        found = PointsForm.merged(problem)
+        return found._replace(form=cls(**{f.name: getattr(found.form, f.name) for f in fields(found.form)}))
+
+
+def test_a_third_form_is_a_class_and_an_entry_in_one_list(monkeypatch, tmp_path):
+    monkeypatch.setattr(build, "FORMS", (OtherForm, *build.FORMS))
+    x = np.linspace(0, 6, 40)[:, None]
+    halves = [rgp.fit(x[i::2], np.sin(x[i::2, 0]), noise=0.01, name=f"half-{i}", publish=5) for i in range(2)]
+    ensemble = rgp.merge(halves, learn=False)
+    ensemble.save(tmp_path / "e.safetensors")
+    again = rgp.load(tmp_path / "e.safetensors")
+    assert ensemble.size.form == again.size.form == "other"
+    np.testing.assert_array_equal(again.predict(x), ensemble.predict(x))
+    assert again.add(halves[0].rename("more")).remove("more").size.form == "other"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 
@@ -42,12 +44,13 @@ def test_auto_takes_the_first_points_that_suffice(monkeypatch):
 
 def test_a_tournament_chooses_nearly_as_well(monkeypatch):
     many = list(make(150))
-    whole = {n: rgp.merge(many, learn=False, inducing=n) for n in ("auto", 20)}
+    merge = partial(rgp.merge, kernel="rbf", learn=False)  # so smooth that 20 points say most of it
+    whole = {n: merge(many, inducing=n) for n in ("auto", 20)}
     monkeypatch.setattr(points, "POOL", 100)  # of 600 points
     monkeypatch.setattr(points, "MOST_AUTOMATIC", 50)
-    rounds = {n: rgp.merge(many, learn=False, inducing=n) for n in ("auto", 20)}
+    rounds = {n: merge(many, inducing=n) for n in ("auto", 20)}
     anything = np.concatenate([m.inducing for m in many])[::30]
-    random = rgp.merge(many, learn=False, inducing=anything)
+    random = merge(many, inducing=anything)
     assert len(rounds[20].inducing) == len(random.inducing) == 20
     assert rounds[20].slack <= min(2 * whole[20].slack, 0.2 * random.slack)
     assert rounds["auto"].slack <= 0.375  # 1e-4 of 3,750 rows

@@ -74,8 +74,15 @@ def test_honest_modules_are_merged_as_if_nobody_had_looked():
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_is_found_explained_and_does_not_count(kind, clean):
     e = merged(spoiled(kind))
-    assert flagged(e) == BAD_NAMES
     rows = {row["name"]: row for row in e.report()}
+    if kind == "overconfident":  # those that are nearest to the others count less, and are not called wrong
+        assert set(flagged(e)) <= set(BAD_NAMES)
+        for name in BAD_NAMES:
+            assert rows[name]["weight"] <= 0.25
+            assert "overconfident" in rows[name]["trust"]
+        assert all(rows[name]["weight"] == 1 for name in rows if name not in BAD_NAMES)
+        return
+    assert flagged(e) == BAD_NAMES
     for name, row in rows.items():
         bad = name in BAD_NAMES
         assert row["weight"] == (0 if bad else 1)
@@ -104,7 +111,7 @@ def test_a_proposal_has_no_minus_zero():
 def test_a_warning_names_who_and_why():
     with pytest.warns(rgp.RecycleGPWarning, match="3 of 12 modules contradict the others and do not count") as said:
         rgp.merge(spoiled("sign-flipped"))
-    text = str(said[0].message)
+    text = next(str(w.message) for w in said if "contradict" in str(w.message))
     assert text.count("(opposite sign; transform(output_scale=-1))") == 3
     assert all(name in text for name in BAD_NAMES)
     assert "reweight" in text
@@ -234,7 +241,7 @@ def test_reweight_makes_one_count_again(units):
 
 
 def test_removing_the_bad_ones_changes_nothing(units):
-    left = units.remove(BAD_NAMES)
+    left = units.remove(BAD_NAMES, relearn=False)
     for one, other in zip(left.predict(X), units.predict(X), strict=True):
         check_close(one, other, 1e-10)
 
@@ -273,10 +280,10 @@ def test_relearning_restores_those_that_are_no_longer_contradicted():
 
 
 def test_removing_one_leaves_a_trace_of_whom_it_made_distrusted(units):
-    left = units.remove("o7")
+    left = units.remove("o7", relearn=False)
     assert Trace.TRUST in left.unlearned.traces
     assert "and trust had been chosen with them" in str(left.unlearned)
-    everybody = units.remove(BAD_NAMES)
+    everybody = units.remove(BAD_NAMES, relearn=False)
     assert Trace.TRUST not in everybody.unlearned.traces
 
 

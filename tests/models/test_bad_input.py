@@ -287,7 +287,7 @@ def test_repeated_points_are_taken_once():
         ({"covariance": [[1.0, 2.0], [0.0, 1.0]]}, "not symmetric positive semi-definite"),
         ({"covariance": -np.eye(2)}, "not symmetric positive semi-definite"),
         ({"covariance": np.eye(2) * np.nan}, "covariance holds 4 NaN"),
-        ({"kernel": "rbf"}, "pass the fitted GPyTorch kernel"),
+        ({"kernel": "rbf"}, "has no parameters here"),
         ({"kernel": gpytorch.kernels.RBFKernel(ard_num_dims=4)}, "kernel 'rbf'"),
         ({"likelihood": "gauss"}, "likelihood='gauss' is not known"),
         ({"likelihood": "poisson", "noise": 0.1}, "has no noise; leave it out"),

@@ -12,6 +12,8 @@ import recyclegp as rgp
 from cases_cli import INPUTS, TRAIN, owner, target
 from recyclegp.experiments.data import random_function
 from recyclegp.likelihoods import StudentT
+from recyclegp.storage import digest
+from recyclegp.storage.calibration import DIGEST
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +152,7 @@ def test_a_file_gives_back_what_was_saved(model, tmp_path):
 
 
 BROKEN = {
-    "recyclegp_calibration": [2, 1.0, True, "1"],
+    "recyclegp_calibration": [3, 1, 2.0, True, "2"],
     "likelihood": ["normal", 3, None],
     "owner": [3, []],
     "rows": [0, -1, 60.5, True, "60", 5, 1e99],
@@ -160,16 +162,22 @@ BROKEN = {
 }  # fmt: skip
 
 
+def write_sealed(path, said):
+    """With the digest of what it says now."""
+    content = json.dumps({**said, "digest": digest.ZEROS}).encode()
+    path.write_bytes(digest.replaced(DIGEST, content, digest.of(content)))
+
+
 @pytest.mark.parametrize(("field", "value"), [(f, v) for f, values in BROKEN.items() for v in values])
 def test_broken_files_are_refused(model, tmp_path, field, value):
     path = tmp_path / "c.json"
     rgp.calibrate(model, LOCAL[INPUTS], LOCAL["y"]).save(path)
     content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, field: value}))
+    write_sealed(path, {**content, field: value})
     with pytest.raises(rgp.RecycleGPError, match=r"c\.json: "):
         rgp.Calibration.load(path)
     del content[field]
-    path.write_text(json.dumps(content))
+    write_sealed(path, content)
     with pytest.raises(rgp.RecycleGPError, match="not a calibration as"):
         rgp.Calibration.load(path)
 

@@ -128,7 +128,12 @@ def test_operations(tmp_path, inducing):
 
     def worked(device):
         e = rgp.merge(modules, inducing=inducing, learn=False, device=device)
-        e = e.add(extra).remove(modules[2].name).reweight({modules[1].name: 0.5}).update(X, y, noise=0.02)
+        e = (
+            e.add(extra)
+            .remove(modules[2].name, relearn=False)
+            .reweight({modules[1].name: 0.5})
+            .update(X, y, noise=0.02)
+        )
         e = e.transform(output_scale=2.0, output_shift=1.0)
         e.save(tmp_path / f"{device}.safetensors")
         return e

@@ -28,6 +28,7 @@ def parts(likelihood: str, D: int, sizes=SIZES, seed: int = 0):
             "gaussian": lambda f=f, noise=noise: 40 * (f + noise) + 7,
             "student-t": lambda f=f, noise=noise, n=n: f + 0.1 * rng.standard_t(3, size=n),
             "poisson": lambda f=f: rng.poisson(np.exp(f)).astype(float),
+            "negative-binomial": lambda f=f: rng.negative_binomial(2, 2 / (2 + np.exp(f))).astype(float),
             "bernoulli": lambda f=f, n=n: (rng.uniform(size=n) < 1 / (1 + np.exp(-3 * f))).astype(float),
             "bernoulli-probit": lambda f=f, noise=noise: (f + noise > 0).astype(float),
         }[likelihood]()
@@ -47,6 +48,7 @@ CASES = [  # kinds of model, and columns of X
     ("bernoulli", "dual", "rbf", {"inducing": 6, "publish": 4}, 2),
     ("bernoulli-probit", "dual", "rbf", {"inducing": 5}, 2),
     ("poisson", "dual", "rq", {"inducing": 5}, 1),
+    ("negative-binomial", "dual", "rbf", {"inducing": 5}, 1),
     ("student-t", "dual", "rbf", {"inducing": 5}, 2),
 ]
 

@@ -39,8 +39,12 @@ def test_intervals_and_quantiles_are_of_y(city, whose):
     assert city.offset_sd > 0.1
     mean, variance = city.predict_y(X, owner=whose)
     low, high = city.predict_interval(X, 0.8, owner=whose)
-    assert low == pytest.approx(stats.norm.ppf(0.1, mean, np.sqrt(variance)), rel=1e-9)
-    assert high == pytest.approx(stats.norm.ppf(0.9, mean, np.sqrt(variance)), rel=1e-9)
+    if whose == "ward-3":  # for a new owner, of whom less is known, see test_new_owner
+        assert low == pytest.approx(stats.norm.ppf(0.1, mean, np.sqrt(variance)), rel=1e-9)
+        assert high == pytest.approx(stats.norm.ppf(0.9, mean, np.sqrt(variance)), rel=1e-9)
+    else:
+        assert high - mean == pytest.approx(mean - low, rel=1e-6)
+        assert bool((high - mean < stats.norm.ppf(0.9) * np.sqrt(variance)).all())  # tails hold part of the variance
     found = city.predict_quantiles(X, [0.1, 0.5, 0.9], owner=whose)
     assert found.shape == (9, 3)
     assert pytest.approx(np.stack([low, mean, high]), rel=1e-9) == found.T

@@ -6,8 +6,10 @@ import pytest
 
 import recyclegp as rgp
 from changed import with_latent
+from recyclegp import arrays
 from recyclegp.core import optimiser
 from recyclegp.core.convergence import Convergence
+from recyclegp.errors import ContradictionWarning
 from recyclegp.merging import affordable, points
 
 RNG = np.random.default_rng(5)
@@ -53,18 +55,22 @@ def pressures(rng, rows, scale=1.0):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::recyclegp.errors.ContradictionWarning")  # which is said, too
 def test_other_units_are_noticed():
-    """mmHg and kPa: learning absorbs the contradiction with a kernel nobody has, and would call it agreement."""
+    """mmHg and kPa: no kernel that nobody has absorbs the contradiction, and each is still answered as it was."""
     rng = np.random.default_rng(0)
     mm, kilo = pressures(rng, 150), pressures(rng, 150, 0.133322)
     a, b = rgp.fit(*mm, name="a"), rgp.fit(*kilo, name="b")
-    with pytest.warns(rgp.RecycleGPWarning, match=r"lengthscale \d+ times shorter .* report\(\) tells"):
+    with pytest.warns(ContradictionWarning, match="a, b contradict each other, and nobody can say who is right"):
         e = rgp.merge([a, b])
-    assert min(row["surprise"] for row in e.report()) > 100
-    with pytest.warns(rgp.RecycleGPWarning, match="times shorter"):
+    assert all("they contradict each other" in row["trust"] for row in e.report())
+    assert float(e.kernel_spec.lengths(1).min()) > 0.5 * float(min(m.kernel_spec.lengths(1).min() for m in (a, b)))
+    ages = np.linspace(25, 75, 6)[:, None]
+    for m in (a, b):
+        mean, variance = m.predict(ages)
+        assert np.abs(e.predict(ages, owner=m.name)[0] - mean).max() < 4 * np.sqrt(variance.max())
+    with pytest.warns(ContradictionWarning, match="contradict each other"):
         small = rgp.merge([a, b], keep="names")
-    assert min(row["surprise"] for row in small.report()) > 100
+    assert all("they contradict each other" in row["trust"] for row in small.report())
     honest = rgp.merge([a, b.transform(output_scale=1 / 0.133322)])  # a warning would be an error
     assert max(row["surprise"] for row in honest.report()) < 3
 
@@ -183,3 +189,11 @@ def test_periodic_kernels_far_from_zero(kernel):
     )
     grid = np.linspace(0, 20, 30)[:, None]
     np.testing.assert_allclose(far.predict(grid + 2.0**17)[0], near.predict(grid)[0], atol=0.1)
+
+
+def test_given_points_are_looked_at_once(module, monkeypatch):
+    looked = []
+    usual = arrays.count_or_points
+    monkeypatch.setattr(arrays, "count_or_points", lambda *a, **k: looked.append(a) or usual(*a, **k))
+    rgp.merge([module, module.rename("b")], inducing=X[:5], learn=False)
+    assert len(looked) == 1

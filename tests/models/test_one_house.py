@@ -9,6 +9,7 @@ import pytest
 
 import recyclegp as rgp
 from parity_cases import OWNERS, ensemble, module, options, rows
+from recyclegp.record import Origin
 
 X = np.linspace(0.6, 5.4, 7)[:, None]
 
@@ -134,5 +135,5 @@ def test_a_recycled_import_is_still_an_import():
 
     kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
     moments = rgp.Module.from_moments(X, np.sin(X[:, 0]), 0.01 * np.eye(len(X)), kernel=kernel, noise=0.1, name="m")
-    assert rgp.merge([moments], learn=False).to_module("again").method == "ensemble of imports"
-    assert ensemble("one output", "exact").to_module("again").method == "ensemble"
+    assert rgp.merge([moments], learn=False).to_module("again").disclosure.origin is Origin.UNKNOWN
+    assert ensemble("one output", "exact").to_module("again").disclosure.origin is Origin.PLACED

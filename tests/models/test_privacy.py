@@ -195,7 +195,7 @@ def test_the_global_random_state_is_never_touched(tmp_path):
     e = rgp.merge([a, b])
     e.sample(X, 3)
     a.publish(4)
-    e = e.update(X[:5], y[:5], likelihood="gaussian").remove("b").add(b)
+    e = e.update(X[:5], y[:5], likelihood="gaussian", allow_small=True).remove("b", relearn=False).add(b)
     e.report()
     e.to_module("c").save(tmp_path / "c")
     rgp.load(tmp_path / "c").predict(X)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import recyclegp as rgp
+from recyclegp.errors import ContradictionWarning
 
 
 def hospital(seed, unit=1.0, level=0.0):
@@ -17,9 +18,9 @@ def hospital(seed, unit=1.0, level=0.0):
 
 def test_a_power_of_ten_is_named():
     modules = [hospital(0), hospital(1, level=2.0), hospital(2, unit=0.001)]
-    said = r"hospital-2 has dose from.* transform\(input_scale=\{'dose': 1000\}\)"
-    with pytest.warns(rgp.RecycleGPWarning, match=said):
-        merged = rgp.merge(modules, trust=None)
+    said = r"hospital-2 \(.*transform\(input_scale=\{'dose': 1000\}\)"
+    with pytest.warns(ContradictionWarning, match=said):
+        merged = rgp.merge(modules)
     assert merged.names == ["hospital-0", "hospital-1", "hospital-2"]
 
 
@@ -34,5 +35,5 @@ def test_owners_of_different_regions_are_not_doubted(places):
         modules.append(rgp.fit(x, np.log1p(np.abs(x[:, 0])) + 0.1 * rng.standard_normal(30), name=f"m{i}"))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        rgp.merge(modules, trust=None)
-    assert not [w for w in told if "if theirs were divided by" in str(w.message)]
+        rgp.merge(modules)
+    assert not [w for w in told if "in which unit" in str(w.message)]

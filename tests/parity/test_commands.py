@@ -109,6 +109,37 @@ def test_what_a_file_is_told(folder, model, tmp_path):
     assert "removed" in ok("inspect", tmp_path / "r.safetensors").stdout
 
 
+def test_owners_answer_a_plan(folder, tmp_path):
+    kind, agreed = kind_of(folder), tmp_path / "plan.safetensors"
+    if kind == "correlated outputs":
+        assert call("plan", folder / "exact.safetensors", "-o", agreed).exit_code == 2
+        return
+    ok("plan", folder / "exact.safetensors", "--points", 6, "-o", agreed, "-q")
+    for seed in (1, 2):
+        data = table(kind, seed, tmp_path / f"{seed}.csv")
+        how = ["--target", targets(kind), "-o", tmp_path / f"a{seed}.safetensors", "-q", "--things"]
+        ok("contribute", agreed, data, *how)
+    files = [tmp_path / f"a{seed}.safetensors" for seed in (1, 2)]
+    following = tmp_path / "next.safetensors"
+    found = answer("combine", agreed, *files, "-o", tmp_path / "e.safetensors", "--next", following)
+    assert found["names"] == ["1", "2"]
+    assert answer("inspect", following)["round"] == 1
+    assert answer("inspect", files[0])["answers_plan"] == answer("inspect", agreed)["digest_of_plan"]
+
+
+def test_what_merging_adds(folder, tmp_path):
+    kind, data, out = kind_of(folder), table(kind_of(folder), 6, tmp_path / "mine.csv"), tmp_path / "mine.safetensors"
+    likelihood = {"classes": ["--likelihood", "categorical"], "varying noise": ["--likelihood", "heteroscedastic"]}
+    how = ["--target", targets(kind), "--publish", 8, "--hold-back", 0.3, "--things", "-q", *likelihood.get(kind, [])]
+    ok("fit", data, "-o", out, *how)
+    for merged in ("exact", "points"):
+        ok("add", folder / f"{merged}.safetensors", out, "-o", tmp_path / "e.safetensors", "-q")
+        found = answer("gain", tmp_path / "e.safetensors", data)
+        assert found["name"] == "mine"
+        assert found["rows"] + rgp.load(out).rows == 40
+        assert found["verdict"] in ("merging helps", "merging hurts", "cannot tell")
+
+
 def test_modules_beside_each_other(folder):
     parts = sorted((folder / "parts").iterdir())
     assert call("screen", *parts).exit_code == 0

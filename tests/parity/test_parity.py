@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import recyclegp as rgp
-from parity_cases import FORMS, KINDS, OWNERS, ensemble, functions, module, rows, width
+from parity_cases import FORMS, KINDS, OWNERS, ensemble, functions, module, options, rows, width
 
 X = np.linspace(0.6, 5.4, 7)[:, None]
 N = len(X)
@@ -220,6 +220,7 @@ COMMON: dict[str, Callable[..., None]] = {
     "columns": value("columns", tuple),
     "categories": value("categories", object),
     "convergence": value("convergence", object),
+    "disclosure": value("disclosure", tuple),
     "device": value("device", torch.device),
     "target": value("target", object),
     "targets": words,
@@ -281,6 +282,7 @@ MODULE: dict[str, Callable[..., None]] = COMMON | {
     "latents": value("latents", tuple),
     "jitter": numbers_of_functions("jitter"),
     "kept": numbers_of_functions("kept"),
+    "held_back": value("held_back", (float, type(None))),
     "noise_evidence": value("noise_evidence", object),
     "site": value("site", tuple),
     "publish": publish,
@@ -303,7 +305,7 @@ def add(e: Any, kind: str) -> None:
 
 
 def remove(e: Any, kind: str) -> None:
-    less = e.remove("south")
+    less = e.remove("south", relearn=False)
     assert less.names == ["north", "west"]
     assert less.unlearned.removed == 1
     assert less.traces_of_removed == 1
@@ -319,6 +321,23 @@ def reweight(e: Any, kind: str) -> None:
     assert not np.allclose(half.predict(X)[1], e.predict(X)[1])
     np.testing.assert_allclose(half.reweight({"north": 1.0}).predict(X)[0], e.predict(X)[0], rtol=1e-6, atol=1e-7)
     assert e.reweight({"north": 2.0}, relearn=True).names == e.names
+
+
+def with_noise(e: Any, kind: str) -> None:
+    found = e.with_noise(0.5)
+    assert found.noise == (0.5 if functions(kind) == 1 else (0.5, 0.5))
+    for owner in OWNERS:
+        both = found.predict_y(X, owner=owner)[1] - found.predict(X, owner=owner)[1]
+        np.testing.assert_allclose(both, 0.5, rtol=1e-6)
+
+
+def gain(e: Any, kind: str) -> None:
+    X, y = rows(kind, 20, 40)
+    mine = rgp.fit(X, y, name="mine", hold_back=0.3, **options(kind))
+    found = e.add(mine).gain(X, y)
+    assert found.name == "mine"
+    assert 4 < found.rows < 20
+    assert np.isfinite([found.merged, found.alone, found.standard_error]).all()
 
 
 def update(e: Any, kind: str) -> None:
@@ -350,6 +369,16 @@ def to_module(e: Any, kind: str) -> None:
         np.testing.assert_allclose(m.predict(X)[0], e.predict(X)[0], rtol=1e-3, atol=1e-3)
     merged = rgp.merge([m, module(kind, "east")], learn=False)
     assert merged.names == ["all", "east"]
+
+
+def plan(e: Any, kind: str) -> None:
+    agreed = e.plan(points=6)
+    assert agreed.functions == e.functions
+    given = [agreed.contribute(*rows(kind, seed, 40), name=f"w{seed}", allow_small=True) for seed in (1, 2)]
+    found, following = agreed.combine(given)
+    assert found.names == ["w1", "w2"]
+    shaped(found.predict(X)[0], N, *width(kind))
+    assert following.round == 1
 
 
 def report(e: Any, kind: str) -> None:
@@ -411,6 +440,7 @@ ENSEMBLE: dict[str, Callable[..., None]] = COMMON | {
     "offset_sd": numbers_of_functions("offset_sd"),
     "smooth_sd": numbers_of_functions("smooth_sd"),
     "basis": value("basis", tuple),
+    "skipped": value("skipped", tuple),
     "unlearned": remove,
     "traces_of_removed": remove,
     "output_covariance": correlated,
@@ -419,10 +449,13 @@ ENSEMBLE: dict[str, Callable[..., None]] = COMMON | {
     "add": add,
     "remove": remove,
     "reweight": reweight,
+    "with_noise": with_noise,
+    "gain": gain,
     "update": update,
     "drop_sites": drop_sites,
     "forget_sites": drop_sites,
     "to_module": to_module,
+    "plan": plan,
     "to_gpytorch": to_gpytorch,
     "to_botorch": to_botorch,
 }
@@ -438,12 +471,14 @@ FORBIDDEN: dict[str, dict[str, str]] = {
         "classes": NO_CLASSES,
         "to_gpytorch": "correlated",
         "to_botorch": "correlated",
+        "plan": "correlated",
     },
     "classes": {
         "predict_noise": "no noise",
         "predict_interval": "classes",
         "predict_quantiles": "classes",
         "outputs": "classes",
+        "with_noise": "has none to give",
         "to_botorch": "classes",
     },
     "varying noise": {
@@ -451,6 +486,7 @@ FORBIDDEN: dict[str, dict[str, str]] = {
         "predict_class": NO_CLASSES,
         "classes": NO_CLASSES,
         "outputs": "varying noise",
+        "with_noise": "has none to give",
         "to_gpytorch": "varying noise",
         "to_botorch": "varying noise",
     },

@@ -57,7 +57,11 @@ def trusted(file):
 def test_names_and_reasons_are_text(judged, tmp_path):
     rgp.plot.save([judged], tmp_path / "page.html")
     page = Page(tmp_path / "page.html")
-    assert trusted(tmp_path / "page.html") == [
+    found = trusted(tmp_path / "page.html")
+    flagged, unchecked = (module.pop("others_add") for module in found)
+    assert flagged is None
+    assert unchecked == pytest.approx(judged.report()[2]["others_add"])
+    assert found == [
         {"name": EVIL, "function": "f", "standing": "flagged", "reason": f"unlike {EVIL}", "weight": 0.0},
         {"name": cases.NAMES[2], "function": "f", "standing": "cannot be checked", "reason": "alone", "weight": 1.0},
     ]

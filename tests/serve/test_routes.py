@@ -14,7 +14,7 @@ from hostile_files import GOLDEN, rebuilt, taken_apart
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from recyclegp.serve import app, reading
+from recyclegp.serve import app, state
 
 
 @pytest.fixture(scope="module")
@@ -187,12 +187,12 @@ def test_files_of_many_modules_and_recycled_ensembles(modules, tmp_path):
     rgp.fit_many([(t[["hour"]], t["level"]) for t in map(cases.table, (1, 2), (0, 3), (5, 8))]).save(
         tmp_path / "many.st"
     )
-    assert len(list(reading.modules_in(tmp_path / "many.st", "many.st", reading.Naming()))) == 2
+    assert len(list(state.modules_in(tmp_path / "many.st", "many.st", state.Naming()))) == 2
     rgp.merge(modules).save(tmp_path / "city.safetensors")
-    (held,) = reading.modules_in(tmp_path / "city.safetensors", "x/city.safetensors", reading.Naming(recycle=True))
+    (held,) = state.modules_in(tmp_path / "city.safetensors", "x/city.safetensors", state.Naming(recycle=True))
     assert (held.module.name, held.source) == ("city", "city.safetensors")
     modules[0].save(tmp_path / "a.safetensors")
-    (held,) = reading.modules_in(tmp_path / "a.safetensors", "a.safetensors", reading.Naming(file_names=True))
+    (held,) = state.modules_in(tmp_path / "a.safetensors", "a.safetensors", state.Naming(file_names=True))
     assert held.module.name == "a"
 
 
@@ -200,26 +200,26 @@ def test_modules_of_several_functions_are_shown_and_other_kinds_refused(tmp_path
     rows = cases.table(0, 0, 6)
     both = rows[["level"]].assign(height=-rows["level"])
     rgp.fit(rows[["hour"]], both, name="two", publish=6, learn=False).save(tmp_path / "t")
-    (held,) = reading.modules_in(tmp_path / "t", "two.safetensors", reading.Naming())
+    (held,) = state.modules_in(tmp_path / "t", "two.safetensors", state.Naming())
     assert held.module.functions == ("level", "height")
     kinds = np.where(rows["level"] > 4, "up", "down")
     classes = rgp.fit(rows[["hour"]], kinds, likelihood="categorical", name="k", publish=6, learn=False)
     with pytest.raises(rgp.RecycleGPError, match=r"k\.safetensors: one module has outputs, another classes"):
-        reading.with_modules((held,), list(cases.snapshot([classes]).held))
+        state.with_modules((held,), list(cases.snapshot([classes]).held))
 
 
 def test_a_module_of_categories_alone_has_no_curve(tmp_path):
     X = pd.DataFrame({"ward": ["a", "b"] * 20})
     rgp.fit(X, np.arange(40.0), name="m", publish=2, learn=False).save(tmp_path / "m.safetensors")
     with pytest.raises(rgp.RecycleGPError, match="all inputs of module 'm' are categories"):
-        list(reading.modules_in(tmp_path / "m.safetensors", "m.safetensors", reading.Naming()))
+        list(state.modules_in(tmp_path / "m.safetensors", "m.safetensors", state.Naming()))
 
 
 def test_there_are_limits(modules, tmp_path, monkeypatch):
     modules[0].save(tmp_path / "a.safetensors")
-    monkeypatch.setattr(reading, "MOST_POINTS", 3)
+    monkeypatch.setattr(state, "MOST_POINTS", 3)
     with pytest.raises(rgp.RecycleGPError, match="7 points, and this page shows modules of up to 3; publish"):
-        list(reading.modules_in(tmp_path / "a.safetensors", "a.safetensors", reading.Naming()))
-    monkeypatch.setattr(reading, "MOST_MODULES", 2)
+        list(state.modules_in(tmp_path / "a.safetensors", "a.safetensors", state.Naming()))
+    monkeypatch.setattr(state, "MOST_MODULES", 2)
     with pytest.raises(rgp.RecycleGPError, match="3 modules, and this page shows up to 2"):
-        reading.with_modules((), list(cases.snapshot(modules).held))
+        state.with_modules((), list(cases.snapshot(modules).held))

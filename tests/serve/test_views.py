@@ -42,7 +42,7 @@ def test_about(serve_state, modules):
     assert [m["name"] for m in told["modules"]] == ["north", "south", "east", "west"]
     assert told["functions"] == ["f"]
     (first,) = told["modules"][0]["parts"]
-    assert (first["rows"], first["points"], first["kernel"]) == (60, len(modules[0].inducing), "rbf")
+    assert (first["rows"], first["points"], first["kernel"]) == (60, len(modules[0].inducing), "matern52")
     assert (first["kept"], first["target"]) == (modules[0].kept, "level")
     assert first["noise_sd"] == pytest.approx(modules[0].noise ** 0.5)
     assert told["columns"] == ["hour"]
@@ -160,14 +160,14 @@ def test_modules_that_cannot_be_merged_are_said(modules):
     assert scores["all"] is None
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson", "negative-binomial"])
 def test_other_likelihoods_over_several_inputs(likelihood):
     some = []
     for k in range(3):
         rng = np.random.default_rng(k)
         X = pd.DataFrame(rng.uniform(0, 3, (50, 3)), columns=["a", "b", "c"])
         rate = np.exp(np.sin(2 * X["b"]))
-        y = rng.poisson(rate) if likelihood == "poisson" else rng.uniform(size=50) < rate / 3
+        y = rng.poisson(rate) if likelihood != "bernoulli" else rng.uniform(size=50) < rate / 3
         some.append(
             rgp.fit(X, y.astype(float), likelihood=likelihood, name=f"m{k}", publish=8, learn=False, target="seen")
         )
@@ -183,7 +183,7 @@ def test_other_likelihoods_over_several_inputs(likelihood):
         expected = serve_state.everybody().ensemble.predict_y(X)[0]
         np.testing.assert_allclose(np.array(c["mean"])[[0, 50, 100, 200]], expected, rtol=1e-4)
         assert panel["label"] == "abc"[column]
-    assert view["curves"]["label"] == {"bernoulli": "P(seen = 1)", "poisson": "rate of seen"}[likelihood]
+    assert view["curves"]["label"] == ("P(seen = 1)" if likelihood == "bernoulli" else "rate of seen")
     assert all(r["remedy"] is None for r in view["rows"])
     with pytest.raises(rgp.RecycleGPError, match="column 3: there are 3 inputs"):
         views.view(serve_state, everybody(3), 3)

@@ -1,10 +1,13 @@
 """Files appear whole or not at all, and errors name the file the user knows of."""
 
 import os
+import stat
 
 import pytest
 
-from recyclegp.storage.atomic import check_writable, replacing
+from recyclegp.storage.atomic import check_writable, replacing, write_atomically
+
+fcntl = pytest.importorskip("fcntl") if os.name == "posix" else None
 
 
 def test_the_file_appears_when_the_block_ends(tmp_path):
@@ -61,3 +64,32 @@ def test_checking_leaves_no_trace(tmp_path):
     assert os.listdir(tmp_path) == []
     with pytest.raises(IsADirectoryError, match="a folder, not a file"):
         check_writable(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions and links are POSIX's")
+def test_permissions_and_links_stay(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    write_atomically(link, b"new")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"new"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    (tmp_path / "nowhere").symlink_to(tmp_path / "later")
+    write_atomically(tmp_path / "nowhere", b"new")
+    assert (tmp_path / "later").read_bytes() == b"new"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks are POSIX's")
+def test_what_killed_writers_left_is_cleaned_and_what_is_being_written_is_not(tmp_path):
+    old, held, young = (tmp_path / f".{c * 32}.part" for c in "abc")
+    other = tmp_path / ".mine.part"
+    for path in (old, held, young, other):
+        path.write_bytes(b"half")
+    for path in (old, held, other):
+        os.utime(path, (0, 0))
+    with open(held, "rb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        write_atomically(tmp_path / "a", b"whole")
+    assert sorted(os.listdir(tmp_path)) == sorted([held.name, young.name, other.name, "a"])

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import recyclegp as rgp
-from hostile_files import rebuilt, taken_apart
+from hostile_files import rebuilt, sealed, taken_apart, without_digests
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
@@ -55,6 +55,8 @@ def rewrite(source, target, *, header=None, tensors=None):
     if tensors:
         tensors(new)
     save_file({k: v.contiguous() for k, v in new.items()}, target, metadata={"recyclegp": json.dumps(old)})
+    if isinstance(old, dict):
+        Path(target).write_bytes(sealed(Path(target).read_bytes()))
     return target
 
 
@@ -177,7 +179,9 @@ def test_old_parts_with_columns_in_another_order(tmp_path, name):
     model, other = rgp.load(source), rgp.load(turned)
     assert other.columns == ("a", "b")
     np.testing.assert_allclose(other.predict(X), model.predict(X), rtol=1e-9)
-    np.testing.assert_allclose(other.remove("south").predict(X), model.remove("south").predict(X), rtol=1e-9)
+    np.testing.assert_allclose(
+        other.remove("south", relearn=False).predict(X), model.remove("south", relearn=False).predict(X), rtol=1e-9
+    )
 
 
 def test_old_parts_with_other_levels(tmp_path):
@@ -237,7 +241,7 @@ def test_golden_files_of_schema_3(name, tmp_path):
     np.testing.assert_allclose(model.predict_y(X), known["y"], rtol=1e-4 if "classes" in name else 1e-9)
     assert model.evidence == pytest.approx(known["evidence"], rel=1e-9)
     model.save(tmp_path / "again")
-    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+    assert without_digests((tmp_path / "again").read_bytes()) == without_digests(path.read_bytes())
 
 
 def test_golden_file_of_many_modules_of_schema_3(tmp_path):
@@ -249,7 +253,7 @@ def test_golden_file_of_many_modules_of_schema_3(tmp_path):
         np.testing.assert_allclose(m.predict(X), NEW["modules"][m.name]["f"], rtol=1e-9)
         assert m.evidence == pytest.approx(NEW["modules"][m.name]["evidence"], rel=1e-9)
     modules.save(tmp_path / "again")
-    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+    assert without_digests((tmp_path / "again").read_bytes()) == without_digests(path.read_bytes())
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What a file announces is compared with limits before memory is taken for it, and what is odd in it is refused."""
 
+import contextlib
 import json
 import os
 import struct
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import recyclegp as rgp
+from cases_cli import call
 from hostile_files import GOLDEN, rebuilt, taken_apart
 from recyclegp.storage import limits, strict_json
 
@@ -522,3 +524,48 @@ def test_messages_hold_no_control_characters(target, change):
             rgp.load(target)
         except rgp.RecycleGPError as refused:
             assert str(refused).isprintable()  # noqa: PT017
+
+
+# --- small files that mean much ---------------------------------------------------------------
+
+
+def test_many_linear_kernels_of_many_columns_are_refused_before_they_are_built(target):
+    """Each has a centre for every column, of which the file says nothing."""
+    parts = taken_apart((GOLDEN / "3" / "modules.safetensors").read_bytes())
+    tree = {"kind": "sum", "parts": [{"kind": "linear", "ard": None, "dims": None}] * 62}
+    block = parts.header["blocks"][0] | {"dimension": 65_536}
+    block |= {"kernels": [{"tree": tree, "log_parameters": [0.0] * 62}] * len(block.get("kernels", [0]))}
+    header = parts.header | {"blocks": [block, *parts.header["blocks"][1:]]}
+    target.write_bytes(rebuilt(parts.outer, header, parts.body))
+    with pytest.raises(rgp.RecycleGPError, match="linear kernels of 65,536 input columns"):
+        rgp.load_many(target)
+
+
+def called(*arguments):
+    """No traceback: what a command cannot do, it says."""
+    result = call(*arguments)
+    assert result.exit_code in (0, 1, 2)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+
+
+def test_a_gaussian_that_does_not_say_its_noise(target):
+    """It is allowed, as an import may not know it: then nothing that needs it fails otherwise than in words."""
+    parts = taken_apart(MODULE)
+    key = "likelihoods" if "likelihoods" in parts.header else "likelihood"
+    said = parts.header[key]
+    unknown = [{**said[0], "parameters": []}] if key == "likelihoods" else {**said, "parameters": []}
+    header = {k: v for k, v in parts.header.items() if k != "noise_evidence"} | {key: unknown}
+    target.write_bytes(rebuilt(parts.outer, header, parts.body))
+    module = rgp.load(target)
+    other = rgp.load(target).rename("b")
+    for use in (
+        lambda: rgp.merge([module, other]).report(),
+        lambda: rgp.merge([module, other]).save(target),
+        lambda: module.predict_y(module.inducing),
+        lambda: rgp.screen([module, other]),
+        lambda: module.publish(3),
+        lambda: called("inspect", str(target)),
+        lambda: called("compare", str(target)),
+    ):
+        with contextlib.suppress(rgp.RecycleGPError):
+            use()

@@ -27,7 +27,7 @@ from recyclegp.likelihoods import (
 from recyclegp.merging.member import Member
 from recyclegp.merging.verdicts import InputFactor, Standing, Units, Verdict
 from recyclegp.models import module_file
-from recyclegp.record import About, Latent, Record
+from recyclegp.record import About, Latent, Origin, Privacy, Record
 from recyclegp.storage import container
 from recyclegp.storage.fields import Fields
 from recyclegp.storage.member_json import member_from_json, member_to_json
@@ -61,6 +61,9 @@ FULL_ABOUT = About(
     columns=("a", "sex"),
     categories=Categories((Levels(1, ("f", "m")),)),
     targets=(Target("heat", "K"), NO_TARGET, Target(labels=("ok", None))),
+    privacy=Privacy.PEOPLE,
+    origin=Origin.ROWS,
+    held_back=0.25,
 )
 FULL_LATENT = Latent(
     site=site(),
@@ -80,8 +83,10 @@ FULL_MEMBER = Member(
     weight=0.5,
     function=2,
     noise=0.125,
+    left_open=0.03125,
     verdict=Verdict(Standing.FLAGGED, "upside down", Units(-1.0, 2.0, (InputFactor("a", 2.0, 1.0),)), 1.0),
     surprise=3.0,
+    others_add=0.5,
     agreement=0.01,
     offset=Offset(0.5, 0.25),
     points_appended=2,
@@ -122,7 +127,8 @@ def test_members_there_and_back():
     plain = Member(About("b"), Latent(None, kernel(), 0.0, 1), (Poisson(),))
     again = member_from_json(there_and_back(member_to_json(plain, 2)), None, 2, None, plain.about.categories)
     assert math.isnan(again.surprise)
-    assert again._replace(surprise=0.0, agreement=0.0) == plain._replace(surprise=0.0, agreement=0.0)
+    known = dict.fromkeys(("surprise", "agreement", "others_add"), 0.0)
+    assert again._replace(**known) == plain._replace(**known)
 
 
 def test_what_says_nothing_is_not_written():

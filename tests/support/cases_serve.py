@@ -12,7 +12,7 @@ import pandas as pd
 
 import recyclegp as rgp
 from recyclegp.serve import state
-from recyclegp.serve.reading import Held
+from recyclegp.serve.state import Held
 
 EVIL = '"><img src=x onerror="window.hurt=1"><script>window.hurt=1</script>'
 

@@ -1,7 +1,7 @@
 """Files nobody would write by accident: golden files with something changed in them, and what must come of them.
 
 `mutated` changes bytes, at random but the same for the same number; `rebuilt` puts a file together from a header that
-a test has changed.
+a test has changed, and `sealed` from bytes.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recyclegp import RecycleGPError, load, load_many
+from recyclegp.storage import digest
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NUMBERS = ["0", "-1", "1", "2", "2.0", "true", "null", '""', "[]", "{}", "1e999", "-1e308", "1e-320", "NaN", "Infinity"]
@@ -51,11 +52,26 @@ def taken_apart(content):
 
 
 def rebuilt(outer, header, body):
-    """A file of these parts; `header` may be text that is no JSON."""
+    """A file of these parts, with digests of what it holds now if it had any; `header` may be text that is no JSON."""
+    sealed = isinstance(header, dict) and digest.DATA in header
+    header = header | digest.blank(len(body)) if sealed else header
     text = header if isinstance(header, str) else json.dumps(header)
     if isinstance(outer, dict) and isinstance(outer.get("__metadata__"), dict):
         outer = outer | {"__metadata__": outer["__metadata__"] | {"recyclegp": text}}
-    return _joined(json.dumps(outer).encode(), body)
+    content = _joined(json.dumps(outer).encode(), body)
+    return digest.fill(content[: len(content) - len(body)], memoryview(body)) + body if sealed else content
+
+
+def sealed(content):
+    """A file that was changed, with digests that fit: readers come as far as to what it says."""
+    return rebuilt(*taken_apart(content))
+
+
+def without_digests(content):
+    """What a file says, whether it has digests or not."""
+    outer, header, body = taken_apart(content)
+    places = {name: place for name, place in outer.items() if name != "__metadata__"}
+    return places, {k: v for k, v in header.items() if k not in (digest.HEAD, digest.DATA)}, body
 
 
 def _split(content):

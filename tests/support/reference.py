@@ -310,6 +310,11 @@ def log_likelihood(name, y, f, parameters=()):
         return log_ndtr((2 * y - 1) * f)
     if name == "poisson":
         return y * f - np.exp(np.minimum(f, 700.0)) - math.lgamma(y + 1)
+    if name == "negative-binomial":
+        (r,) = parameters
+        constant = math.lgamma(y + r) - math.lgamma(r) - math.lgamma(y + 1)
+        x = f - math.log(r)
+        return constant - r * np.logaddexp(0.0, x) - y * np.logaddexp(0.0, -x)
     if name == "student-t":
         s2, df = parameters
         constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(math.pi * df * s2)

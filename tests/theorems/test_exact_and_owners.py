@@ -1,12 +1,14 @@
 """The exact merge, and owners that differ, against dense Gaussian algebra in NumPy."""
 
+from dataclasses import replace
+
 import gpytorch
 import numpy as np
 import pytest
 import torch
 
 import recyclegp as rgp
-from recyclegp.core.effects import Effects
+from recyclegp.core.effects import Effects, scales_of_few
 from recyclegp.merging import evidence as points_evidence
 from recyclegp.merging.exact_learning import Sites
 from recyclegp.merging.learning import price
@@ -48,19 +50,30 @@ def modules(data, names="abcdef", owners=None):
     ]
 
 
-def dense(data, who, mean, effects=(0.0, 0.0), owner=None, at=None):
+def dense(data, who, mean, effects=(0.0, 0.0), owner=None, at=None, stretch=(0.0, 0.0)):
     """The exact GP on all rows, with a random intercept and a random function for each owner, as `owner` sees it."""
     X, y = np.concatenate([X for X, _ in data]), np.concatenate([y for _, y in data])
     whose = np.concatenate([[w] * len(y) for w, (_, y) in zip(who, data, strict=True)])
     offset, smooth = effects
-    same = whose[:, None] == whose[None, :]
-    A = gram(X, X) + same * (offset + smooth * gram(X, X)) + NOISE * np.eye(len(y))
+    same, longer = whose[:, None] == whose[None, :], np.exp(stretch)
+
+    def own(X1, X2):
+        return offset + smooth * gram(X1 / longer, X2 / longer)
+
+    A = gram(X, X) + same * own(X, X) + NOISE * np.eye(len(y))
     mine = (whose == owner)[None, :]
-    cross = gram(at, X) + mine * (offset + smooth * gram(at, X))
-    prior = gram(at, at) if owner is None else gram(at, at) * (1 + smooth) + offset
+    cross = gram(at, X) + mine * own(at, X)
+    prior = gram(at, at) + (0.0 if owner is None else own(at, at))
     solved = np.linalg.solve(A, np.column_stack([y - mean, cross.T]))
     density = -0.5 * (y - mean) @ solved[:, 0] - 0.5 * np.linalg.slogdet(2 * np.pi * A)[1]
     return mean + cross @ solved[:, 0], prior - cross @ solved[:, 1:], density
+
+
+def with_known_variances(e):
+    """As if effects had not been learned of few owners."""
+    group = e.groups[0]
+    form = replace(group.form, effects=replace(group.form.effects, owners=None))
+    return replace(e, groups=(replace(group, form=form),))
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +119,41 @@ def test_owners_are_random_intercepts_and_random_functions(owners, at):
         np.testing.assert_allclose(joint.covariance, covariance, atol=1e-8)
     assert e.evidence == pytest.approx(density, abs=1e-6)
     mean, covariance, _ = dense(data, "abc", e.mean, effects, "nobody", at)
+    known = with_known_variances(e)
+    np.testing.assert_allclose(known.predict(at, owner="new")[0], mean, atol=1e-8)
+    np.testing.assert_allclose(known.predict(at, owner="new")[1], np.diag(covariance), atol=1e-8)
+    shared = dense(data, "abc", e.mean, effects, None, at)[1]
+    wider = shared + scales_of_few(3).mean * (covariance - shared)  # three owners say little about others
     np.testing.assert_allclose(e.predict(at, owner="new")[0], mean, atol=1e-8)
-    np.testing.assert_allclose(e.predict(at, owner="new")[1], np.diag(covariance), atol=1e-8)
+    np.testing.assert_allclose(e.predict(at, owner="new")[1], np.diag(wider), atol=1e-8)
+
+
+@pytest.mark.parametrize("inducing", ["exact", "points"])
+def test_owners_own_functions_may_have_lengths_of_their_own(inducing, at, tmp_path):
+    data, stretch = rows(), (0.6, -0.4)
+    parts = modules(data)
+    everywhere = "all" if inducing == "exact" else np.concatenate([m.inducing for m in parts])
+    e = rgp.merge(parts, inducing=everywhere, learn=False, owners=None)
+    group, effects = e.groups[0], Effects(0.4, 0.3, stretch)
+    numbers = owner_numbers(group.members)
+    with stored(group.members) as store:
+        form = group.form.like(group.form.kernel, e.mean, effects, group.form.Z, store, numbers)
+    e = replace(e, groups=(replace(group, form=form),))
+    e.save(tmp_path / "e.safetensors")
+    loaded = rgp.load(tmp_path / "e.safetensors")
+    for owner in (None, "a", "c"):
+        mean, covariance, density = dense(data, "abc", e.mean, (0.4, 0.3), owner, at, stretch)
+        for model in (e, loaded):
+            np.testing.assert_allclose(model.predict(at, owner=owner)[0], mean, atol=1e-5)
+            np.testing.assert_allclose(model.predict_joint(at, owner=owner)[1], covariance, atol=1e-5)
+            np.testing.assert_allclose(model.predict(at, owner=owner)[1], np.diag(covariance), atol=1e-5)
+    assert e.evidence == pytest.approx(density, abs=1e-4)
+    moved = e.transform(input_scale=[2.0, 0.1], output_scale=3.0)
+    np.testing.assert_allclose(moved.predict(at * [2.0, 0.1], owner="b")[0], 3 * e.predict(at, owner="b")[0], rtol=1e-6)
 
 
 def test_questions_about_y_are_about_a_new_owner(at):
-    e = rgp.merge(modules(rows()), inducing="all", learn=False, owners="offset")
+    e = with_known_variances(rgp.merge(modules(rows()), inducing="all", learn=False, owners="offset"))
     shared, new = e.predict(at), e.predict(at, owner="new")
     np.testing.assert_allclose(new[1], shared[1] + e.offset_sd**2, rtol=1e-12)
     np.testing.assert_allclose(e.predict_y(at)[1], new[1] + e.noise, rtol=1e-12)
@@ -203,7 +245,7 @@ def test_adding_and_removing_is_merging_from_scratch(inducing, owners, at):
     parts = modules(rows(sizes=(9, 14, 11, 6), shifts=(0.7, -1.1, 0.2, 0.0)), owners=["a", "b", "c", "a"])
     points = "all" if inducing == "all" else parts[0].inducing
     whole = rgp.merge(parts, inducing=points, learn=False, owners=owners)
-    less = whole.remove("d")
+    less = whole.remove("d", relearn=False)
     again = less.add(parts[3])
     fresh = whole.reweight({"d": 1.0})  # stacked anew
     assert abs(less.evidence - whole.evidence) > 0.1
@@ -212,7 +254,7 @@ def test_adding_and_removing_is_merging_from_scratch(inducing, owners, at):
             np.testing.assert_allclose(other.predict(at, owner=owner), whole.predict(at, owner=owner), atol=1e-8)
         assert other.evidence == pytest.approx(whole.evidence, abs=1e-8)
         assert other.bound == pytest.approx(whole.bound, abs=1e-8)
-    gone = whole.remove("b")
+    gone = whole.remove("b", relearn=False)
     assert "b" not in gone.owners
     with pytest.raises(rgp.RecycleGPError, match="nobody here is called so"):
         gone.predict(at, owner="b")
@@ -266,7 +308,9 @@ def test_gradients_are_finite_differences(smooth):
         Z = parts[0].latents[0].site.Z
 
         def exact(theta, offset):
-            return sites.log_evidence(kernel.with_theta(theta), Effects(offset, smooth * offset / offset)).value
+            stretch = torch.stack([offset, -offset])
+            own = Effects(offset, smooth * offset / offset, stretch)
+            return sites.log_evidence(kernel.with_theta(theta), own).value
 
         def at_points(theta, offset):
             effects = Effects(offset, smooth)

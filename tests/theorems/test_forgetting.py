@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import recyclegp as rgp
+from recyclegp.merging.member import stored
 from recyclegp.merging.noise import Readings
 from recyclegp.times import ages, when, written
 from weighted_sites import kernel, made, some_rows, together
@@ -137,8 +138,9 @@ def test_what_a_member_says_about_noise_counts_with_its_weight():
     members = rgp.merge(noisy(), learn=False, owners=None)._members
     heavy = (members[0]._replace(weight=2.0), *members[1:])
     twice = (members[0], *members)
-    assert Readings.of(heavy).level == pytest.approx(Readings.of(twice).level, rel=1e-12)
-    assert Readings.of(heavy).level != pytest.approx(Readings.of(members).level, rel=1e-3)
+    once, two, both = (Readings.of(some, stored(some)).level for some in (members, heavy, twice))
+    assert two == pytest.approx(both, rel=1e-12)
+    assert two != pytest.approx(once, rel=1e-3)
 
 
 # --- by age -----------------------------------------------------------------------------------

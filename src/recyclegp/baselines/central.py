@@ -8,7 +8,7 @@ with as many points; `svgp` is GPyTorch's, with stochastic optimisation, as most
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import gpytorch
 import numpy as np
@@ -70,10 +70,7 @@ def sparse(
 
 @dataclass(frozen=True)
 class Training:
-    """Natural gradients for q(u), Adam for the rest; both rates fall to zero as a half cosine.
-
-    Adam for everything, the usual recipe, was farther from SGPR on the paper's toy after twice as many steps.
-    """
+    """Natural gradients for q(u), Adam for the rest; both rates fall to zero as a half cosine."""
 
     steps: int = 1000
     batch: int = 1024
@@ -104,14 +101,13 @@ def svgp(
     unit = (float(y.std(correction=0)) or 1.0) if measured else 1.0
     zero = float(y.mean()) if measured else 0.0
     standard = Part((X - x_zero) / x_unit, (y - zero) / unit)
-    trained = train(standard, inducing, likelihood, kernel, training or Training(), arrays.seed(seed))
+    model, found = train(standard, inducing, likelihood, kernel, training or Training(), arrays.seed(seed))
 
     def latent(points: Tensor) -> tuple[Tensor, Tensor]:
-        mean, variance = trained.latent((points - x_zero) / x_unit)
+        mean, variance = model.latent((points - x_zero) / x_unit)
         return zero + unit * mean, unit**2 * variance
 
-    found = trained.likelihood.in_units(unit, zero)
-    return Rival("SVGP (GPyTorch)", latent, (found,), Sent(rows_bytes(data)), X.shape[1])
+    return Rival("SVGP (GPyTorch)", latent, (found.in_units(unit, zero),), Sent(rows_bytes(data)), X.shape[1])
 
 
 class SVGP(gpytorch.models.ApproximateGP):
@@ -124,18 +120,13 @@ class SVGP(gpytorch.models.ApproximateGP):
         self.mean_module.initialize(constant=mean)
         self.covar_module = kernel
 
-    def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
-        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
-
-
-class Trained(NamedTuple):
-    model: SVGP
-    likelihood: Likelihood
-
     @torch.no_grad()
     def latent(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        parts = [self.model(chunk) for chunk in points.split(POINTS)]
+        parts = [self(chunk) for chunk in points.split(POINTS)]
         return torch.cat([q.mean for q in parts]), torch.cat([q.variance for q in parts])
+
+    def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
 
 def bound(model: SVGP, X: Tensor, y: Tensor, n: int, likelihood: Likelihood) -> Tensor:
@@ -145,7 +136,7 @@ def bound(model: SVGP, X: Tensor, y: Tensor, n: int, likelihood: Likelihood) -> 
     return n / len(y) * expected.sum() - model.variational_strategy.kl_divergence()
 
 
-def train(data: Part, inducing: int, likelihood: str, kernel: str, how: Training, seed: int) -> Trained:
+def train(data: Part, inducing: int, likelihood: str, kernel: str, how: Training, seed: int) -> tuple[SVGP, Likelihood]:
     """Maximise the bound on mini-batches; data in standardised units."""
     X, y = data
     n, rng = len(y), np.random.default_rng(seed)
@@ -170,4 +161,4 @@ def train(data: Part, inducing: int, likelihood: str, kernel: str, how: Training
         for optimiser, schedule in zip(optimisers, schedules, strict=True):
             optimiser.step()
             schedule.step()
-    return Trained(model.eval(), first.with_values(*logs.exp().tolist()))
+    return model.eval(), first.with_values(*logs.exp().tolist())

@@ -66,14 +66,6 @@ class Plan(NamedTuple):
     noise: float
 
 
-class Model(NamedTuple):
-    bound: float
-    posterior: Posterior
-
-    def latent(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        return self.posterior.to(points.device).predict(points)
-
-
 def statistics(base: Basis, X: Tensor, y: Tensor, mean: Tensor | float) -> Statistics:
     """The map: one node's sums."""
     V, r = features(base, X), y - mean
@@ -103,27 +95,17 @@ def solve(total: Statistics, noise: Tensor) -> Reduced:
 def mapreduce(
     parts: Parts,
     *,
-    inducing: CountOrPoints,
+    inducing: CountOrPoints,  # the points Z, or their number: each owner then proposes some from its region
     kernel: KernelLike = "rbf",
     learn: bool = True,
-    noise: float | None = None,
-    mean: float = 0.0,
-    seed: int = 0,
+    noise: float | None = None,  # its variance, kept fixed; None learns it
+    mean: float = 0.0,  # constant prior mean, where the plan is not learned
+    seed: int = 0,  # of the proposals
 ) -> Rival:
     """Sparse GP regression on everybody's rows, which stay where they are.
 
-    Args:
-        parts: one (X, y) per data owner.
-        inducing: the points Z, or their number: each owner then proposes some from its region.
-        kernel: a name, or a GPyTorch kernel.
-        learn: True maximises the bound over kernel, noise and mean, two messages for each trial; False takes Z, the
-            kernel object, `noise` and `mean` as they are, and one message is enough.
-        noise: noise variance, kept fixed; None learns it.
-        mean: constant prior mean, where the plan is not learned.
-        seed: of the proposals.
-
-    Returns:
-        The rival.
+    With `learn` the bound is maximised over kernel, noise and mean, two messages for each trial; without it Z, the
+    kernel object, `noise` and `mean` are taken as they are, and one message is enough.
     """
     data = checked(parts, "gaussian")
     D = data[0].X.shape[1]
@@ -136,17 +118,22 @@ def mapreduce(
         noise = arrays.number(noise, "noise", positive=True)
         plan = Plan(from_gpytorch(kernel, D), Z, arrays.number(mean, "mean"), noise)
         sent, rounds = 0.0, 0
-    model = one_round(plan, data)
+    _, posterior = one_round(plan, data)
     sent += sums_bytes(len(plan.Z))
-    return Rival("SGPR by map-reduce", model.latent, (Gaussian(plan.noise),), Sent(sent), D, rounds + 1)
+
+    def latent(points: Tensor) -> tuple[Tensor, Tensor]:
+        return posterior.to(points.device).predict(points)
+
+    return Rival("SGPR by map-reduce", latent, (Gaussian(plan.noise),), Sent(sent), D, rounds + 1)
 
 
 @torch.no_grad()
-def one_round(plan: Plan, data: Sequence[Part]) -> Model:
+def one_round(plan: Plan, data: Sequence[Part]) -> tuple[float, Posterior]:
+    """The bound, and the model at the optimal q."""
     base = basis(plan.kernel, plan.Z)
     mean, noise = (torch.tensor(t, dtype=torch.float64) for t in (plan.mean, plan.noise))
     found = solve(add([_sums(base, part, mean) for part in data]), noise)
-    return Model(float(found.bound), Posterior(base, mean, found.v, found.C))
+    return float(found.bound), Posterior(base, mean, found.v, found.C)
 
 
 def learn_plan(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .. import arrays, likelihoods
 from ..arrays import Array
-from ..errors import FewRowsWarning, LittleKeptWarning, RecycleGPError
+from ..errors import PublishingWarning, RecycleGPError
 from ..likelihoods import Likelihood
 from ..models.module import Module
 
@@ -31,8 +31,7 @@ Parts = Sequence[tuple[Array, Array]]
 def for_hyperparameters() -> Iterator[None]:
     """Around a fit whose points do not matter: that they keep little, of few rows, need not be said."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LittleKeptWarning)
-        warnings.simplefilter("ignore", FewRowsWarning)
+        warnings.simplefilter("ignore", PublishingWarning)
         yield
 
 

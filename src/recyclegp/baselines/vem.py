@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import gpytorch
 import numpy as np
@@ -47,8 +47,9 @@ from ..likelihoods import Likelihood
 from ..merging.member import stored
 from ..models.ensemble import Ensemble
 from ..models.merge import merge
+from ..models.model import outside_autograd
 from ..models.module import Module
-from ..models.predictive import Predictive, outside_autograd
+from ..models.predictive import Predictive
 from ..models.processes import OneFunction, Process
 from ..target import Target
 
@@ -177,6 +178,8 @@ class _Climb:
         self.kept = start
         self.steps = 0
         self.begun = time.perf_counter()
+        if len(self.free) == len(self.q):  # ψ* and Z_* never move
+            self.hold()
 
     def place(self) -> Place:
         theta = self.first.theta.clone()
@@ -248,10 +251,7 @@ def _published(climb: _Climb, rates: Rates) -> NoReturn:
 
     ve = sgd((climb.mu, rates.mean), (climb.root, rates.root))
     rounds = [(ve, climb.q, rates.ve_steps)]
-    for name, lr, count in (
-        ("kernel", rates.kernel, rates.kernel_steps),
-        ("points", rates.points, rates.points_steps),
-    ):
+    for name, lr, count in (("kernel", rates.kernel, rates.kernel_steps), ("points", rates.points, rates.points_steps)):
         leaf = climb.moving[name]
         if leaf.requires_grad:
             rounds.append((sgd((leaf, lr)), [leaf], count))
@@ -274,25 +274,15 @@ def _adam(climb: _Climb, rate: float) -> NoReturn:
         M, D = here.Z.shape
         spacing = float(here.Z.std(0, correction=0).min()) / M ** (1 / D) or 1.0
     scale = {id(climb.mu): deviation, id(climb.root): deviation, id(climb.Z): spacing}
-    groups = [{"params": [t], "lr": rate * scale.get(id(t), 1.0)} for t in climb.free]
-    optimiser = torch.optim.Adam(groups)
-    _hold_if_still(climb)
+    optimiser = torch.optim.Adam([{"params": [t], "lr": rate * scale.get(id(t), 1.0)} for t in climb.free])
     while True:
         climb.loss(climb.free)
         optimiser.step()
 
 
 def _lbfgs(climb: _Climb) -> NoReturn:
-    optimiser = torch.optim.LBFGS(
-        climb.free,
-        max_iter=200,
-        max_eval=10**9,
-        history_size=50,
-        tolerance_grad=1e-9,
-        tolerance_change=1e-12,
-        line_search_fn="strong_wolfe",
-    )
-    _hold_if_still(climb)
+    ends: dict[str, Any] = {"max_iter": 200, "max_eval": 10**9, "tolerance_grad": 1e-9, "tolerance_change": 1e-12}
+    optimiser = torch.optim.LBFGS(climb.free, history_size=50, line_search_fn="strong_wolfe", **ends)
     before = -np.inf
     while True:
         optimiser.step(lambda: float(climb.loss(climb.free)))
@@ -300,11 +290,6 @@ def _lbfgs(climb: _Climb) -> NoReturn:
         if bound - before < SETTLED:
             climb.finish("converged")
         before = bound
-
-
-def _hold_if_still(climb: _Climb) -> None:
-    if len(climb.free) == len(climb.q):
-        climb.hold()
 
 
 # --- the result -------------------------------------------------------------------------------
@@ -376,47 +361,27 @@ class Climbed(Predictive):
 
 def vem(
     modules: Iterable[Module],
-    Z: Array,
+    Z: Array,  # the points Z_*, or the first of them
     *,
-    kernel: str | gpytorch.kernels.Kernel | None = None,
+    kernel: str | gpytorch.kernels.Kernel | None = None,  # this and weights as for `merge`
     weights: Mapping[str, float] | Sequence[float] | None = None,
-    learn: Sequence[str] = ("q",),
-    optimiser: str = "published",
+    learn: Sequence[str] = ("q",),  # what moves: "q" always, "kernel" and "points" if named
+    optimiser: str = "published",  # Algorithm 1 with `rates`; or "adam" or "lbfgs", everything at once
     rates: Rates = PUBLISHED,
     adam_rate: float = ADAM_RATE,
-    target: float | None = None,
+    target: float | None = None,  # a bound to come `within` so many nats of
     within: float = 1.0,
-    seconds: float = 60.0,
-    max_steps: int | None = None,
-    seed: int = 0,
-    every: int = 10,
-    watch: Watch | None = None,
+    seconds: float = 60.0,  # after which the ascent stops
+    max_steps: int | None = None,  # after which it stops, too
+    seed: int = 0,  # of the first μ_*
+    every: int = 10,  # steps between two records
+    watch: Watch | None = None,  # called at every recorded step and at the last; its time counts
 ) -> Climbed:
     """Climb eq. (ensemble) from μ_* ~ N(m, I), L_* = I and the given (or pooled) kernel and points.
 
-    The clock runs from the sites as they are stored: projecting them on Z_*, once where kernel and points
-    are fixed, is part of the ascent, as it is part of `merge`.
-
-    Args:
-        modules: as for `merge`.
-        Z: the points Z_*, or the first of them.
-        kernel: as for `merge`.
-        weights: as for `merge`.
-        learn: what moves: "q" always, "kernel" and "points" if named.
-        optimiser: "published" (Algorithm 1 with `rates`), "adam" or "lbfgs" (everything at once).
-        rates: of the published optimiser.
-        adam_rate: of Adam.
-        target: a bound to come `within` so many nats of; else until `seconds` or `max_steps` are over. As published,
-            a run is 10 rounds: 300 steps of q alone, 500 with kernel and points.
-        within: nats.
-        seconds: after which the ascent stops.
-        max_steps: after which it stops, too.
-        seed: of the first μ_*.
-        every: steps between two records.
-        watch: called at every recorded step, that is every `every` steps and at the last; its time counts.
-
-    Returns:
-        Where it ended, and how.
+    The clock runs from the sites as they are stored: projecting them on Z_*, once where kernel and points are fixed, is
+    part of the ascent, as it is part of `merge`. As published, a run is 10 rounds: 300 steps of q alone, 500 with
+    kernel and points.
     """
     ascents: dict[str, Callable[[_Climb], NoReturn]] = {
         "published": lambda climb: _published(climb, rates),

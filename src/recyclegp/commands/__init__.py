@@ -1,5 +1,1 @@
-"""The commands, a few to a file; `cli.py` puts them together.
-
-Importing them imports nothing heavy: `--help` must be there at once. What a command needs (torch takes
-seconds) it imports when it runs.
-"""
+"""The commands, a few to a file. What is heavy (torch takes seconds) is imported when one runs, not for `--help`."""

@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pandas as pd
 
+from ..anonymity import ISO_DATE
 from .tables import DAY_FIRST, DAY_FIRST_FORMAT, MISSING
 
 COMMA = r"\s*[-+]?\d*,\d+\s*"  # a number as others write it
-ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
 GAPS = r"[-\u2013\u2014.?*/]+|n[./]?\s?[adk]\.?|k\.\s?a\.|missing|unknown|none"  # may stand for a missing value
 
 
@@ -72,11 +72,3 @@ def holds_truths(column: pd.Series) -> bool:
 def may_be_gap(text: str) -> bool:
     """Is it how some write that there is no value?"""
     return re.fullmatch(GAPS, text.strip(), flags=re.IGNORECASE) is not None
-
-
-def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

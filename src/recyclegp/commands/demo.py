@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from ..storage.atomic import replacing
 from ..threads import using_threads
@@ -16,6 +14,8 @@ from . import options
 from .options import option, output_to
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..demo import Results
 
 
@@ -29,6 +29,8 @@ def demo(
 
     Example: recyclegp demo -o demo-output
     """
+    from rich.console import Console
+
     output.mkdir(parents=True, exist_ok=True)
     figure = output / "demo.png"
     notes = Console(stderr=True, quiet=quiet or as_json)
@@ -48,6 +50,8 @@ def demo(
 
 
 def _table(results: Results) -> Table:
+    from rich.table import Table
+
     from ..demo import ONLY_C, OWNERS
 
     table = Table(title="Held-out data over the whole region (lower is better)", title_justify="left")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from ..anonymity import OTHER
 from ..categories import Categories, Levels
 from ..engines.partitions import StoredRows
 from ..errors import RecycleGPError
@@ -29,8 +30,9 @@ def by_column(column: str, drop_missing: bool, table: Table, screen: Screen) -> 
     """Rows with the same value in a column are a partition, called by that value."""
     codes: dict[str, int] = {}  # value → number of its partition, as they appear
     missing = 0
-    with screen.bar(f"Looking at {column}", table.size) as advance:
-        for frame in table.frames([], advance, only=[column]):
+    looking = screen.bar(f"Looking at {column}", table.size)
+    with looking as advance, closing(table.frames([], advance, only=[column])) as frames:
+        for frame in frames:
             labels = as_text(frame[column])
             missing += int(labels.isna().sum())
             for value in labels.dropna().unique():
@@ -77,7 +79,7 @@ def divided(rows: Rows, names: Sequence[str], way: Way, folder: Path, screen: Sc
         codes, labels, outputs = dict[str, dict[str, int]](), dict[str, int](), 1
         with ExitStack() as stack:
             streams = [stack.enter_context(open(path, "wb")) for path in paths]
-            for part in rows.parts(screen):
+            for part in stack.enter_context(closing(rows.parts(screen))):
                 code, y = way(part), np.asarray(part.y)
                 y = _codes(y, labels) if y.dtype == object else y
                 outputs = y.shape[1] if y.ndim > 1 else 1
@@ -92,11 +94,23 @@ def divided(rows: Rows, names: Sequence[str], way: Way, folder: Path, screen: Sc
         return StoredRows("", 0, 0, tuple(rows.inputs), Categories(levels), outputs, tuple(labels))
 
     common = rows.settled(written)
-    found = [entry for path in paths for entry in _in_order(path, common)]
+    told = {levels.column: _told(rows, levels) for levels in common.categories.levels}
+    pooled = Categories(tuple(Levels(column, tuple(dict.fromkeys(names))) for column, names in told.items()))
+    common = replace(common, categories=pooled)
+    found = [entry for path in paths for entry in _in_order(path, common, told)]
     empty = len(names) - len(found)
     if empty:
         screen.note(f"{empty} of {len(names)} partitions have no complete rows, and are left out")
     return {names[code]: source for code, source in found}
+
+
+def _told(rows: Rows, levels: Levels) -> list[str]:
+    """What the levels of a column are called in the file: those of too few rows of the whole table are one."""
+    column = rows.inputs[levels.column]
+    pool = rows.pooled(column)
+    if rows.guard is not None:
+        rows.guard.warn(pool, rows.level_counts[column], f"column {column!r}")
+    return [OTHER if name in pool else name for name in levels.names]
 
 
 def _codes(texts: np.ndarray, known: dict[str, int]) -> np.ndarray:
@@ -106,10 +120,16 @@ def _codes(texts: np.ndarray, known: dict[str, int]) -> np.ndarray:
     return pd.Series(texts).map(known).to_numpy(dtype=np.float64)
 
 
-def _in_order(path: Path, common: StoredRows) -> Iterator[tuple[int, StoredRows]]:
-    """The partitions in a file, whose rows are sorted for it; `common` is what all of them share."""
+def _in_order(path: Path, common: StoredRows, told: Mapping[int, list[str]]) -> Iterator[tuple[int, StoredRows]]:
+    """The partitions in a file, whose rows are sorted for it; `common` is what all of them share.
+
+    A code was the place of a level among all; it becomes that of what the level is `told` as.
+    """
     table = np.fromfile(path).reshape(-1, 1 + len(common.names or ()) + common.outputs)
     path.unlink()
+    for column, names in told.items():
+        place = common.categories.names(column).index
+        table[:, 1 + column] = np.array([place(name) for name in names])[table[:, 1 + column].astype(np.int64)]
     table = table[np.argsort(table[:, 0], kind="stable")]
     sorted_path = path.with_suffix(".npy")
     np.save(sorted_path, table[:, 1:])

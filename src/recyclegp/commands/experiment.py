@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from . import options
 from .options import option, output_to, switch
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+class Half(Enum):
+    CHOOSE, HELD_OUT, ALL = "choose", "held-out", "all"
 
 
 def experiment(
@@ -25,6 +31,10 @@ def experiment(
     ] = None,
     output: Annotated[Path | None, output_to("DIR", "Where files go.  [default: experiment-output/NAME]")] = None,
     threads: Annotated[int, option("For matrices; one is best where they are small.", min=1)] = 1,
+    sets: Annotated[Half | None, option("Of groups: which half of its data sets.")] = None,
+    only: Annotated[list[str] | None, option("Of groups: a data set, as lme4/sleepstudy. Can be repeated.")] = None,
+    jobs: Annotated[int, option("Of groups: processes.", min=1)] = 1,
+    resume: Annotated[bool, switch("--resume", "Of groups: go on with what --output has.")] = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -32,6 +42,8 @@ def experiment(
 
     Example: recyclegp experiment banana
     """
+    from rich.console import Console
+
     from ..experiments.registry import EXPERIMENTS, check
 
     if listed or not name:
@@ -46,7 +58,8 @@ def experiment(
     for each in EXPERIMENTS if name == "all" else [name]:
         base = output or Path("experiment-output")
         folder = base / each if name == "all" or output is None else base
-        settings = command.settings_for(each, full, seeds, data_dir, seed)
+        many = command.ManySets(None if sets is None else sets.value, tuple(only or ()), jobs, resume)
+        settings = command.settings_for(each, full, seeds, data_dir, seed, folder, many)
         try:
             result = command.execute(each, settings, folder, threads, notes)
         except MissingDataError as error:
@@ -66,6 +79,8 @@ def experiment(
 
 
 def _experiments() -> Table:
+    from rich.table import Table
+
     from ..experiments.registry import EXPERIMENTS
 
     table = Table(title="recyclegp experiment NAME", title_justify="left", show_lines=True, show_header=False)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from ..errors import printable
+from . import plan_words
 from .screen import plain_table
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WORDS_SHOWN = 20  # of one kind in a file; --json has all
 NAMES_SHOWN = 5  # modules, classes or levels that are named
 FLAGGED = "flagged"  # how the verdict on a module begins that contradicts the others
 ONE = "one function"
@@ -26,6 +29,8 @@ Lines = dict[str, str | None]
 
 def in_words(f: Facts) -> dict[str, str]:
     """By what they are about; nothing is said where there is nothing to say."""
+    if f["kind"] in (plan_words.PLAN, plan_words.ANSWER):
+        return plan_words.in_words(f, _place(f), words(f["words"]))
     one, alike = f["holds"] == ONE, f["kind"] != "modules"
     lines = {
         "file": f"{f['file']}, {f['bytes']:,} bytes, schema {f['schema']}, by {f['written_by']}",
@@ -36,8 +41,13 @@ def in_words(f: Facts) -> dict[str, str]:
         **((_one_function(f) if one else _functions(f)) if alike else {}),
         "modules not converged": shown(f.get("not_converged", ())),
         **(_merged(f) if f["kind"] == "ensemble" else {}),
-        "contains data rows": _data_rows(f),
+        "rows are": f["privacy"],
+        "words in this file": words(f["words"]),
+        "is any point a row": _origin(f),
+        "smallest member": _smallest(f),
+        "guarantee": _guarantee(f),
         "content id": f["content_id"],
+        "digest": None if f["digest"] else "none: the file is an earlier one, and whether it is damaged cannot be seen",
     }
     return {label: text for label, text in lines.items() if text}
 
@@ -87,6 +97,9 @@ def _module(f: Facts) -> Lines:
         "points per row": f"{f['points_per_row']:.2g}" if one else None,
         "owner": f["owner"] if f["owner"] != f["name"] else None,
         "time": None if f["time"] is None else str(f["time"]),
+        "held back": None
+        if f["held_back"] is None
+        else f"{f['held_back']:g} of the rows, to see whether merging helps",
     }
 
 
@@ -94,8 +107,19 @@ def _ensemble(f: Facts) -> Lines:
     return {
         "ensemble": f"of {many(len(f['names']), 'module')} ({shown(f['names'])}), {_size(f)}",
         "holds": _what(f),
+        "points per row": _points_of_each(f["members"]),
         "correlated": _correlated([own["function"] for own in f["functions"]], f["correlation"]),
     }
+
+
+def _points_of_each(members: Sequence[Facts]) -> str | None:
+    """Of every member, whichever of its functions has most; nothing where only names are kept."""
+    each: dict[str, float] = {}
+    for m in members:
+        if m["points_per_row"] is not None:
+            each[m["name"]] = max(m["points_per_row"], each.get(m["name"], 0.0))
+    more = f" and {len(each) - WORDS_SHOWN:,} more" if len(each) > WORDS_SHOWN else ""
+    return ", ".join(f"{name} {most:.2g}" for name, most in list(each.items())[:WORDS_SHOWN]) + more
 
 
 def _modules(f: Facts) -> Lines:
@@ -123,6 +147,8 @@ def _counted(f: Facts) -> str:
 
 def _holds(f: Facts) -> str:
     """For a table of files."""
+    if f["kind"] in (plan_words.PLAN, plan_words.ANSWER):
+        return f["kind"] if f["kind"] == plan_words.PLAN else f"answer of {f['name']}"
     if f["kind"] == "modules":
         whose = f"{f['modules']:,} modules"
     else:
@@ -140,6 +166,15 @@ def _place(f: Facts) -> Lines:
         "region": region + unnamed,
         "categories": ", ".join(f"{name} ({many(len(own), 'level')}: {shown(own)})" for name, own in each),
     }
+
+
+def words(found: dict[str, list[str]]) -> str:
+    """Those that somebody has chosen, by what they are."""
+    more = {what: len(some) - WORDS_SHOWN for what, some in found.items()}
+    return "; ".join(
+        f"{what}: {', '.join(some[:WORDS_SHOWN])}" + (f" and {more[what]:,} more" if more[what] > 0 else "")
+        for what, some in found.items()
+    )
 
 
 # --- functions --------------------------------------------------------------------------------
@@ -206,6 +241,7 @@ def _merged(f: Facts) -> Lines:
     doubts = {name: why.removeprefix(FLAGGED).removeprefix(": ") for name, why in f["not_trusted"].items()}
     return {
         "not trusted": shown([f"{name} ({why})" for name, why in doubts.items()]),
+        "left out": shown([f"{name} ({why})" for name, why in f["skipped"].items()]),
         **{f"try for {p['name']}": p["command"] or p["python"] for p in f.get("proposals", ())},
         "removed": f["removed"] if f["modules_removed"] else None,
         "keeps": KEEPS[f["keeps"]],
@@ -216,8 +252,37 @@ def _known_of(f: Facts) -> str:
     return "f" if f["holds"] == ONE else "each function"
 
 
-def _data_rows(f: Facts) -> str:
-    points = many(f["points"], "point")
-    if f["contains_data_rows"] is None:
-        return f"not known: another program chose its {points}, and may have taken rows"
-    return f"no, only {points} and what is known of {_known_of(f)} there (points somebody chose by hand may be rows)"
+def _origin(f: Facts) -> str:
+    """Whether rows are among the points; of an ensemble also for whom else that is not known."""
+    said = {
+        "placed": "no: recyclegp placed them, and never on one",
+        "unknown": "not known: somebody else chose them, or they were rounded",
+        "rows": "YES: rows of the data are among them",
+    }[f["origin"]] + _of_whom(f, "origin", f["origin"])
+    doubtful = _of_whom(f, "origin", "unknown") if f["origin"] == "rows" else ""
+    return f"{said}; not known of others{doubtful}" if doubtful else said
+
+
+def _of_whom(f: Facts, what: str, value: str) -> str:
+    """Those members of an ensemble of which it is said, where that is not all."""
+    own = list(dict.fromkeys(m["name"] for m in f.get("members", ()) if m[what] == value))
+    return f" ({shown(own)})" if 0 < len(own) < len(f.get("names", ())) else ""
+
+
+def _guarantee(f: Facts) -> str | None:
+    if f["privacy_guarantee"] != "none":
+        return None
+    whose = _of_whom(f, "privacy", "people")
+    if f["privacy"] == "people" or whose:
+        return f"none: noise is added for people{whose}, and what it hides is measured, not proven"
+    return "none: no noise is added for privacy"
+
+
+def _smallest(f: Facts) -> str | None:
+    """Of several: the fewest rows, who has them, and the most points that any member has for a row."""
+    if f["kind"] == "module":
+        return None
+    members = f.get("members", ())
+    fewest = list(dict.fromkeys(m["name"] for m in members if m["rows"] == f["smallest_member"]))
+    whose = f" ({shown(fewest)})" if 0 < len(fewest) < len(f["names"]) else ""
+    return f"{many(f['smallest_member'], 'row')}{whose}; at most {f['most_points_per_row']:.2g} points per row"

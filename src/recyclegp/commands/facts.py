@@ -17,15 +17,16 @@ import torch
 from ..arrays import Columns
 from ..categories import Categories
 from ..core.convergence import Convergence
+from ..models.disclosure import Disclosure
 from ..models.ensemble import Ensemble
 from ..models.load import Model, load, load_many
+from ..models.model import squeezed
 from ..models.module import Module
-from ..models.predictive import squeezed
-from ..record import IMPORTED
-from ..storage import container
-from ..storage.making import MODULES
+from ..record import Privacy, common_privacy, worst
+from ..storage import container, digest
+from ..storage.making import ANSWER, MODULES, PLAN
 from ..times import written
-from . import fact_words
+from . import fact_words, plan_facts, words
 from .screen import Screen, say
 
 Facts = dict[str, Any]
@@ -39,13 +40,17 @@ def report(screen: Screen, path: Path, **more: Any) -> None:
 
 def of_file(path: Path) -> Facts:
     """Read the file as anybody who receives it would."""
-    if container.header(path).get("kind") == MODULES:
+    kind = container.header(path).get("kind")
+    if kind == MODULES:
         found = _of_many(path)
+    elif kind in (PLAN, ANSWER):
+        found = plan_facts.of_plan(load(path)) if kind == PLAN else plan_facts.of_answer(load(path))
+        found |= _place(found.pop("columns_of"), found.pop("levels"), found.pop("ends"))
     else:
         model = load(path)
         found = _of_ensemble(model) if isinstance(model, Ensemble) else _of_module(model)
-        found |= _place(model.columns, model.categories, model.region)
-    document = container.read(path)
+        found |= _place(model.columns, model.categories, model.region) | {"words": words.of_model(model)}
+    document = container.read(path, identify=True)
     return {
         "file": str(path),
         **found,
@@ -53,6 +58,7 @@ def of_file(path: Path) -> Facts:
         "schema": document.header["schema"],
         "written_by": str(document.header.get("written_by", "")),
         "content_id": f"sha256:{document.content_id}",
+        "digest": digest.HEAD in document.header,  # with which the bytes have been compared
     }
 
 
@@ -65,11 +71,13 @@ def _of_module(model: Module) -> Facts:
         for c, latent in enumerate(model.latents)
     ]
     end = model.convergence
-    return _in_all("module", model, functions, [model.method]) | {
+    return _in_all("module", model, functions) | {
         "name": model.name,
+        "privacy": _privacy([model.about.privacy]),
         "owner": model.owner,
         "time": None if model.time is None else written(model.time),
         "method": model.method,
+        "held_back": model.held_back,
         "evaluations": end.evaluations,
         "convergence": end.message,
     }
@@ -91,7 +99,7 @@ def _of_function(model: Model, c: int, rows: int, end: Convergence) -> Facts:
     }
 
 
-def _in_all(kind: str, model: Model, functions: list[Facts], methods: Iterable[str]) -> Facts:
+def _in_all(kind: str, model: Model, functions: list[Facts]) -> Facts:
     """What a module and an ensemble have to say; a single function with it."""
     facts: Facts = {
         "kind": kind,
@@ -103,9 +111,20 @@ def _in_all(kind: str, model: Model, functions: list[Facts], methods: Iterable[s
         "holds": model.likelihoods[0].meaning,
         "functions": functions,
         "converged": all(f["converged"] for f in functions),
-        "contains_data_rows": None if IMPORTED & set(methods) else False,
+        **_disclosed(model.disclosure),
     }
     return {**functions[0], **facts} if len(functions) == 1 else facts
+
+
+def _disclosed(d: Disclosure) -> Facts:
+    """What leaves with a file; of members the worst."""
+    return {
+        "origin": d.origin.value,
+        "contains_data_rows": d.origin.rows_among_them,
+        "most_points_per_row": d.points_per_row,
+        "smallest_member": d.smallest_member,
+        "privacy_guarantee": d.guarantee.value,
+    }
 
 
 # --- an ensemble ------------------------------------------------------------------------------
@@ -123,11 +142,14 @@ def _of_ensemble(model: Ensemble) -> Facts:
     rows, several = model.report(), len(functions) > 1
     called = {i: f"{row['name']} ({row['function']})" if several else row["name"] for i, row in enumerate(rows)}
     left = model.unlearned
-    return _in_all("ensemble", model, functions, [m.about.method for m in model._members]) | {
+    said = ("name", "function", "rows", "points", "points_per_row", "origin", "privacy")
+    return _in_all("ensemble", model, functions) | {
         "name": None,
+        "privacy": _privacy(m.about.privacy for m in model._members),
         "modules": len(model.names),
         "names": model.names,
         "owners": model.owners,
+        "members": [{key: row[key] for key in said} for row in rows],
         "slack": model.slack,
         "bound": model.bound,
         "keeps": "sites" if model._keeps_sites else "names",
@@ -136,6 +158,7 @@ def _of_ensemble(model: Ensemble) -> Facts:
         "not_trusted": {
             called[i]: row["trust"] for i, row in enumerate(rows) if (row["trust"] or "").startswith(fact_words.FLAGGED)
         },
+        "skipped": {s.name: s.reason for s in model.skipped},
         "traces_of_removed": model.traces_of_removed,
         "modules_removed": left.removed,
         "removed": str(left),
@@ -162,10 +185,23 @@ def _of_many(path: Path) -> Facts:
     corners = torch.stack([torch.stack([p.Z.amin((0, 1)), p.Z.amax((0, 1))]) for p in packs])
     rows = sum(int(b.rows.sum()) for b in blocks)
     points = sum(int(torch.stack([f.models.sites.points for f in b.functions]).amax(0).sum()) for b in blocks)
+    each = [f.models.sites.points / f.rows for b in blocks for f in b.functions]
+    disclosed = Disclosure(
+        worst(origin for b in blocks for origin in b.origins),
+        max(float(own.amax()) for own in each),
+        min(int(f.rows.amin()) for b in blocks for f in b.functions),
+    )
     kinds = [b.common.likelihood for b in blocks]
+    functions = list(dict.fromkeys(f for whole in kinds for f in whole.functions))
+    known = [(b.common.columns, b.common.categories, b.common.targets) for b in blocks]
+    every = [
+        words.words(b.names, b.owners, *own, (kinds[0].meaning, functions))
+        for b, own in zip(blocks, known, strict=True)
+    ]
     return {
         "kind": "modules",
         "name": None,
+        "privacy": _privacy(b.common.privacy for b in blocks),
         "modules": len(modules),
         "names": modules.names,
         "rows": rows,
@@ -173,16 +209,25 @@ def _of_many(path: Path) -> Facts:
         "points_per_row": points / rows,
         "likelihoods": sorted({part.name for whole in kinds for part in whole.parts}),
         "holds": kinds[0].meaning,
-        "functions": [{"function": name} for name in dict.fromkeys(f for whole in kinds for f in whole.functions)],
+        "functions": [{"function": name} for name in functions],
+        "words": {
+            what: list(dict.fromkeys(w for own in every for w in own.get(what, ()))) for own in every for what in own
+        },
         "kept": min(float(f.models.kept.amin()) for b in blocks for f in b.functions),
         "not_converged": [name for b in blocks for name in b.not_converged],
         "target": squeezed([str(target) or None for target in first.targets]),
-        "contains_data_rows": None if IMPORTED & {b.common.method for b in blocks} else False,
+        **_disclosed(disclosed),
         **_place(first.columns, first.categories, torch.stack([corners[:, 0].amin(0), corners[:, 1].amax(0)], 1)),
     }
 
 
 # --- any file ---------------------------------------------------------------------------------
+
+
+def _privacy(each: Iterable[Privacy | None]) -> str | None:
+    """What was chosen for all modules, if it is the same."""
+    chosen = common_privacy(each)
+    return None if chosen is None else chosen.value
 
 
 def _place(columns: Columns, categories: Categories, region: Any) -> Facts:

@@ -21,10 +21,12 @@ def fit(
     output: options.Output,
     inputs: options.Inputs = None,
     likelihood: fit_options.Likelihood = "gaussian",
-    kernel: fit_options.Kernel = "rbf",
+    kernel: fit_options.Kernel = "matern52",
     method: fit_options.Method = "auto",
     publish: fit_options.Publish = None,
     rows_per_point: fit_options.RowsPerPoint = None,
+    people: fit_options.People = False,
+    things: fit_options.Things = False,
     digits: fit_options.Digits = None,
     inducing: fit_options.Inducing = None,
     noise: fit_options.Noise = None,
@@ -44,6 +46,7 @@ def fit(
     dates: options.Dates = None,
     classes: fit_options.Classes = None,
     missing: options.Missing = "refuse",
+    hold_back: fit_options.HoldBack = None,
     allow_small: options.AllowSmall = False,
     positive: options.Positive = None,
     drop_missing: options.DropMissing = False,
@@ -71,6 +74,7 @@ def fit(
     Example: recyclegp fit north.csv --target y -o north.safetensors
     """
     given = dict(locals())
+    chosen = fit_options.privacy(people, things)
     screen = Screen(quiet, as_json)
     parts = Partitioning(partition_by, partitions, dask, jobs, modules, skip_failed)
     alone = {"--name": name, "--owner": owner, "--time": time, "--round": digits}
@@ -90,15 +94,17 @@ def fit(
     names = target_names(targets, table)
     from .. import likelihoods  # not before the table is known to be one: torch takes seconds
 
-    wanted = to_fit(names, likelihoods.named(likelihood), missing, positive, classes)
+    wanted = to_fit(names, likelihoods.first_of(likelihood), missing, positive, classes)
     columns = table.inputs(inputs, *names, partition_by, noise_column, noise_sd_column)
     held, days = set(categories or ()), in_days(dates)
-    rows = Rows(table, columns, wanted, drop_missing, parts.kept, held, may_hold_more=True, dates=days, noise=measured)
     how = library_options(given).changed(
         target=names if wanted.outputs else names[0],
         unit=several(unit) if wanted.outputs and unit is not None and "," in unit else unit,
         classes=several(classes),
+        privacy=chosen,
     )
+    guard = how.level_guard
+    rows = Rows(table, columns, wanted, drop_missing, parts.kept, held, guard=guard, dates=days, noise=measured)
     if parts.wanted:
         fit_parts(screen, rows, parts, output, threads, how)
         return
@@ -106,10 +112,12 @@ def fit(
     how = how.changed(labels=rows.class_labels, noise=noise if noises is None else noises)
     with screen.working("Fitting", threads):
         from ..models import fit as library
+        from . import words
 
         module = library.fit(X, y, name=output.stem if name is None else name, owner=owner, time=at, **how.keywords)
         module = module if digits is None else module.rounded(digits)
-        module.save(output)
+    words.note(screen, words.of_model(module))
+    module.save(output)
     late = {f: own.convergence for f, own in zip(module.functions, module.latents, strict=True)}
     late = {f: end for f, end in late.items() if not end.converged}
     if late:

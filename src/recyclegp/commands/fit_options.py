@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ..errors import RecycleGPError
 from .options import option, switch
 
 if TYPE_CHECKING:
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
 Likelihood = Annotated[
     str,
-    option("gaussian, bernoulli, bernoulli-probit, poisson, student-t, categorical, heteroscedastic.", "NAME"),
+    option(
+        "gaussian, student-t, bernoulli, bernoulli-probit, counts (poisson or negative-binomial), categorical, "
+        "heteroscedastic.",
+        "NAME",
+    ),
 ]
 Kernel = Annotated[
     str, option("rbf, matern12, matern32, matern52, rq, periodic, linear, category; also 'rbf + linear'.")
@@ -35,6 +40,8 @@ Publish = Annotated[
 RowsPerPoint = Annotated[
     int | None, option("Rows that share each published point, at least: fewer points.", "N", "2", min=1)
 ]
+People = Annotated[bool, switch("--people", "Rows are about people: less is published of each of them.")]
+Things = Annotated[bool, switch("--things", "Rows are not about people: as much is published as is useful.")]
 Digits = Annotated[int | None, option("Digits that numbers keep.", "DIGITS", "as they are", "--round", min=1, max=15)]
 Inducing = Annotated[int | None, option("Inducing points to fit with.", "N", "512 for collapsed, 200 for dual", min=1)]
 Noise = Annotated[float | None, option("Noise variance, if it is known.", "VARIANCE", "learned")]
@@ -49,6 +56,10 @@ Unit = Annotated[
     str | None, option("What the target is measured in, as mmHg; goes into the file. A,B,… for several targets.")
 ]
 Classes = Annotated[str | None, option("All that a row could have been, for categorical.", "A,B,…", "those in y")]
+HoldBack = Annotated[
+    float | None,
+    option("Share of rows to keep out, as 0.1: the command gain says with them whether merging helps.", "SHARE"),
+]
 PartitionBy = Annotated[str | None, option("A module for each value of this column, and their ensemble.", "COLUMN")]
 Partitions = Annotated[
     int | None, option("So many modules, each of rows that follow each other, and their ensemble.", "N", min=1)
@@ -67,6 +78,13 @@ def library_options(given: Mapping[str, Any]) -> FitOptions:
 
     found = {name: value for name, value in given.items() if value is not None or DEFAULTS.get(name) is None}
     return FitOptions.among(found)
+
+
+def privacy(people: bool, things: bool) -> str | None:
+    """What was chosen, of the two at most one."""
+    if people and things:
+        raise RecycleGPError("--people and --things exclude each other; give one of them")
+    return "people" if people else "things" if things else None
 
 
 def several(text: str | None) -> list[str] | None:

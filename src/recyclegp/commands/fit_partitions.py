@@ -91,13 +91,13 @@ def fit_parts(screen: Screen, rows: Rows, how: Partitioning, output: Path, threa
             from ..engines import fitting
 
             given = options.changed(labels=rows.class_labels).keywords
+            _note_words(screen, rows, parts, options)
             job = fitting.prepared(
                 list(parts.values()),
-                {name: value for name, value in given.items() if name != "target"},
                 names=list(parts),
-                target=given["target"],
                 on_failure="skip" if how.skip_failed else "raise",
                 progress=False if screen.quiet or screen.as_json else None,
+                **given,
             )
             if output.suffix == SUFFIX:
                 where = folder / "modules" if how.modules is None else how.modules  # seen by all workers, as the rows
@@ -106,6 +106,17 @@ def fit_parts(screen: Screen, rows: Rows, how: Partitioning, output: Path, threa
             else:
                 output.mkdir(parents=True, exist_ok=True)
                 _report_modules(screen, output, fitting.fit_chunks(executor, job, output.absolute()), rows)
+
+
+def _note_words(screen: Screen, rows: Rows, parts: Mapping[str, Any], options: FitOptions) -> None:
+    from ..target import Target
+    from . import words
+
+    first, unit = next(iter(parts.values())), options.naming.unit
+    names = rows.targets.names if rows.targets is not None else ()
+    units = [unit] * len(names) if unit is None or isinstance(unit, str) else unit
+    targets = [Target(name, own, rows.class_labels) for name, own in zip(names, units, strict=False)]
+    words.note(screen, words.words(parts, (), rows.inputs, first.categories, targets, ("classes", first.labels)))
 
 
 @contextmanager

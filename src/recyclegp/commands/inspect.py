@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from ..errors import RecycleGPError, printable
 from . import fact_words, models, options
@@ -15,11 +14,14 @@ from .paths import expand
 from .screen import Screen, plain_table, say, show
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..models import ensemble as library
     from ..models.module import Module
 
 Row = dict[str, Any]
 
+MEASURES = ("surprise", "agreement", "others_add")  # of a member, beside the others
 TRUSTED = "trusted"  # the verdict on a module about which nothing needs to be said
 
 
@@ -95,7 +97,7 @@ def compare(
     paths = expand(files or [])
     with screen.working("Comparing", total=len(paths) or None) as advance:
         merged = models.load_ensemble(ensemble, "compare")
-        rows = _rows(merged, list(models.modules(paths, advance, recycle=True)))
+        rows = _rows(merged, [m for m in models.modules(paths, advance, recycle=True) if not isinstance(m, Path)])
     screen.result(rows, lambda: show(_comparison(rows)))
 
 
@@ -108,7 +110,7 @@ def _rows(merged: library.Ensemble, modules: list[Module]) -> list[Row]:
                 continue
             absent: Row = {"member": False, "function": function, "name": module.name, "owner": module.owner}
             absent |= {"rows": module.latents[c].rows, "points": len(module._points[c]), "weight": 0.0}
-            absent |= {"likelihood": module.likelihood, "surprise": math.nan, "agreement": math.nan}
+            absent |= {"likelihood": module.likelihood, **dict.fromkeys(MEASURES, math.nan)}
             absent |= {"offset": None, "offset_sd": None}
             key = (function, module.name)
             found[key] = found.get(key, absent) | _difference(merged, merged.functions.index(function), module, c)
@@ -118,7 +120,7 @@ def _rows(merged: library.Ensemble, modules: list[Module]) -> list[Row]:
         found.values(), key=lambda r: (order(r["function"]), math.isnan(r["surprise"]), r["agreement"], -r["surprise"])
     )
     for row in rows:
-        row |= {key: None for key in ("surprise", "agreement") if math.isnan(row[key])}
+        row |= {key: None for key in MEASURES if math.isnan(row[key])}
     return rows
 
 
@@ -160,13 +162,22 @@ def _difference(merged: library.Ensemble, k: int, module: Module, c: int) -> dic
 
 
 def _comparison(rows: list[Row]) -> Table:
-    measures = ["surprise", "agreement"]
+    measures = [*MEASURES]
     if any("nats" in row for row in rows):
         measures += ["difference", "standardised", "nats"]
     offsets = ["offset"] if any(row["offset"] is not None for row in rows) else []
     trust = ["trust"] if any(row.get("trust") not in (None, TRUSTED) for row in rows) else []
     functions = ["function"] if len({row["function"] for row in rows}) > 1 else []
-    table = plain_table("module", *functions, "rows", "weight", *offsets, *measures, *trust, folded=1 + len(functions))
+    table = plain_table(
+        "module",
+        *functions,
+        "rows",
+        "weight",
+        *offsets,
+        *(measure.replace("_", " ") for measure in measures),
+        *trust,
+        folded=1 + len(functions),
+    )
     for row in rows:
         name = row["name"] if row["member"] else f"{row['name']} (not in it)"
         numbers = ["" if row.get(key) is None else f"{row[key]:.3g}" for key in measures]

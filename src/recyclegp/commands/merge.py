@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ..errors import RecycleGPError
 from . import models, options
-from .options import option
+from .options import option, switch
 from .parsing import OWNERS, TRUST, none_or, pairs, time_of
 from .paths import check_model_output, expand
 from .screen import Screen
@@ -30,6 +30,13 @@ def merge(
         str, option("With names only the file is small, but none can be removed.", "sites|names")
     ] = "sites",
     owners: options.Owners = "auto",
+    noise: Annotated[
+        str,
+        option(
+            "The modules' noises: learned together, kept, or a variance that is known.",
+            "pool|keep|VARIANCE|OUTPUT=VARIANCE,…",
+        ),
+    ] = "pool",
     half_life: Annotated[
         float | None,
         option("At this age a module counts half: in days, or in the unit of fit --time.", "AGE", "all count alike"),
@@ -46,6 +53,9 @@ def merge(
     recycle: options.Recycle = False,
     file_names: options.FileNames = False,
     trusted: options.OnlyTrusted = None,
+    skip_bad: Annotated[
+        bool, switch("--skip-bad", "Go on without files that cannot be read or merged, and say which.")
+    ] = False,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
     quiet: options.Quiet = False,
@@ -66,12 +76,21 @@ def merge(
     as_of = None if now is None else time_of(now, "now")
     believed = none_or(trust, "--trust", TRUST)
     weighed = pairs(weights or [], "--weights")
+    known = _noise(noise)
     signed = verified(paths, trusted)
     with screen.working("Merging", threads, total=len(paths)) as advance:
         from ..models import merge as library
 
         holding: dict[str, Path] = {}
-        modules = models.modules(paths, advance, recycle=recycle, file_names=file_names, verified=signed, files=holding)
+        modules = models.modules(
+            paths,
+            advance,
+            recycle=recycle,
+            file_names=file_names,
+            verified=signed,
+            files=holding,
+            skip=skip_bad,
+        )
         merged = library.merge(
             modules,
             inducing=points,
@@ -80,13 +99,27 @@ def merge(
             weights=weighed or None,
             keep=keep,
             owners=differing,
+            noise=known,
             trust=believed,
             half_life=half_life,
             now=as_of,
             outputs=int(outputs) if outputs.isdecimal() else outputs,
+            on_failure="skip" if skip_bad else "name",
         )
         merged.save(output)
     models.report(screen, output, proposals=[p._asdict() for p in proposals_of(merged, holding)])
+
+
+def _noise(text: str) -> str | float | dict[str, float]:
+    if text in ("pool", "keep"):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    if "=" not in text:
+        raise RecycleGPError(f"--noise {text}: use pool, keep, a variance, or one for each output as heat=0.1,salt=0.4")
+    return pairs([text], "--noise")
 
 
 def _points(inducing: str) -> int | str:

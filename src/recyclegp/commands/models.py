@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..models.load import Model
     from ..models.module import Module
     from ..models.modules import Modules
+    from ..models.plan import Plan
     from .rows import NoiseColumn, Part, Rows
     from .tables import Table
     from .targets import Targets
@@ -30,9 +31,14 @@ T = TypeVar("T")
 
 
 def load(path: str | Path) -> Model:
+    from ..models.answer import Answer
     from ..models.load import load as from_file
+    from ..models.plan import Plan
 
-    return from_file(path)
+    found = from_file(path)
+    if isinstance(found, Plan):
+        raise RecycleGPError(f"{path}: it holds a plan, which predicts nothing; owners contribute to it")
+    return found.module if isinstance(found, Answer) else found
 
 
 def by_kind(model: Model, of_module: Callable[[Module], T], of_ensemble: Callable[[Ensemble], T]) -> T:
@@ -85,11 +91,6 @@ def check_likelihood(model: Model, name: str | None) -> None:
         raise RecycleGPError(f"--likelihood {name}: a model of {whole.meaning} has its own; leave it out")
 
 
-def owners_differ(model: Model) -> bool:
-    """Have owners functions of their own?"""
-    return by_kind(model, lambda module: False, lambda merged: merged._owners_differ)
-
-
 def check_owner(model: Model, owner: str | None) -> None:
     """An owner who is not there is said before any row is read."""
     if owner is not None:
@@ -131,8 +132,11 @@ def modules(
     taken: Iterable[str] = (),
     verified: Mapping[Path, str] | None = None,
     files: dict[str, Path] | None = None,
-) -> Iterator[Module]:
+    skip: bool = False,
+) -> Iterator[Module | Path]:
     """Modules from files, one after the other.
+
+    With `skip` files that cannot be read come as they are, for the library to say so and go on.
 
     `taken` are names already used, `verified` the content ids whose signatures have been verified, where they must be.
     `files` is told which file holds which module, where that holds no others.
@@ -147,12 +151,15 @@ def modules(
         try:
             model, digest = opened(path)
         except RecycleGPError as refused:
-            raise with_a_way_on(refused, paths, place) from None
+            if not skip:
+                raise with_a_way_on(refused, paths, place) from None
+            yield path
+            continue
         if verified is not None and verified.get(path) != digest:
             raise RecycleGPError(f"{path}: the file has changed since its signature was verified; try again")
         several = isinstance(model, Modules)
         for module in model if isinstance(model, Modules) else [_alone(model, path, recycle, file_names)]:
-            if module.name in seen:
+            if module.name in seen and not skip:
                 whose, remedy = ("one of its modules", "") if several else ("its module", BY_FILE)
                 raise RecycleGPError(
                     f"{path}: {whose} is called {module.name!r}, as one of {seen[module.name]}{remedy}"
@@ -202,7 +209,7 @@ def _has_header(path: Path) -> bool:
 
 
 def rows_for(
-    model: Model,
+    model: Model | Plan,
     table: Table,
     targets: Targets | None = None,
     *,
@@ -220,7 +227,7 @@ def rows_for(
     return Rows(table, columns, targets, categories=held, dates=in_days(dates), noise=noise, **how)
 
 
-def read(model: Model, rows: Rows, screen: Screen) -> Part:
+def read(model: Model | Plan, rows: Rows, screen: Screen) -> Part:
     """All rows, whose class 1 must be class 1 of the model."""
     from ..target import Target, contradiction
 
@@ -231,7 +238,7 @@ def read(model: Model, rows: Rows, screen: Screen) -> Part:
     return found
 
 
-def _inputs(model: Model, table: Table, given: str | None, others: Sequence[str]) -> list[str]:
+def _inputs(model: Model | Plan, table: Table, given: str | None, others: Sequence[str]) -> list[str]:
     """The columns the model was fitted on. For a model that does not know their names, those given, in order.
 
     The others are no inputs: the target, and what it was measured with.

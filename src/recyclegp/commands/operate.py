@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..models.naming import check_owner
-from . import models, options
+from . import fit_options, models, options
 from .options import option, switch
 from .parsing import names_of, pairs
 from .paths import check_model_output, expand
@@ -30,8 +30,15 @@ def update(
     noise: Annotated[float | None, option("Noise variance of the new rows.", "VARIANCE", "the ensemble's")] = None,
     noise_column: options.NoiseOfRows = None,
     noise_sd_column: options.NoiseSdOfRows = None,
-    name: Annotated[str | None, option("What to call the new rows.", None, "update-1, …")] = None,
+    name: Annotated[
+        str | None, option("What to call the new rows; joins those called so.", None, "update-1, …")
+    ] = None,
     owner: Annotated[str | None, option("Whose rows they are.", "NAME", "somebody new, called like them")] = None,
+    publish: fit_options.Publish = None,
+    rows_per_point: fit_options.RowsPerPoint = None,
+    people: fit_options.People = False,
+    things: fit_options.Things = False,
+    allow_small: Annotated[bool, switch("--allow-small", "Write fewer than 10 new rows, too.")] = False,
     forget: Annotated[
         float, option("What all that is known still counts, as 0.98; for a drifting function.", "SHARE")
     ] = 1.0,
@@ -48,8 +55,13 @@ def update(
 ) -> None:
     """Update an ensemble with new rows: a table, not a module.
 
+    What is written of them is what fit would write of its rows: at so few points
+    that several rows share each. Fewer than ten rows are not written.
+
     Example: recyclegp update city.safetensors new.csv --target y -o city2.safetensors
     """
+    given = dict(locals())
+    chosen_privacy = fit_options.privacy(people, things)
     screen = Screen(quiet, as_json)
     check_model_output(output)
     check_owner(owner)
@@ -79,6 +91,7 @@ def update(
             owner=owner,
             relearn=relearn,
             decay=forget,
+            publish=fit_options.library_options(given).changed(privacy=chosen_privacy).publishing,
         )
         new.save(output)
     models.report(screen, output, rows_left_out=rows.left_out)
@@ -121,12 +134,13 @@ def remove(
     ],
     output: options.Output,
     relearn: Annotated[
-        bool,
+        bool | None,
         switch(
             "--relearn/--keep-kernel",
-            "Choose kernel, points, mean and noise anew, or keep what was chosen with the removed modules.",
+            "Choose kernel, points, mean and noise anew, or keep them all. By default what was chosen with a removed "
+            "module is chosen anew.",
         ),
-    ] = True,
+    ] = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
     quiet: options.Quiet = False,
@@ -134,8 +148,8 @@ def remove(
 ) -> None:
     """Remove modules from an ensemble, as if they had never been merged.
 
-    Kernel, points, mean and noise, which had been chosen with them, are chosen
-    anew. With --keep-kernel only what they said of f is gone: quicker, but not
+    Kernel, points, mean and noise are chosen anew where they had been chosen
+    with them. With --keep-kernel only what they said of f is gone: quicker, but not
     enough where consent was withdrawn.
 
     Example: recyclegp remove city.safetensors south -o city2.safetensors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -85,9 +85,9 @@ def predict(
         known = ", ".join(dict.fromkeys(part.name for p in gp.likelihoods for part in p.parts))
         screen.note(f"Only f is predicted: the --likelihood of observations ({known}) or their noise is not known")
     to = nullcontext(typer.get_binary_stream("stdout")) if output == STDOUT else replacing(output)
-    with using_threads(threads), to as stream:
+    with using_threads(threads), to as stream, closing(rows.parts(screen)) as parts:
         write = _json_rows if as_json and output == STDOUT else _csv_rows
-        count = write(stream, map(asked.frame, rows.parts(screen)))
+        count = write(stream, map(asked.frame, parts))
     _report(screen, output, count, rows.left_out, asked.outside, [*kept, *asked.columns])
 
 

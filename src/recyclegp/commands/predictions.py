@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from .. import likelihoods
-from ..likelihoods import Likelihood, Moments, normal_quantile
+from ..likelihoods import Likelihood, Moments, Observed, normal_quantile
 from ..models.calibration import Calibrated
 from ..models.load import Model
 from . import models
@@ -37,12 +37,11 @@ class Quantity(NamedTuple):
         of_y = () if self.likelihood is None else _columns_of_y(self.likelihood)
         return tuple(f"{self.before}{column}" for column in (*OF_F, *of_y))
 
-    def values(self, of_f: Moments, of_y: Moments) -> dict[str, np.ndarray]:
-        """From the moments of all functions, and from these as whoever observes y has them: (n, C) both."""
-        f, y = (Moments(m.mean[:, self.functions], m.variance[:, self.functions]) for m in (of_f, of_y))
-        mean, variance = f.mean[:, 0], f.variance[:, 0]
+    def values(self, of_f: Moments, of_y: Observed | None) -> dict[str, np.ndarray]:
+        """From the moments of all functions (n, C), and from what is known of y."""
+        mean, variance = (t[:, self.functions][:, 0] for t in of_f)
         found = [mean, variance.sqrt(), *_band(mean, variance)]
-        found += [] if self.likelihood is None else _of_y(self.likelihood, y)
+        found += [] if self.likelihood is None or of_y is None else _of_y(of_y)
         return {name: value.numpy() for name, value in zip(self.columns, found, strict=True)}
 
 
@@ -88,10 +87,8 @@ class Predictions:
         X = part.X
         made: dict[str, Any] = {}
         if self.quantities:
-            of_f = of_y = self._moments(X, of_y=False)
-            if self.owner is None and models.owners_differ(self.gp):
-                of_y = self._moments(X, of_y=True)  # without an owner f is the shared one, and y a new owner's
-            for quantity in self.quantities:
+            of_f = Moments(*(t.cpu() for t in self.gp._moments(X, self.owner, of_y=False)))
+            for quantity, of_y in zip(self.quantities, self._observed(X), strict=True):
                 made |= quantity.values(of_f, of_y)
         else:
             p = np.asarray(self.gp.predict_proba(X, owner=self.owner))
@@ -102,8 +99,13 @@ class Predictions:
         self.outside += int(made[OUTSIDE].sum())
         return pd.DataFrame({**{c: part.kept[c].array for c in part.kept}, **made})
 
-    def _moments(self, X: pd.DataFrame, *, of_y: bool) -> Moments:
-        return Moments(*(t.cpu() for t in self.gp._moments(X, self.owner, of_y=of_y)))
+    def _observed(self, X: pd.DataFrame) -> list[Observed | None]:
+        """y of each quantity, where its likelihood is known; without an owner it is a new owner's."""
+        if all(q.likelihood is None for q in self.quantities):
+            return [None] * len(self.quantities)
+        name = self.chosen.name if self.chosen is not None and len(self.gp.likelihoods) > 1 else None
+        observed = self.gp._observed(X, self.owner, name).map(torch.Tensor.cpu)
+        return [*observed.outputs()] if outputs_of(self.gp.likelihoods[0]) else [observed]
 
     @property
     def _calibrated_columns(self) -> tuple[str, ...]:
@@ -141,10 +143,11 @@ def _columns_of_y(chosen: Likelihood) -> tuple[str, str, str]:
     return expected, f"{expected}_lower", f"{expected}_upper"
 
 
-def _of_y(chosen: Likelihood, at: Moments) -> list[torch.Tensor]:
-    expected, spread = chosen.observed(at)
+def _of_y(observed: Observed) -> list[torch.Tensor]:
+    chosen, at = observed.likelihood, observed.at
+    expected, spread = observed.moments()
     if not chosen.classifies and not chosen.counts:
-        return [spread.sqrt(), *chosen.interval_at(at, LEVEL)]
+        return [spread.sqrt(), *observed.interval(LEVEL)]
     # The band is that of the probability or rate itself: what f at either end of its own band gives, if it is certain.
     certain = torch.zeros_like(at.variance)
     return [expected, *(chosen.observed(Moments(f, certain)).mean for f in _band(*at))]

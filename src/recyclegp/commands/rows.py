@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from ..anonymity import LevelGuard, check_are_words, is_number
 from ..categories import MOST_LEVELS
 from ..errors import RecycleGPError
 from . import cells
@@ -19,7 +21,6 @@ from .tables import MISSING, Table
 from .targets import Reading, Targets
 
 CLASSES_SHOWN = 6  # in an error
-FEW_LEVELS = 10  # a column with more of them than this, and than half the rows, is taken for an id
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ class Rows:
     drop_missing: bool = False
     keep: Sequence[str] = ()
     categories: set[str] = field(default_factory=set)  # inputs that hold categories, as far as is known
-    may_hold_more: bool = False  # are other inputs categories, too, if they hold text?
+    guard: LevelGuard | None = None  # of a fit: other inputs are categories, too, if they hold text that may be told
     dates: bool = False  # are dates read as days since 1970-01-01?
     noise: NoiseColumn | None = None
     read: int = 0
@@ -79,12 +80,10 @@ class Rows:
     unseen: int = 0  # rows without any target, where cells may be missing
     _gaps: Counter[str] = field(default_factory=Counter)
     _labels: dict[str, set[str]] = field(default_factory=dict)  # classes of each target
-    _levels: dict[str, Counter[str]] = field(default_factory=dict)  # and how often each has been seen
-    _named: frozenset[str] = frozenset()  # categories that somebody has named as such
+    level_counts: dict[str, Counter[str]] = field(default_factory=dict)  # of inputs, in complete rows: how many of each
 
     def __post_init__(self) -> None:
-        self._named = frozenset(self.categories)
-        absent = self._named - set(self.inputs)
+        absent = set(self.categories) - set(self.inputs)
         if absent:
             raise RecycleGPError(f"--categories {min(absent)}: it is none of the inputs, {', '.join(self.inputs)}")
         used = [*self.inputs, *self._target_names]
@@ -128,15 +127,16 @@ class Rows:
     def _gaps_allowed(self) -> bool:
         return self.targets is not None and self.targets.gaps
 
-    def parts(self, screen: Screen) -> Iterator[Part]:
-        """Some rows at a time. Where incomplete rows are not allowed, all are read all the same, to count them."""
+    def parts(self, screen: Screen) -> Generator[Part]:
+        """Some rows at a time, to be closed. Where incomplete rows are not allowed, all are read, to count them."""
         numbers = [c for c in self.inputs if c not in self.categories]
         if self.targets is not None and self.targets.positive is None:
             numbers += [name for name, how in self.targets.readings.items() if how is not Reading.LABELS]
         if self.noise is not None:
             numbers.append(self.noise.name)
-        with screen.bar(f"Reading {self.table.path.name}", self.table.size) as advance:
-            for frame in self.table.frames(numbers, advance):
+        reading = screen.bar(f"Reading {self.table.path.name}", self.table.size)
+        with reading as advance, closing(self.table.frames(numbers, advance)) as frames:
+            for frame in frames:
                 part = self._part(frame)
                 self.read += len(frame)
                 if len(part.X) and (self.drop_missing or not self.incomplete):
@@ -154,7 +154,7 @@ class Rows:
             except HoldsCategoriesError as found:
                 self.categories.add(found.column)
                 self.read = self.incomplete = self.unseen = 0
-                for counted in (self._gaps, self._labels, self._levels):
+                for counted in (self._gaps, self._labels, self.level_counts):
                     counted.clear()
 
     def whole(self, screen: Screen) -> Part:
@@ -188,6 +188,8 @@ class Rows:
             complete &= seen
         if self.categories:
             X = pd.DataFrame({c: found[c][complete] for c in self.inputs})
+            for c in self.categories:
+                self._count_levels(c, found[c][complete])
         else:
             matrix = np.stack([found[c][complete] for c in self.inputs], axis=1)
             X = pd.DataFrame(matrix, columns=list(self.inputs), copy=False)
@@ -221,20 +223,22 @@ class Rows:
                 raise RecycleGPError(
                     f"--positive {wanted}: column {name!r} holds no such class, but {self._classes(name)}"
                 )
-        for column, levels in self._levels.items() if self.may_hold_more else ():
-            if column not in self._named:
-                self._check_levels(column, levels)
+        for column in self.level_counts:
+            self.pooled(column)
 
-    def _check_levels(self, column: str, levels: Counter[str]) -> None:
-        """Are these categories, though nobody has said so?"""
-        texts = [level for level in levels if not cells.is_number(level)]
+    def pooled(self, column: str) -> frozenset[str]:
+        """The levels of an input that become one, because they are of too few rows."""
+        if self.guard is None or column in self.guard.named or self.level_counts[column].keys() <= {"True", "False"}:
+            return frozenset()
+        levels = self.level_counts[column]
+        texts = [level for level in levels if not is_number(level)]
         if 2 * sum(levels[level] for level in texts) <= levels.total():
             remedy = "leave cells empty where it means missing" if any(map(cells.may_be_gap, texts)) else "correct it"
             said = f"text among numbers ({', '.join(texts)[:40]!r}); {remedy}, or take the column for categories with"
             raise self._error(column, f"{said} --categories {column}")
-        if len(levels) > max(FEW_LEVELS, self.read / 2):
-            said = f"{len(levels):,} different texts in {self.read:,} rows, as an id would; leave it out with --inputs"
-            raise self._error(column, f"{said}, or take it for categories with --categories {column}")
+        what = f"{self.table.path}: column {column!r}"
+        check_are_words(levels, column, what)
+        return self.guard.pool(levels, column, what)
 
     def _error(self, column: Any, what: str) -> RecycleGPError:
         return RecycleGPError(f"{self.table.path}: column {column!r} holds {what}")
@@ -244,18 +248,18 @@ class Rows:
     def _texts(self, column: pd.Series) -> np.ndarray:
         """Levels by name, as they are written; NA where there is none."""
         texts = cells.as_text(column)
-        texts = texts.where(~texts.isin(MISSING), pd.NA)
-        known = self._levels.setdefault(str(column.name), Counter())
-        known.update(texts.dropna().value_counts().to_dict())
+        return texts.where(~texts.isin(MISSING), pd.NA).to_numpy(dtype=object)
+
+    def _count_levels(self, column: str, texts: np.ndarray) -> None:
+        known = self.level_counts.setdefault(column, Counter())
+        known.update(pd.Series(texts).value_counts().to_dict())
         if len(known) > MOST_LEVELS:
             raise RecycleGPError(
-                f"{self.table.path}: column {column.name!r} has more than {MOST_LEVELS:,} levels; leave it out with "
-                "--inputs"
+                f"{self.table.path}: column {column!r} has more than {MOST_LEVELS:,} levels; leave it out with --inputs"
             )
-        return texts.to_numpy(dtype=object)
 
     def _numbers(self, column: pd.Series) -> np.ndarray:
-        may_be_levels = self.may_hold_more and column.name in self.inputs
+        may_be_levels = self.guard is not None and column.name in self.inputs
         if may_be_levels and cells.holds_truths(column):
             raise HoldsCategoriesError(str(column.name))
         values, text = cells.floats(column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,8 +79,8 @@ def score(
     if outputs_of(chosen):
         evaluate = partial(metrics.evaluate_outputs, gp, owner=owner)
     found = scores.Gathered(by, tuned)
-    with using_threads(threads):
-        for part in rows.parts(screen):
+    with using_threads(threads), closing(rows.parts(screen)) as parts:
+        for part in parts:
             found.add(evaluate(part.X, part.y), part.kept)
             found.compare(part.X, part.y)
     facts: dict[str, Any] = {"model": model, "data": data, "likelihood": chosen.name, "holds": chosen.meaning}

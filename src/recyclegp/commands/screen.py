@@ -1,4 +1,7 @@
-"""Where commands talk: results on standard output, everything else on standard error."""
+"""Where commands talk: results on standard output, everything else on standard error.
+
+rich is imported where something is drawn, so that commands which draw nothing start at once.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from ..errors import printable
 from ..threads import using_threads
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+    from rich.table import Table
 
 WIDTH_OF_PIPES = 10_000  # characters: where no terminal limits it, a row of a table is one line
 
@@ -34,6 +39,8 @@ class Screen:
 
     @property
     def notes(self) -> Console:
+        from rich.console import Console
+
         return Console(stderr=True, quiet=self.quiet or self.as_json)
 
     def note(self, text: str) -> None:
@@ -62,6 +69,8 @@ class Screen:
                 yield _advance(progress, task)
 
     def _progress(self) -> Progress:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
         console = self.notes
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
         return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
@@ -93,6 +102,8 @@ def _showing_log(progress: Progress, task: TaskID, text: str) -> Iterator[None]:
 
 def plain_table(*columns: str, folded: int) -> Table:
     """A table without lines. Where it is too wide its first columns are folded; nothing is cut."""
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 2, 0, 0))
     for i, column in enumerate(columns):
         table.add_column(column, overflow="fold", no_wrap=i >= folded, min_width=9 if i < folded else None)
@@ -101,6 +112,8 @@ def plain_table(*columns: str, folded: int) -> Table:
 
 def show(table: Table) -> None:
     """Print a table; into a file or a pipe as wide as it is. Brackets in a cell are brackets: names hold anything."""
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() else WIDTH_OF_PIPES
     Console(width=width, markup=False, emoji=False).print(table)
 

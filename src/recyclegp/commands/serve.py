@@ -59,18 +59,18 @@ def serve(
     believed = none_or(trust, "--trust", TRUST)
     with screen.working("Reading", threads, total=len(paths)) as advance:
         server = _server()
-        from ..serve import reading
+        from ..serve import state
         from ..serve.state import ServeState, Settings, Snapshot
 
-        naming = reading.Naming(recycle, file_names)
-        held: list[reading.Held] = []
+        naming = state.Naming(recycle, file_names)
+        held: list[state.Held] = []
         for place, path in enumerate(paths):
             try:
-                held.extend(reading.modules_in(path, str(path), naming))
-            except reading.UnreadableError as refused:
+                held.extend(state.modules_in(path, str(path), naming))
+            except state.UnreadableError as refused:
                 raise with_a_way_on(refused, paths, place) from None
             advance(by=1)
-        whole = reading.with_modules((), held)
+        whole = state.with_modules((), held)
     rows = None
     if test is not None:
         how = {"inputs": inputs, "dates": dates, "drop_missing": drop_missing}

@@ -8,7 +8,7 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -55,10 +55,10 @@ class Table:
 
     def frames(
         self, numbers: Sequence[str], advance: Advance, only: Sequence[str] | None = None
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Generator[pd.DataFrame]:
         """All columns, some rows at a time; those that are not meant as numbers exactly as they were written.
 
-        `only` names the columns of interest: others may be missing.
+        `only` names the columns of interest: others may be missing. Who may stop on the way closes it: with `closing`.
         """
         if self.delimiter is not None:
             return _csv_frames(self, numbers, advance)
@@ -172,7 +172,7 @@ def _csv_header(path: Path, content: bytes | None, decimal: str) -> tuple[list[s
     return [n.strip() for n in names], delimiter
 
 
-def _csv_frames(table: Table, numbers: Sequence[str], advance: Advance) -> Iterator[pd.DataFrame]:
+def _csv_frames(table: Table, numbers: Sequence[str], advance: Advance) -> Generator[pd.DataFrame]:
     import pandas as pd
 
     options: dict[str, Any] = {
@@ -194,9 +194,10 @@ def _csv_frames(table: Table, numbers: Sequence[str], advance: Advance) -> Itera
         warnings.simplefilter("error", pd.errors.ParserWarning)
         warnings.simplefilter("ignore", pd.errors.DtypeWarning)
         try:
-            for frame in pd.read_csv(stream, **options):
-                advance(to=stream.tell())
-                yield _with_commas(table, frame, numbers) if table.decimal == "," else frame
+            with pd.read_csv(stream, **options) as frames:
+                for frame in frames:
+                    advance(to=stream.tell())
+                    yield _with_commas(table, frame, numbers) if table.decimal == "," else frame
         except pd.errors.ParserWarning:
             raise RecycleGPError(
                 f"{table.path}: rows have more fields than the {len(table.names)} names in the header; "
@@ -239,7 +240,7 @@ def _parquet(path: Path) -> Any:
         raise RecycleGPError(f"{path}: not a complete Parquet file ({error})") from None
 
 
-def _parquet_frames(table: Table, advance: Advance, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+def _parquet_frames(table: Table, advance: Advance, columns: Sequence[str]) -> Generator[pd.DataFrame]:
     for path in table.files or (table.path,):
         with _parquet(path) as file:
             for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns)):

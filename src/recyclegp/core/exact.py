@@ -47,7 +47,8 @@ class ExactPosterior(NamedTuple):
     def _predict(self, X: Tensor) -> Predicted:
         c = self._cross(X)
         prior = self.kernel.diagonal(X)
-        prior = prior + self.effects.covariance(prior)
+        if self.effects.present:
+            prior = prior + self.effects.diagonal(self.kernel, X)
         variance = prior - linalg.solve_lower(self.L, c).square().sum(0)
         return Predicted(self.mean + c.mT @ self.alpha, variance.clamp_min(0))
 
@@ -58,7 +59,7 @@ class ExactPosterior(NamedTuple):
         mean = (self.mean + c.mT @ self.alpha).reshape(*batch, n)
         W = linalg.solve_lower(self.L, c).mT.reshape(*batch, n, len(self.alpha))
         prior = self.kernel.matrix(X, X)
-        return Joint(mean, prior + self.effects.covariance(prior) - W @ W.mT)
+        return Joint(mean, prior + self.effects.matrix(self.kernel, X, X, prior) - W @ W.mT)
 
     def _cross(self, X: Tensor) -> Tensor:
         """c = Rᵀk(Z, X), (n, number of points), with the owner's effects where there is one."""
@@ -67,7 +68,7 @@ class ExactPosterior(NamedTuple):
             return self.stacked.observe(K)
         own = (self.stacked.point_owner == self.owner).to(K.dtype)[:, None]
         # R is block-diagonal, so that what is added at the owner's points reaches the owner's rows only
-        return self.stacked.observe(K + own * self.effects.covariance(K))
+        return self.stacked.observe(K + own * self.effects.matrix(self.kernel, self.stacked.Z, X, K))
 
     def offset(self, owner: int) -> Offset:
         """b_k given everything: mean σ_b²a_kᵀα and variance σ_b² − σ_b⁴a_kᵀA⁻¹a_k, with a_k its rows of Rᵀ1."""

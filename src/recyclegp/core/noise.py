@@ -4,21 +4,29 @@ A Gaussian module is the likelihood of its rows, y = Wu + r with r ~ N(0, σ²I 
 
     log p(y | u, σ²) = −(n/2)log 2πσ² − logdet B − ½(χ² + ‖Rᵀu − ρ‖²)        BBᵀ = I + Q/σ²
 
-where Q is what the points leave open. At another noise σ'² the covariance of r is taken to be larger by one factor,
+where Q is what the points leave open. At another noise σ'², and under another kernel, the covariance of r is taken to
+be larger by one factor,
 
-    τ = (σ'² + q)/(σ² + q),   q = tr Q/n        R, ρ → R/√τ, ρ/√τ        e → e + ½χ²(1 − 1/τ) − (n/2)log τ
+    τ = (σ'² + q')/(σ² + q),   q = tr Q/n        R, ρ → R/√τ, ρ/√τ        e → e + ½χ²(1 − 1/τ) − (n/2)log τ
 
-which is exact where the points express the rows (q = 0): then the evidence of a merge, as a function of the noise, is
-that of all the rows.
+which is exact where the points express the rows (q = q' = 0): then the evidence of a merge, as a function of the noise,
+is that of all the rows. Rows are between the points, so that q goes with what the points leave open of each other,
+
+    q' = κ q · open(θ')/open(θ)        open(θ) = mean_j 1/[K_ZZ(θ)⁻¹]_jj
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from ..kernels import Kernel
+from . import linalg
 from .sites import Site
+
+NUGGET = 1e-6  # of the variance: what points leave open of each other is not known more finely
 
 
 class NoiseEvidence(NamedTuple):
@@ -40,9 +48,21 @@ class NoiseEvidence(NamedTuple):
         return self._replace(residual_variance=self.residual_variance * scale**2, residual=self.residual * scale**2)
 
 
-def factor(old: Tensor | float, new: Tensor | float, residual_variance: Tensor | float) -> Tensor | float:
-    """τ."""
-    return (new + residual_variance) / (old + residual_variance)
+def left_open(kernel: Kernel, Z: Tensor) -> Tensor:
+    """open(θ): the variance of f at one point that the other points leave open, on average; (…) for Z (…, M, D)."""
+    K = kernel.matrix(Z, Z)
+    identity = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    floor = NUGGET * K.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
+    L = linalg.cholesky(K + floor[..., None, None] * identity).L
+    # [K⁻¹]_jj = ‖L⁻¹e_j‖²
+    return (1 / linalg.solve_lower(L, identity.expand_as(L)).square().sum(-2)).mean(-1)
+
+
+def factor(
+    old: Tensor | float, residual_variance: Tensor | float, new: Tensor | float, new_residual_variance: Tensor | float
+) -> Tensor | float:
+    """τ, from σ² and q to σ'² and q'."""
+    return (new + new_residual_variance) / (old + residual_variance)
 
 
 def constant(tau: Tensor, chi2: Tensor | float, rows: Tensor | float) -> Tensor:

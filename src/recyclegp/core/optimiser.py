@@ -1,9 +1,7 @@
 """The only optimiser: BFGS with a line search per problem, for one problem or thousands at once.
 
-SciPy's L-BFGS-B was tried first. Its BLAS threads and torch's fight over the same cores: on two of
-them a fit of 200 rows took twenty times longer than with one thread each, and thread counts belong
-to the user. Problems here have a handful of parameters, so the full inverse Hessian is kept, and
-every tensor below has a leading axis of problems that search and stop independently.
+SciPy's L-BFGS-B was tried first; its BLAS threads and torch's fight over the same cores. Problems have a handful of
+parameters, so the full inverse Hessian is kept; every tensor has a leading axis of problems that stop independently.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +21,7 @@ from ..errors import NotPositiveDefiniteError
 LONGEST = 2.0  # largest change of any (log-)parameter in one step
 ARMIJO = 1e-4
 HALVINGS = 25
+UNCLEAR = 0.1  # nats: starts that differ by less lead to the same end
 SHARES = 8  # of what may be evaluated at once: at least so much work for each thread
 
 
@@ -136,11 +136,41 @@ def _climb(
     return Optimum(x, -f, converged, count, H)
 
 
+def maximise_from(
+    objective: Objective,
+    starts: list[Tensor],
+    lower: Tensor,
+    upper: Tensor,
+    *,
+    first: int,
+    width: int = 2**31,
+    gradient: float = 1e-3,
+    tolerance: float = 1e-9,
+    metric: Tensor | None = None,
+) -> Optimum:
+    """`first` steps from each of several starts (B, p), side by side; from where that leads highest, on to the end.
+
+    A start is left for a later one only where this is higher by more than what is unclear at that stage.
+    """
+    S, B = len(starts), len(starts[0])
+    go_on = partial(maximise, lower=lower, upper=upper, tolerance=tolerance, gradient=gradient, width=width)
+    if S == 1:
+        return go_on(objective, starts[0], metric=metric)
+    many = None if metric is None else metric.repeat(S, 1, 1)
+    tried = go_on(lambda x, i: objective(x, i % B), torch.cat(starts), iterations=first, metric=many)
+    value = tried.value.reshape(S, B)
+    value[0] += UNCLEAR
+    chosen = value.argmax(0) * B + torch.arange(B, device=value.device)
+    found = go_on(objective, tried.x[chosen], metric=tried.metric[chosen])
+    return found._replace(evaluations=found.evaluations + tried.evaluations.reshape(S, B).sum(0))
+
+
 class Single(NamedTuple):
     x: Tensor  # (p,)
     value: float
     converged: bool
     evaluations: int
+    metric: Tensor  # (p, p)
 
 
 def maximise_one(
@@ -151,16 +181,34 @@ def maximise_one(
     *,
     tolerance: float = 1e-9,
     gradient: float = 1e-3,
+    first: int = 5,
+    metric: Tensor | None = None,
 ) -> Single:
-    """One problem, from the best of several starts (p,); it ends as `maximise` does."""
+    """One problem, `first` steps from each of the two best of several starts (p,); it ends as `maximise` does.
+
+    `metric` (p, p) is that of a similar problem.
+    """
 
     def batched(x: Tensor, index: Tensor) -> Tensor:
-        return objective(x[0])[None]
+        return torch.cat([-_value(lambda at, _: objective(at[0])[None], row[None], index) for row in x])
 
-    start = best_start(batched, [s[None] for s in starts])
-    found = maximise(batched, start, lower, upper, tolerance=tolerance, gradient=gradient)
-    extra = len(starts) if len(starts) > 1 else 0
-    return Single(found.x[0], float(found.value[0]), bool(found.converged[0]), int(found.evaluations[0]) + extra)
+    best, extra = starts, 0
+    if len(starts) > 2:
+        with torch.no_grad():
+            values = _height(batched, torch.stack(starts), torch.zeros(len(starts)))
+        best, extra = [starts[i] for i in values.argsort(stable=True)[:2]], len(starts)
+    found = maximise_from(
+        batched,
+        [s[None] for s in best],
+        lower,
+        upper,
+        first=first,
+        tolerance=tolerance,
+        gradient=gradient,
+        metric=None if metric is None else metric[None],
+    )
+    evaluations = int(found.evaluations[0]) + extra
+    return Single(found.x[0], float(found.value[0]), bool(found.converged[0]), evaluations, found.metric[0])
 
 
 def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -> Tensor:

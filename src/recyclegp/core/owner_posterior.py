@@ -57,9 +57,9 @@ class OwnerPosterior(NamedTuple):
         return Predicted(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _moments(self, X: Tensor) -> Predicted:
-        prior = self.shared.basis.kernel.diagonal(X)
+        kernel = self.shared.basis.kernel
         V, W, half, mean = self._parts(X)
-        variance = prior + self.effects.covariance(prior) - V.square().sum(0)
+        variance = kernel.diagonal(X) + self.effects.diagonal(kernel, X) - V.square().sum(0)
         variance = variance + linalg.solve_lower(self.shared.C, W).square().sum(0) - half.square().sum(0)
         return Predicted(mean, variance.clamp_min(0))
 
@@ -69,8 +69,10 @@ class OwnerPosterior(NamedTuple):
         V, W, half, mean = self._parts(X.reshape(-1, D))
         W = linalg.solve_lower(self.shared.C, W)
         V, W, half = (t.mT.reshape(*batch, n, len(t)) for t in (V, W, half))
-        prior = self.shared.basis.kernel.matrix(X, X)
-        covariance = prior + self.effects.covariance(prior) - V @ V.mT + W @ W.mT - half @ half.mT
+        kernel = self.shared.basis.kernel
+        prior = kernel.matrix(X, X)
+        prior = prior + self.effects.matrix(kernel, X, X, prior)
+        covariance = prior - V @ V.mT + W @ W.mT - half @ half.mT
         return Joint(mean.reshape(*batch, n), covariance)
 
     def offset(self) -> Offset:
@@ -88,7 +90,7 @@ class OwnerPosterior(NamedTuple):
     def _site_terms(self) -> _SiteTerms:
         base, site = self.shared.basis, self.site
         ones = site.Rt.sum(-1)
-        RKR = site.Rt @ base.kernel.matrix(site.Z, site.Z) @ site.Rt.mT
+        RKR = site.Rt @ self.effects.kernel(base.kernel).matrix(site.Z, site.Z) @ site.Rt.mT
         identity = torch.eye(len(ones), dtype=RKR.dtype, device=RKR.device)
         B = linalg.cholesky(identity + self.effects.observed(RKR, ones)).L
         H = site.Rt @ features(base, site.Z).mT
@@ -97,7 +99,7 @@ class OwnerPosterior(NamedTuple):
     def _parts(self, X: Tensor) -> _Parts:
         base, site = self.shared.basis, self.site
         B, H, rest = self._site_terms()
-        cross = site.Rt @ self.effects.covariance(base.kernel.matrix(site.Z, X))
+        cross = site.Rt @ self.effects.matrix(base.kernel, site.Z, X)
         half = linalg.solve_lower(B, cross)
         G = linalg.solve_upper(B, half)
         V = features(base, X)
@@ -113,11 +115,15 @@ class NewOwner(NamedTuple):
 
     def predict(self, X: Tensor) -> Predicted:
         mean, variance = self.shared.predict(X)
-        return Predicted(mean, variance + self.effects.covariance(self.kernel.diagonal(X)))
+        return Predicted(mean, variance + self.effects.diagonal(self.kernel, X))
 
     def joint(self, X: Tensor) -> Joint:
         mean, covariance = self.shared.joint(X)
-        return Joint(mean, covariance + self.effects.covariance(self.kernel.matrix(X, X)))
+        return Joint(mean, covariance + self.effects.matrix(self.kernel, X, X))
+
+    def scaled(self, scale: float) -> NewOwner:
+        """Whose effects have variances so many times as large."""
+        return self._replace(effects=self.effects.scaled(scale))
 
     def to(self, device: torch.device) -> NewOwner:
         return NewOwner(self.shared.to(device), self.kernel.to(device), self.effects)

@@ -60,13 +60,17 @@ def pack(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float]
     counts = tuple(s.rho.shape[0] for s in sites)
     tallest = max(counts)
 
+    def side_by_side(parts: list[Tensor]) -> Tensor:
+        # faster than to stack them, which makes a view of each
+        return torch.cat(parts).reshape(len(parts), *parts[0].shape)
+
     def tall(parts: list[Tensor]) -> Tensor:
         if min(counts) < tallest:
             parts = [torch.cat([x, x.new_zeros((tallest - len(x), *x.shape[1:]))]) for x in parts]
-        return torch.stack(parts)
+        return side_by_side(parts)
 
     stacked = Site(
-        torch.stack([s.Z for s in sites]),
+        side_by_side([s.Z for s in sites]),
         tall([s.Rt for s in sites]),
         tall([s.rho for s in sites]),
         torch.stack([s.e for s in sites]),
@@ -113,6 +117,22 @@ def _keys(X: Tensor) -> np.ndarray:
     return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
 
 
+def added(one: Site, other: Site) -> Site:
+    """Both statements as one, t₁t₂: at the points of the first, and those that only the second has."""
+    shared = shared_points(one.Z, other.Z)
+    place = torch.full((len(other.Z),), -1, device=one.Z.device)
+    place[shared.j] = shared.i
+    new = place < 0
+    place[new] = len(one.Z) + torch.arange(int(new.sum()), device=one.Z.device)
+    Z = torch.cat([one.Z, other.Z[new]])
+    Rt = one.Rt.new_zeros(len(one.rho) + len(other.rho), len(Z))
+    Rt[: len(one.rho), : len(one.Z)] = one.Rt
+    Rt[len(one.rho) :].index_add_(1, place, other.Rt)
+    # ‖Rᵀu − ρ‖² = ‖Tu − c‖² + residual: no more rows than points, however many statements are added
+    T, c, residual = linalg.compress(Rt, torch.cat([one.rho, other.rho]))
+    return Site(Z, T, c, one.e + other.e - 0.5 * residual)
+
+
 class Projection(NamedTuple):
     """What sites say about the basis' values, before their residual is kept or integrated out."""
 
@@ -126,15 +146,15 @@ class Projection(NamedTuple):
         """With their slack (the ensemble bound), or with each site's residual integrated out (the evidence)."""
         return gather(*self, marginal=marginal)
 
-    def through(self, effects: Effects) -> Projection:
+    def through(self, effects: Effects, own: Tensor) -> Projection:
         """What they say about the shared f, once what is each owner's own is integrated out: one site is one owner.
+
+        `own` (K, r, r) are R_kᵀK'_kkR_k.
 
         B_kB_kᵀ = I + R_kᵀD_kR_k;  R_k ← R_kB_k⁻ᵀ,  ρ_k ← B_k⁻¹ρ_k,  e_k ← e_k − logdet B_k
         """
-        if not effects.present:
-            return self
         identity = torch.eye(self.RKR.shape[-1], dtype=self.H.dtype, device=self.H.device)
-        B = linalg.cholesky(identity + effects.observed(self.RKR, self.ones)).L
+        B = linalg.cholesky(identity + effects.observed(own, self.ones)).L
         columns = linalg.solve_lower(B, torch.cat([self.H, self.rho[..., None], self.ones[..., None]], dim=-1))
         RKR = linalg.solve_lower(B, linalg.solve_lower(B, self.RKR).mT)
         return Projection(columns[..., :-2], RKR, columns[..., -2], columns[..., -1], self.e - linalg.logdet(B))
@@ -159,4 +179,10 @@ def project(base: Basis, packed: PackedSites, jitter: Tensor | None = None) -> P
         packed.Rt.sum(-1),
         packed.e,
     )
-    return said.through(base.effects)
+    effects = base.effects
+    if not effects.present:
+        return said
+    if effects.stretch is None:
+        return said.through(effects, said.RKR)
+    own = effects.kernel(base.kernel).matrix(packed.Z, packed.Z)
+    return said.through(effects, packed.Rt @ own @ packed.Rt.mT)

@@ -60,6 +60,16 @@ def basis(
     return Basis(kernel, Z, L, added, real, effects)
 
 
+def extended(base: Basis, Z: Tensor) -> Basis:
+    """With more points behind its own: as many of these, from the first on, as need no more jitter than it has."""
+    while len(Z):
+        larger = basis(base.kernel, torch.cat([base.Z, Z]), base.jitter, effects=base.effects)
+        if bool(larger.jitter == base.jitter):
+            return larger
+        Z = Z[: len(Z) // 2]  # so close together that the old points would need more jitter, too
+    return base
+
+
 class SharedPoints(NamedTuple):
     """Where two sets of points have a point in common: index pairs with A[i] identical to B[j]."""
 

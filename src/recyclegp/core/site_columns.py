@@ -6,7 +6,7 @@ lists of sizes; sites of one size are taken out of it side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,10 +57,10 @@ class SiteColumns:
         size = M * self.dimension + r * M + r + 1
         return _site(self.flat[stop - size : stop], M, r, self.dimension)
 
-    def each(self) -> Iterator[Site]:
-        """All of them, in their order."""
+    def each(self, packs: Iterable[PackedSites] | None = None) -> Iterator[Site]:
+        """All of them, in their order; where their packs are known, as views of these."""
         found: dict[int, Site] = {}
-        for p in self.packs():
+        for p in self.packs() if packs is None else packs:
             found.update(zip(p.members, map(Site, *(t.unbind() for t in p[:4])), strict=True))
         return (found[k] for k in range(len(self)))
 
@@ -79,10 +79,12 @@ class SiteColumns:
         """
         own = torch.arange(len(self)) if members is None else torch.tensor(members, dtype=torch.long)
         start = self.ends - self.sizes
-        kinds, kind = torch.unique(torch.stack([self.points, self.rows], 1), dim=0, return_inverse=True)
-        for i, (M, r) in enumerate(kinds.tolist()):
+        most = 1 + (int(self.rows.max()) if len(self) else 0)
+        codes = self.points * most + self.rows  # one number for each pair of sizes
+        for code in codes.unique().tolist():
+            M, r = divmod(code, most)
             size = M * self.dimension + r * M + r + 1
-            alike = (kind == i).nonzero()[:, 0]
+            alike = (codes == code).nonzero()[:, 0]
             for some in alike.split(max(1, int(memory * min(SITES, NUMBERS // size)))):
                 numbers = self.flat[(start[some][:, None] + torch.arange(size)).to(self.flat.device)]
                 Z, Rt, rho, e = (t.contiguous() for t in _site(numbers, M, r, self.dimension))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..kernels import Kernel
 from . import linalg
+from .effects import Effects, stacked_covariance
 from .packing import PackedSites
 
 
@@ -63,6 +64,12 @@ class Stacked(NamedTuple):
     def gram(self, kernel: Kernel) -> Tensor:
         """RᵀK_ZZR, (n, n), differentiable in the kernel's parameters."""
         return _gram(kernel.matrix(self.Z, self.Z), self)
+
+    def covariance(self, kernel: Kernel, effects: Effects, noise: Tensor | None = None) -> Tensor:
+        """A; `noise` (n,) where that of pseudo-observations is not one."""
+        gram = self.gram(kernel)
+        own = None if effects.stretch is None else self.gram(effects.kernel(kernel))
+        return stacked_covariance(gram, self.ones, self.owner, effects, noise, own)
 
     def append(self, more: Stacked) -> Stacked:
         """More sites behind these; their members and owners are already numbered."""

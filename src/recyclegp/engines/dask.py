@@ -12,11 +12,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import RecycleGPError
 from ..models.ensemble import Ensemble
+from ..models.plan import Plan
+from ..models.rounds import Rounds
 from .allocator import keep_freed_memory
 from .executor import CHILDREN, Done
 from .fitting import fit_partitions as fit_all
 from .fitting import prepared
 from .partitions import Partitions, Targets
+from .rounds import rounds_over_partitions
 
 try:
     from dask import delayed
@@ -81,8 +84,46 @@ def fit_partitions(
         >>> from distributed import Client  # doctest: +SKIP
         >>> fit_partitions(Client(), "rows/", target="y", folder="modules/").save("all.safetensors")  # doctest: +SKIP
     """
-    job = prepared(partitions, options, names, inputs, target, merge, per_task, on_failure, progress)
+    tables: dict[str, Any] = {"names": names, "inputs": inputs, "target": target, "per_task": per_task}
+    job = prepared(partitions, **tables, merge=merge, on_failure=on_failure, progress=progress, **options)
     return fit_all(DaskExecutor(client), job, folder)
+
+
+def rounds(
+    client: Client,
+    partitions: Partitions,
+    rounds: int = 10,
+    points: int = 256,
+    *,
+    plan: Plan | None = None,
+    folder: str | PathLike[str] | None = None,
+    **how: Any,
+) -> Rounds:
+    """One common sparse model of all partitions, by rounds on a Dask cluster: see `recyclegp.rounds`.
+
+    Every exchange reads the partitions once, where tasks run, and only sums over rows come back.
+
+    Args:
+        client: of the cluster.
+        partitions: as for `fit_partitions`.
+        rounds: how often the common bound is computed, at most.
+        points: of the plan that the merge of all partitions' modules proposes.
+        plan: where to begin, instead of with such a merge.
+        folder: as for `fit_partitions`: of the modules that the first plan is made from.
+        **how: as for `fit_partitions`.
+
+    Returns:
+        The ensemble, which keeps names only, and the next plan.
+
+    Raises:
+        RecycleGPError: A partition or an option cannot be what it is, or workers died of a task.
+        TypeError: No option has such a name.
+
+    Examples:
+        >>> from distributed import Client  # doctest: +SKIP
+        >>> e, plan = rounds(Client(), "rows/", target="y", rounds=10, points=512)  # doctest: +SKIP
+    """
+    return rounds_over_partitions(DaskExecutor(client), prepared(partitions, **how), folder, rounds, points, plan)
 
 
 @contextmanager
@@ -114,7 +155,7 @@ class DaskExecutor(NamedTuple):
         del tasks
         for future in as_completed(futures, loop=self.client.loop):
             futures[position[future.key]] = None  # what is finished and known may be forgotten there
-            yield Done(position[future.key], _result(future))
+            yield position[future.key], _result(future)
 
     def tree(self, function: Callable[[Any], T], items: Sequence[Any], join: Callable[[T, T], T], name: str) -> T:
         """What all tasks share is the result of a task: sent once to each worker, and made again if it is lost."""
@@ -123,7 +164,7 @@ class DaskExecutor(NamedTuple):
             with _large_graphs():
                 return _result(self.client.submit(_call, function, items[0], key=token))
         with _large_graphs():
-            shared = self.client.submit(_itself, (function, join), key=f"{token}-shared")
+            shared = self.client.submit(tuple, (function, join), key=f"{token}-shared")
         keys = [f"{token}-{i}" for i in range(len(items))]
         level = self.client.map(_leaf, items, shared=shared, key=keys, pure=False)
         height = 0
@@ -147,10 +188,6 @@ def _result(future: Any) -> Any:
             f"task {future.key.partition('-')[0]!r} was given up, because the workers that tried it died; had they too "
             f"little memory? pass a smaller per_task, smaller partitions, or give workers more ({error})"
         ) from None
-
-
-def _itself(shared: Any) -> Any:
-    return shared
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:

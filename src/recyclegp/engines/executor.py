@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 CHILDREN = 8  # results that one join takes: nobody ever holds more of them
 
+Done = tuple[int, Any]  # the position of one of many tasks, and its result
 T = TypeVar("T")
-
-
-class Done(NamedTuple):
-    """The result of one of many tasks."""
-
-    position: int
-    result: Any
 
 
 class Executor(Protocol):

@@ -25,7 +25,7 @@ from ..models.progress import bar
 from .executor import Done, Executor
 from .partitions import Columns, Partitions, Targets, default_names, sources
 from .store import ChunkStore
-from .tasks import FittedChunk, Plan, choose_kernel, columns_differ, fit_chunk
+from .tasks import FittedChunk, Plan, choose, columns_differ, fit_chunk
 
 CHUNKS = 16  # at least, where there are so many partitions: for workers to share
 LARGEST_CHUNK = 64  # partitions: their modules are held by one task
@@ -55,7 +55,7 @@ class Job(NamedTuple):
 
 def prepared(
     partitions: Partitions,
-    options: Mapping[str, Any],
+    *,
     names: Sequence[str] | None = None,
     inputs: Sequence[str] | None = None,
     target: Targets = None,
@@ -63,6 +63,7 @@ def prepared(
     per_task: int | None = None,
     on_failure: str = "raise",
     progress: bool | None = None,
+    **options: Any,
 ) -> Job:
     """The arguments of `fit_partitions`, checked before any work begins."""
     check_on_failure(on_failure)
@@ -133,8 +134,8 @@ def _folder(given: str | PathLike[str] | None) -> Iterator[Path]:
 def fit_chunks(executor: Executor, job: Job, folder: Path) -> list[FittedChunk]:
     """One file of modules after the other, by whoever is free; those that are there already are kept."""
     options = job.options
-    if options.chooses_kernel:
-        options = options.changed(kernel=_chosen(executor, job))
+    if options.chooses_kernel or options.chooses_likelihood:
+        options = _chosen(executor, job)
     items = []
     for number, first in enumerate(range(0, len(job.sources), job.per_task)):
         stop = first + job.per_task
@@ -153,11 +154,11 @@ def fit_chunks(executor: Executor, job: Job, folder: Path) -> list[FittedChunk]:
     return chunks
 
 
-def _chosen(executor: Executor, job: Job) -> str:
-    """kernel="auto": by some of the partitions, in one task."""
+def _chosen(executor: Executor, job: Job) -> FitOptions:
+    """kernel="auto", likelihood="counts": by some of the partitions, in one task."""
     some = job.sources[:: max(1, len(job.sources) // COMPARISON.sets)]
-    ((_, kernel),) = executor.map(choose_kernel, [(job.columns, job.options, some)], "kernel")
-    return str(kernel)
+    ((_, found),) = executor.map(choose, [(job.columns, job.options, some)], "choice")
+    return found
 
 
 def _warn(chunks: Sequence[FittedChunk], job: Job) -> None:

@@ -20,9 +20,8 @@ from ..devices import CPU
 from ..errors import RecycleGPError
 from ..merging.site_source import SiteSource, View, every_nth, unpacked
 from ..merging.site_store import SiteStore
-from .chunks import read_chunk
 from .executor import Executor
-from .tasks import FittedChunk
+from .tasks import FittedChunk, read_chunk
 
 REMEMBERED = 2**26  # bytes of sites that a process keeps between tasks
 WORK = 2**27  # multiplications that are worth a task

@@ -1,9 +1,12 @@
-"""The task that fits the partitions of one chunk, or finds that this has been done already."""
+"""The task that fits the partitions of one chunk, or finds that this has been done already.
+
+The modules of a chunk are in one file, with what they were made from.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +21,19 @@ from ..local import batching
 from ..local.constants import COMPARISON
 from ..local.options import FitOptions
 from ..merging.member import Member
+from ..models import modules_file
 from ..models.blocks import Block
 from ..models.fit import fit_data_sets
 from ..models.fit_warnings import PublishedSize, least_kept
 from ..models.how import Frame
+from ..models.modules import Modules, of_pieces
+from ..storage import container
+from ..storage.container import Document
+from ..storage.fields import fields, text
 from ..version import __version__
-from .chunks import Chunk, read_chunk, write_chunk
 from .partitions import Columns, Pair, digest, identity, load
+
+NOTHING = "no modules"  # the kind of a file whose models have all failed
 
 
 class Plan(NamedTuple):
@@ -35,6 +44,29 @@ class Plan(NamedTuple):
     names: tuple[str, ...]
     columns: Columns
     options: FitOptions
+
+
+class Chunk(NamedTuple):
+    modules: Modules
+    fingerprint: str  # of the data and options that it was made from
+    failures: dict[str, str]  # name → why, of models that are missing
+
+
+def write_chunk(path: Path, modules: Modules, fingerprint: str, failures: Mapping[str, str]) -> None:
+    """All or nothing. It is a file of many modules like any other, which says a little more."""
+    header, tensors, _ = modules._document() if len(modules) else Document({"kind": NOTHING}, {})
+    container.write(path, Document({**header, "fingerprint": fingerprint, "failures": dict(failures)}, tensors))
+
+
+def read_chunk(path: Path) -> Chunk:
+    header = container.header(path)
+    modules = of_pieces([] if header.get("kind") == NOTHING else modules_file.pieces(path))
+    failures = fields(header.get("failures", {}), "failures").items()
+    return Chunk(
+        modules,
+        text(header.get("fingerprint", ""), "fingerprint"),
+        {text(name, "a name"): text(why, "a reason") for name, why in failures},
+    )
 
 
 class FittedModule(NamedTuple):
@@ -95,9 +127,9 @@ def fit_chunk(plan: Plan, sources: Sequence[Any]) -> FittedChunk:
     return _facts(plan, made, found=False)
 
 
-def choose_kernel(columns: Columns, options: FitOptions, sources: Sequence[Any]) -> str:
-    """One kernel for all partitions, by some rows of some of them."""
-    return batching.choose_kernel([_few_rows(load(source, columns)) for source in sources], options)
+def choose(columns: Columns, options: FitOptions, sources: Sequence[Any]) -> FitOptions:
+    """One kernel and one likelihood for all partitions, by some rows of some of them."""
+    return batching.choose([_few_rows(load(source, columns)) for source in sources], options)
 
 
 def _few_rows(pair: Pair) -> Pair:

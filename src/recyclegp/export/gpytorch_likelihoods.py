@@ -15,7 +15,7 @@ from gpytorch.likelihoods import (
 )
 from torch import Tensor
 
-from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT
+from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, NegativeBinomial, Poisson, StudentT
 
 
 class LogisticLikelihood(_OneDimensionalLikelihood):
@@ -30,6 +30,19 @@ class PoissonLikelihood(_OneDimensionalLikelihood):
 
     def forward(self, function_samples: Tensor, *args: Any, **kwargs: Any) -> torch.distributions.Poisson:
         return torch.distributions.Poisson(function_samples.exp())
+
+
+class NegativeBinomialLikelihood(_OneDimensionalLikelihood):
+    """Counts with mean μ = eᶠ and variance μ + μ²/r."""
+
+    def __init__(self, dispersion: float) -> None:
+        super().__init__()
+        log_dispersion = torch.nn.Parameter(torch.tensor(dispersion, dtype=torch.float64).log())
+        self.register_parameter("log_dispersion", log_dispersion)
+
+    def forward(self, function_samples: Tensor, *args: Any, **kwargs: Any) -> torch.distributions.NegativeBinomial:
+        log_r = self.log_dispersion
+        return torch.distributions.NegativeBinomial(log_r.exp(), logits=function_samples - log_r)
 
 
 WITHOUT_PARAMETERS = {
@@ -48,6 +61,8 @@ def to_gpytorch(likelihood: Likelihood) -> gpytorch.likelihoods.Likelihood:
     elif isinstance(likelihood, StudentT):
         made = StudentTLikelihood(deg_free_constraint=Positive()).double()
         made.noise, made.deg_free = torch.tensor(likelihood.parameters, dtype=torch.float64)[:, None]
+    elif isinstance(likelihood, NegativeBinomial):
+        made = NegativeBinomialLikelihood(*likelihood.parameters)
     else:
         made = WITHOUT_PARAMETERS[type(likelihood)]()
     return made.eval()

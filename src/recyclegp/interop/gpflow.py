@@ -15,7 +15,6 @@ import torch
 
 from .. import arrays
 from ..errors import RecycleGPError
-from ..kernels.stationary import Form
 from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, Poisson, StudentT, gaussian_noise
 from ..local.options import PublishLike
 from ..local.planning import share
@@ -188,6 +187,7 @@ def _term(kernel: Any, D: int) -> Term:
     names = {
         gk.SquaredExponential: "rbf",
         gk.Matern12: "matern12",
+        gk.Exponential: "matern12",  # exp(−r/2): with twice the lengthscales
         gk.Matern32: "matern32",
         gk.Matern52: "matern52",
         gk.RationalQuadratic: "rq",
@@ -196,10 +196,12 @@ def _term(kernel: Any, D: int) -> Term:
         gk.Constant: "constant",
     }
     shape = kernel.base_kernel if kind is gk.Periodic else kernel  # which has the variance and the lengthscales
-    if kind not in {*names, gk.Exponential} or (kind is gk.Periodic and type(shape) is not gk.SquaredExponential):
+    if kind not in names or (kind is gk.Periodic and type(shape) is not gk.SquaredExponential):
         what = f"Periodic of {type(shape).__name__}" if kind is gk.Periodic else kind.__name__
         raise RecycleGPError(f"from_gpflow cannot represent the kernel {what}; it can {KERNELS}")
-    read = Reader("from_gpflow", kernel, D)
-    if kind is gk.Exponential:  # exp(−r/2): Matern12 with twice the lengthscales
-        return read.stationary(Form.MATERN12, _array(kernel.variance), _array(kernel.lengthscales), stretch=2.0)
-    return read.term(names[kind], lambda which: _array(getattr(shape if hasattr(shape, which) else kernel, which)))
+    stretch = 2.0 if kind is gk.Exponential else 1.0
+
+    def number(which: str) -> np.ndarray:
+        return _array(getattr(shape if hasattr(shape, which) else kernel, which))
+
+    return Reader("from_gpflow", kernel, D).term(names[kind], number, stretch)

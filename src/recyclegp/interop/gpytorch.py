@@ -24,6 +24,7 @@ from ..likelihoods import Likelihood
 from ..local.options import PublishLike
 from ..models.module import Module
 from ..models.naming import name_or_new
+from ..record import worst
 from ..target import NO_TARGET, Target
 from . import gpytorch_reading as reading
 from . import sources
@@ -105,7 +106,8 @@ def from_gpytorch(
         return parts[0]
     # outputs are called like their targets
     targets = tuple(NO_TARGET if whole.classifies else Target(function) for function in whole.functions)
-    return Module(parts[0].about._replace(targets=targets), (whole,), tuple(part.latents[0] for part in parts))
+    about = parts[0].about._replace(targets=targets, origin=worst(part.about.origin for part in parts))
+    return Module(about, (whole,), tuple(part.latents[0] for part in parts))
 
 
 def _sparse(

@@ -18,13 +18,14 @@ from gpytorch.likelihoods import (
 from torch import Tensor
 
 from ..errors import RecycleGPError
-from ..export.gpytorch_likelihoods import LogisticLikelihood, PoissonLikelihood
+from ..export.gpytorch_likelihoods import LogisticLikelihood, NegativeBinomialLikelihood, PoissonLikelihood
 from ..likelihoods import (
     Bernoulli,
     BernoulliProbit,
     DirichletCategorical,
     Gaussian,
     Likelihood,
+    NegativeBinomial,
     Outputs,
     Poisson,
     SoftmaxCategorical,
@@ -40,7 +41,13 @@ CLASSES: dict[type[Any], type[SoftmaxCategorical] | type[DirichletCategorical]] 
     SoftmaxLikelihood: SoftmaxCategorical,
     DirichletClassificationLikelihood: DirichletCategorical,
 }
-OF_ONE = (GaussianLikelihood, FixedNoiseGaussianLikelihood, StudentTLikelihood, *WITHOUT_PARAMETERS)
+OF_ONE = (
+    GaussianLikelihood,
+    FixedNoiseGaussianLikelihood,
+    StudentTLikelihood,
+    NegativeBinomialLikelihood,
+    *WITHOUT_PARAMETERS,
+)
 USE_ONE = "GaussianLikelihood, FixedNoiseGaussianLikelihood, BernoulliLikelihood (probit) or StudentTLikelihood"
 USE_SEVERAL = (
     "MultitaskGaussianLikelihood(rank=0), SoftmaxLikelihood(mixing_weights=False), DirichletClassificationLikelihood, "
@@ -75,6 +82,8 @@ def read_likelihood(given: Any, C: int, functions: Sequence[str] | None, *, seve
 def _parts(given: Any, C: int) -> tuple[Likelihood, ...]:
     if type(given) in WITHOUT_PARAMETERS:
         return (WITHOUT_PARAMETERS[type(given)],) * C
+    if type(given) is NegativeBinomialLikelihood:
+        return (NegativeBinomial(float(given.log_dispersion.detach().exp())),) * C
     if type(given) is StudentTLikelihood:
         pairs = zip(_of_each(given.noise, C, "noise"), _of_each(given.deg_free, C, "deg_free"), strict=True)
         return tuple(StudentT(float(noise), float(df)) for noise, df in pairs)

@@ -74,43 +74,25 @@ class Reader:
         self._inputs = len(found)
         self._columns: Columns = None if found == list(range(D)) else tuple(found)
 
-    def term(self, kind: str, number: Callable[[str], Any]) -> Term:
-        """Of a kind by our name; `number` reads a parameter of the kernel by the name it has below."""
-        if kind in ("constant", "linear"):
-            return (self.constant if kind == "constant" else self.linear)(number("variance"))
-        variance, lengths = number("variance"), number("lengthscales")
-        if kind == "periodic":
-            return self.periodic(variance, lengths, number("period"))
+    def term(self, kind: str, number: Callable[[str], Any], stretch: float = 1.0) -> Term:
+        """Of a kind by our name; `number` reads a parameter by the name it has below. Lengthscales are stretched."""
+        if kind == "linear":
+            variances = self._numbers(number("variance"), "variance")
+            return Term(1.0, leaf(Linear(len(variances), self._inputs, self._columns), variances))
+        factor = self._one(number("variance"), "variance")
+        if kind == "constant":
+            return Term(factor, None)
+        lengths = [stretch * length for length in self._numbers(number("lengthscales"), "lengthscales")]
         if kind == "rq":
-            return self.rational_quadratic(variance, lengths, number("alpha"))
-        return self.stationary(Form(kind), variance, lengths)
-
-    def constant(self, variance: Any) -> Term:
-        return Term(self._one(variance, "variance"), None)
-
-    def linear(self, variance: Any) -> Term:
-        variances = self._numbers(variance, "variance")
-        return Term(1.0, leaf(Linear(len(variances), self._inputs, self._columns), variances))
-
-    def stationary(self, form: Form, variance: Any, lengthscales: Any, stretch: float = 1.0) -> Term:
-        """A kernel of the distance, with lengthscales `stretch` times those given."""
-        lengths = [stretch * length for length in self._numbers(lengthscales, "lengthscales")]
-        shape = leaf(Stationary(form, len(lengths), self._columns), lengths)
-        return Term(self._one(variance, "variance"), shape)
-
-    def rational_quadratic(self, variance: Any, lengthscales: Any, alpha: Any) -> Term:
-        lengths = self._numbers(lengthscales, "lengthscales")
-        shape = leaf(RationalQuadratic(len(lengths), self._columns), [*lengths, self._one(alpha, "alpha")])
-        return Term(self._one(variance, "variance"), shape)
-
-    def periodic(self, variance: Any, lengthscales: Any, period: Any) -> Term:
-        """exp(−½ Σ sin²(π(x − x')/p)/ℓ²). Ours, like GPyTorch's, is exp(−2 Σ sin²(π(x − x')/p)/λ), so λ = 4ℓ²."""
-        lambdas = [4 * length**2 for length in self._numbers(lengthscales, "lengthscales")]
-        periods = self._numbers(period, "period")
+            alpha = self._one(number("alpha"), "alpha")
+            return Term(factor, leaf(RationalQuadratic(len(lengths), self._columns), [*lengths, alpha]))
+        if kind != "periodic":
+            return Term(factor, leaf(Stationary(Form(kind), len(lengths), self._columns), lengths))
+        # exp(−½ Σ sin²(π(x − x')/p)/ℓ²). Ours, like GPyTorch's, is exp(−2 Σ sin²(π(x − x')/p)/λ), so λ = 4ℓ²
+        lambdas, periods = [4 * length**2 for length in lengths], self._numbers(number("period"), "period")
         width = max(len(lambdas), len(periods))
-        lambdas, periods = (v * width if len(v) < width else v for v in (lambdas, periods))
-        shape = leaf(Periodic(width, self._columns), [*lambdas, *periods])
-        return Term(self._one(variance, "variance"), shape)
+        both = [v for values in (lambdas, periods) for v in (values * width if len(values) < width else values)]
+        return Term(factor, leaf(Periodic(width, self._columns), both))
 
     def _numbers(self, value: Any, what: str) -> list[float]:
         """One positive number, or one for each column."""

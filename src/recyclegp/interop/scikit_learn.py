@@ -24,9 +24,8 @@ from ..local.options import PublishLike
 from ..models.module import Module
 from ..models.naming import name_or_new
 from . import sources
-from .exact import Observations
 from .kernel_parts import checked, compose, leaf
-from .sources import FittedModel, Request, Source
+from .sources import FittedModel, Observations, Request, Source
 
 REPRESENTED = (
     "sums and products of ConstantKernel, RBF, Matern (nu 0.5, 1.5, 2.5 or inf), RationalQuadratic, ExpSineSquared "

@@ -17,19 +17,24 @@ import torch
 from torch import Tensor
 
 from .. import arrays
-from ..core import linalg, sites
+from ..core import linalg, publishing, sites
 from ..core.convergence import Convergence
+from ..core.linalg import RELATIVE_JITTER
 from ..core.posterior import basis
+from ..core.publishing import PublishedSite
+from ..core.sites import Site, to_rows
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..likelihoods import Likelihood, gaussian_noise
-from ..local import observations
+from ..likelihoods.gaussian import log_normal
+from ..local import observations, placement
+from ..local.candidates import is_row
 from ..local.options import AUTO, PublishLike
+from ..local.planning import share
+from ..local.summary import information
 from ..models import moments
 from ..models.module import Module
-from ..record import About, Latent
-from .exact import Observations
-from .exact import publish as publish_exactly
+from ..record import About, Latent, Origin
 
 FittedModel: TypeAlias = Any  # of another library, which is imported only where one is passed
 REACH = 3.0  # prior standard deviations that a direction which had not converged may pull
@@ -47,6 +52,15 @@ class Source(NamedTuple):
     columns: arrays.Columns = None  # names of the inputs
 
 
+class Observations(NamedTuple):
+    """log t(f) = constant + Σ_i log N(value_i; f(x_i), variance_i)."""
+
+    X: Tensor  # (n, D)
+    value: Tensor  # (n,)
+    variance: Tensor  # (n,)
+    constant: Tensor  # ()
+
+
 class Request(NamedTuple):
     """Where the user wants it published."""
 
@@ -57,6 +71,11 @@ class Request(NamedTuple):
     def automatic(self) -> bool:
         """Is it left to the model where?"""
         return isinstance(self.publish, str) and self.publish == AUTO
+
+    @property
+    def gives_points(self) -> bool:
+        """Has the user chosen them?"""
+        return not isinstance(self.publish, (str, int, float, np.number))
 
 
 # --- what is read, checked --------------------------------------------------------------------
@@ -129,14 +148,7 @@ def constant_mean(converter: str, function: Any, home: Any, value: Callable[[Any
 
 
 def sparse(
-    source: Source,
-    Z: Tensor,
-    mu: Tensor,
-    S: Tensor,
-    *,
-    whitened: bool,
-    rows: int,
-    evidence: float = 0.0,
+    source: Source, Z: Tensor, mu: Tensor, S: Tensor, *, whitened: bool, rows: int, evidence: float = 0.0
 ) -> Module:
     """q(u − m1) = N(μ, S), or q(v) = N(μ, S) where u = m1 + Lv, and LLᵀ = K_ZZ + jitter as in the library."""
     L, used = linalg.cholesky(source.kernel.matrix(Z, Z), source.jitter)
@@ -154,7 +166,8 @@ def collapsed(source: Source, Z: Tensor, X: Tensor, y: Tensor) -> Module:
     base = basis(source.kernel, Z, source.jitter)
     rows = observations.stream(base, X, y, gaussian_noise(source.likelihood), source.mean)
     site = sites.from_rows(Z, base.L, rows, source.mean)
-    return _module(source, "collapsed", Latent(site, source.kernel, source.mean, len(X), float(base.jitter)))
+    latent = Latent(site, source.kernel, source.mean, len(X), float(base.jitter))
+    return _module(source, "collapsed", latent, _origin(Z, X))
 
 
 def exact(source: Source, X: Tensor, y: Tensor, noise: Tensor | float, request: Request) -> Module:
@@ -163,32 +176,102 @@ def exact(source: Source, X: Tensor, y: Tensor, noise: Tensor | float, request: 
 
 
 def observed(source: Source, data: Observations, request: Request, rows: int, method: str) -> Module:
-    """Any Gaussian observations of f, which stand for so many rows."""
-    site, jitter, kept = publish_exactly(
-        data, source.kernel, source.mean, request.publish, source.columns, request.seed
-    )
-    return _module(source, method, Latent(site, source.kernel, source.mean, rows, jitter, kept=kept))
+    """Any Gaussian observations of f, which stand for so many rows: its exact posterior, marginalised to points."""
+    if request.publish is None:
+        raise RecycleGPError(
+            "publish=None: this model has no inducing points to publish at; pass a number or points (its own rows "
+            "are never shared unless you pass them)"
+        )
+    kernel, mean = source.kernel, source.mean
+    wanted = share(request.publish, len(data.X))
+    data = _distinct(data)
+    noise = float(data.variance.min())
+    total = _information(data, kernel)
+    D = data.X.shape[1]
+    points = wanted.most if wanted else arrays.count_or_points(request.publish, "publish", D, source.columns, "cpu")
+    if isinstance(points, int):
+        rng = np.random.default_rng(placement.entropy(request.seed, data.X, data.value))
+        points = placement.over(data.X, points, kernel, rng)
+        jitter = 0.0  # they are placed so that they need none, and the new points begin with that of the rows
+    else:
+        jitter = min(RELATIVE_JITTER * float(kernel.diagonal(data.X).mean()), 0.5 * noise)
+    here = _site(data, jitter)
+    published = publishing.publish(here, jitter, kernel, mean, points)
+    if wanted is not None:
+        enough = _enough(published, kernel, mean, total, wanted.kept)
+        published = publishing.publish(here, jitter, kernel, mean, points[:enough])
+    if published.jitter >= noise:
+        raise _too_close(len(points), published.jitter, f"the noise of {noise:.2g}", ", or fit with a larger noise")
+    kept = min(1.0, max(1e-12, published.information / total)) if total > 1e-12 else 1.0
+    origin = _origin(published.site.Z, data.X) if request.gives_points else Origin.PLACED
+    return _module(source, method, Latent(published.site, kernel, mean, rows, published.jitter, kept=kept), origin)
 
 
-def _module(source: Source, method: str, latent: Latent) -> Module:
+def _origin(Z: Tensor, X: Tensor) -> Origin:
+    """Of points that somebody else chose for these rows."""
+    return Origin.ROWS if bool(is_row(Z, X).any()) else Origin.UNKNOWN
+
+
+def _module(source: Source, method: str, latent: Latent, origin: Origin) -> Module:
     ended = Convergence(True, 0, f"{source.title} fitted elsewhere")
-    about = About(source.name, method=method, columns=source.columns)
+    about = About(source.name, method=method, columns=source.columns, origin=origin)
     return Module(about, (source.likelihood,), (latent._replace(convergence=ended),))
 
 
 def published(module: Module, request: Request) -> Module:
-    """As it is, or as `module.publish`; new points that would need more jitter than the source's own had are refused.
-
-    The source's jitter stays with the points it was added to; the new ones carry only what rounding asks for. More
-    than the source's own would blur what the model knew.
-    """
+    """As it is, or as `module.publish`; points that need more jitter than the source's own would blur what it knew."""
     if request.automatic:
         return module
     where = arrays.count_or_points(request.publish, "publish", module.dimension, module.columns, "cpu")
     moved = module.publish(where, request.seed)
     if moved.jitter > module.jitter:
-        raise RecycleGPError(
-            f"publish: {len(moved.inducing)} points so close together need a jitter of {moved.jitter:.2g}, above the "
-            f"model's own of {module.jitter:.2g}; publish at fewer points"
-        )
+        raise _too_close(len(moved.inducing), moved.jitter, f"the model's own of {module.jitter:.2g}")
     return moved
+
+
+def _too_close(points: int, jitter: float, most: str, remedy: str = "") -> RecycleGPError:
+    words = f"publish: {points} points so close together need a jitter of {jitter:.2g}"
+    return RecycleGPError(f"{words}, above {most}; publish at fewer points{remedy}")
+
+
+# --- rows, as an exact posterior sees them ----------------------------------------------------
+
+
+def _information(data: Observations, kernel: Kernel) -> float:
+    """½logdet(I + K_XX/s²): nats that the observations say about f."""
+    root = data.variance.rsqrt()
+    K = root[:, None] * kernel.matrix(data.X, data.X) * root[None, :]
+    return float(linalg.logdet(linalg.cholesky(torch.eye(len(root), dtype=K.dtype) + K).L))
+
+
+def _enough(published: PublishedSite, kernel: Kernel, mean: float, total: float, kept: float) -> int:
+    """How many of the points, in their order, keep such a share of all nats."""
+    site = published.site
+    rows = to_rows(site, basis(kernel, site.Z, published.jitter).L, mean)
+    left = torch.tensor(total - published.information, dtype=torch.float64)
+    return int(information(rows, left).needed(kept))
+
+
+def _site(data: Observations, jitter: float) -> Site:
+    """The observations as a site at their own rows: Rᵀ = diag(1/s), ρ = value/s.
+
+    The jitter of a row is part of f there, so the noise s² is less by as much.
+    """
+    root = (data.variance - jitter).rsqrt()
+    e = data.constant + (root.log() - 0.5 * math.log(2 * math.pi)).sum()
+    return Site(data.X, torch.diag(root), root * data.value, e)
+
+
+def _distinct(data: Observations) -> Observations:
+    """Several observations of one f(x) as one: precisions add, and what they disagree by goes into the constant."""
+    X, place = torch.unique(data.X, dim=0, return_inverse=True)
+    if len(X) == len(data.X):
+        return data
+
+    def total(t: Tensor) -> Tensor:
+        return t.new_zeros(len(X)).index_add(0, place, t)
+
+    variance = 1 / total(1 / data.variance)
+    value = variance * total(data.value / data.variance)
+    apart = log_normal(data.value - value[place], data.variance).sum() - log_normal(0 * value, variance).sum()
+    return Observations(X, value, variance, data.constant + apart)

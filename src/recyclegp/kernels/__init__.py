@@ -16,21 +16,5 @@ from .kernel import (
     weighted_median,
 )
 from .nodes import Node, Parameter, Unit
+from .parsing import DEFAULT as DEFAULT_KERNEL
 from .parsing import NAMES, parse
-
-__all__ = [
-    "NAMES",
-    "Kernel",
-    "Node",
-    "Parameter",
-    "Unit",
-    "continuous_columns",
-    "entries",
-    "knows_its_level",
-    "learned",
-    "numeric_columns",
-    "parameters",
-    "parse",
-    "pool",
-    "weighted_median",
-]

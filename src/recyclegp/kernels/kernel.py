@@ -26,7 +26,7 @@ class Kernel:
     theta: Tensor  # (…, p) float64
 
     def __post_init__(self) -> None:
-        wanted = size(self.structure)
+        wanted = self.structure.size
         if self.theta.shape[-1] != wanted:
             raise RecycleGPError(f"kernel: {self.theta.shape[-1]} parameters for a structure with {wanted}")
 
@@ -62,6 +62,16 @@ class Kernel:
                 columns = list(range(dimension) if p.columns is None else p.columns)
                 found[..., columns] = torch.minimum(found[..., columns], values.exp())
         return found
+
+    def lengthened(self, stretch: Tensor) -> Kernel:
+        """With lengthscales e^stretch times as long, by column (D,); one that several columns share, by their mean."""
+        values = []
+        for p, own in zip(self.parameters, self.theta.split([p.size for p in self.parameters], -1), strict=True):
+            if p.name == "lengthscale" and p.unit is Unit.LENGTH:
+                more = stretch if p.columns is None else stretch[list(p.columns)]
+                own = own + (more if p.size == len(more) else more.mean())
+            values.append(own)
+        return self.with_theta(torch.cat(values, -1))
 
     def lengthscales(self, dimension: int) -> Tensor:
         """(D,): the same of one kernel, outside every derivative; zero where no part of it has any."""
@@ -101,15 +111,16 @@ def _for_people(value: float, unit: Unit) -> float:
     return math.exp(-math.exp(value) if unit is Unit.DISTANCE else value)
 
 
+def from_people(value: float, unit: Unit) -> float:
+    """An entry of θ, from the number people know; a ValueError where there is none."""
+    if unit is Unit.LOADING:
+        return value
+    return math.log(-math.log(value) if unit is Unit.DISTANCE else value)
+
+
 @lru_cache(maxsize=1024)  # many kernels, few structures
 def parameters(structure: Node) -> tuple[Parameter, ...]:
     return tuple(structure.parameters())
-
-
-@lru_cache(maxsize=1024)
-def size(structure: Node) -> int:
-    """How many numbers θ has."""
-    return sum(p.size for p in parameters(structure))
 
 
 def entries(structure: Node) -> list[Parameter]:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import reduce
+from functools import cached_property, reduce
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -89,7 +89,7 @@ class Node(ABC):
         """The columns that it takes for codes of levels, 0, 1, 2, …: no point may lie between two of them."""
         return tuple(sorted({column for part in self.parts for column in part.discrete}))
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Of its part of θ."""
         return sum(p.size for p in self.parameters())
@@ -172,6 +172,7 @@ class Linear(Node):
     inputs: int  # columns it looks at: the size of the centre
     columns: Columns = None
     _name = "linear"
+    has_amplitude = True
 
     def parameters(self, carries: bool = True) -> Iterator[Parameter]:
         yield Parameter("variance", Unit.SLOPE, self.width, self.columns, carries)
@@ -189,16 +190,13 @@ class Linear(Node):
         variance, centre = theta[..., None, : self.width].exp(), theta[..., None, self.width :]
         return variance, _seen(X1, self.columns) - centre, _seen(X2, self.columns) - centre
 
-    @property
-    def has_amplitude(self) -> bool:
-        return True
-
 
 @dataclass(frozen=True)
 class Constant(Node):
     """The same covariance everywhere: a constant function of unknown height."""
 
     _name = "constant"
+    has_amplitude = True
 
     def parameters(self, carries: bool = True) -> Iterator[Parameter]:
         yield Parameter("constant", Unit.AMPLITUDE, 1, None, carries)
@@ -208,10 +206,6 @@ class Constant(Node):
 
     def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
         return _ones(theta, X) * theta.exp()
-
-    @property
-    def has_amplitude(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
@@ -299,6 +293,7 @@ class Scale(Node):
     """A variance times another kernel."""
 
     base: Node
+    has_amplitude = True
 
     @property
     def parts(self) -> tuple[Node, ...]:
@@ -317,10 +312,6 @@ class Scale(Node):
 
     def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
         return theta[..., :1].exp() * self.base.diagonal(theta[..., 1:], X)
-
-    @property
-    def has_amplitude(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)

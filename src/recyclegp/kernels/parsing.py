@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 
 from ..errors import Argument, RecycleGPError
-from .kernel import Kernel
-from .nodes import Category, Columns, Constant, Node, Product, Scale, Sum, leaf_called
+from .kernel import Kernel, from_people
+from .nodes import Category, Columns, Constant, Node, Parameter, Product, Scale, Sum, Unit, leaf_called
 
 NAMES = ("rbf", "matern12", "matern32", "matern52", "rq", "periodic", "linear", "constant", "category")
 LONGEST = 1000  # characters
 _CHOICES = f"use {', '.join(NAMES)}, composed with + and *"
 CATEGORY = "category"
-DEFAULT = "rbf"
+DEFAULT = "matern52"  # of fits: docs/concepts.md says why
 
 
 def parse(expression: str, dimension: int, discrete: tuple[int, ...] = ()) -> Kernel:
@@ -29,6 +30,47 @@ def parse(expression: str, dimension: int, discrete: tuple[int, ...] = ()) -> Ke
     return Kernel(structure, torch.zeros(structure.size, dtype=torch.float64))
 
 
+def parse_with_values(expression: str, dimension: int, discrete: tuple[int, ...] = ()) -> Kernel:
+    """A kernel with its parameters, as kernels are printed: "rbf(outputscale=2, lengthscale=0.5/0.3)".
+
+    A parameter with a value for each input has them separated by "/"; one value is that of all. Parameters of a sum or
+    product follow each other as its parts do. Centres are 0.
+    """
+    found = _WITH_VALUES.fullmatch(expression)
+    if found is None:
+        example = f"{expression}(outputscale=2, lengthscale=0.5)"
+        raise RecycleGPError(Argument("kernel", expression), f" has no parameters here; say them, as in {example!r}")
+    structure = parse_structure(found["name"], dimension, discrete)
+    given = [tuple(map(str.strip, pair.split("=", 1))) for pair in found["values"].split(",")]
+    wanted = [p for p in structure.parameters() if p.unit is not Unit.PLACE]
+    if [name for name, *_ in given] != [p.name for p in wanted]:
+        names = ", ".join(p.name for p in wanted)
+        raise RecycleGPError(Argument("kernel", expression), f": its parameters are, in this order, {names}")
+    theta: list[float] = []
+    values = iter(given)
+    for p in structure.parameters():
+        theta += [0.0] * p.size if p.unit is Unit.PLACE else _numbers(next(values)[1], p, expression)
+    return Kernel(structure, torch.tensor(theta, dtype=torch.float64))
+
+
+_WITH_VALUES = re.compile(r"\s*(?P<name>.*?)\s*\((?P<values>[^()]*=[^()]*)\)\s*", re.DOTALL)
+
+
+def _numbers(text: str, p: Parameter, expression: str) -> list[float]:
+    """Entries of θ, from the numbers people know."""
+    try:
+        given = [float(value) for value in text.split("/")]
+        given = given * p.size if len(given) == 1 else given
+        found = [from_people(value, p.unit) for value in given]
+    except ValueError:
+        found = []
+    if len(found) != p.size:
+        raise RecycleGPError(
+            Argument("kernel", expression), f": {p.name}={text!r}; give {p.size} positive numbers, or one for all"
+        )
+    return found
+
+
 @lru_cache(maxsize=512)
 def parse_structure(expression: str, dimension: int, discrete: tuple[int, ...] = ()) -> Node:
     try:
@@ -39,7 +81,7 @@ def parse_structure(expression: str, dimension: int, discrete: tuple[int, ...] =
         raise RecycleGPError(Argument("kernel", expression[:LONGEST]), f" cannot be read; {_CHOICES}") from None
     inputs = _Inputs.of(dimension, discrete)
     if discrete and not any(isinstance(node, ast.Name) and node.id == CATEGORY for node in ast.walk(body)):
-        alone = not inputs.width and expression.strip() == DEFAULT  # what nobody has asked for
+        alone = not inputs.width and expression.strip() in (DEFAULT, "rbf")  # what nobody has asked for, now or before
         body = ast.Name(CATEGORY) if alone else _by_level(body)
     return _compose(body, expression, inputs, amplitude=True)
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 FEW_COLUMNS = 16  # up to here taking differences one by one is as fast as a product of matrices (on a CPU)
+FAR = 1e6  # half the squared distance from the middle, in lengthscales, beyond which a product of matrices loses digits
 
 
 class Form(Enum):
@@ -90,10 +91,12 @@ def _exponent(log_variance: Tensor, A: Tensor, B: Tensor) -> Tensor:
         return torch.addcmul(log_variance, d, d, value=-0.5, out=d)
     # aᵀb − ½‖a‖² − ½‖b‖² as one product of matrices with two more columns
     middle = A.mean(-2, keepdim=True)
-    A, B = A - middle, B - middle
-    a, b = (t.square().sum(-1, keepdim=True).mul_(-0.5) for t in (A, B))
-    left = torch.cat([A, a + log_variance, torch.ones_like(a)], -1)
-    right = torch.cat([B, torch.ones_like(b), b], -1)
+    near, other = A - middle, B - middle
+    a, b = (t.square().sum(-1, keepdim=True).mul_(-0.5) for t in (near, other))
+    if a.numel() and b.numel() and float(torch.minimum(a.amin(), b.amin())) < -FAR:
+        return torch.cdist(A, B, compute_mode="donot_use_mm_for_euclid_dist").square_().mul_(-0.5).add_(log_variance)
+    left = torch.cat([near, a + log_variance, torch.ones_like(a)], -1)
+    right = torch.cat([other, torch.ones_like(b), b], -1)
     product = left @ right.mT
     return torch.minimum(product, log_variance, out=product)
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from .kernel import Kernel, entries, parameters
-from .nodes import OF_NUMBERS, Category, Columns, Index, Node, Product, Scale, Sum, Unit, shares
+from .nodes import OF_NUMBERS, Category, Columns, Index, Node, Product, Scale, Stationary, Sum, Unit, shares
+from .stationary import Form
 
 
 class InputUnits(NamedTuple):
@@ -135,6 +136,20 @@ def beside(kernel: Kernel, dimension: int) -> Kernel:
     def change(leaf: Node, theta: Tensor) -> Kernel:
         if isinstance(leaf, OF_NUMBERS) and leaf.columns is None:
             return Kernel(replace(leaf, columns=tuple(range(dimension))), theta)
+        return Kernel(leaf, theta)
+
+    return _with_leaves(kernel, change)
+
+
+def smoother(kernel: Kernel) -> Kernel:
+    """With rbf in place of matern52, of the same curvature at distance zero; the same kernel where it has none.
+
+    1 − (5/6)d²/ℓ² = 1 − ½d²/ℓ'² asks for ℓ' = ℓ√(3/5).
+    """
+
+    def change(leaf: Node, theta: Tensor) -> Kernel:
+        if isinstance(leaf, Stationary) and leaf.form is Form.MATERN52:
+            return Kernel(replace(leaf, form=Form.RBF), theta + 0.5 * math.log(3 / 5))
         return Kernel(leaf, theta)
 
     return _with_leaves(kernel, change)

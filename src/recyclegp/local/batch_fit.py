@@ -1,8 +1,4 @@
-"""Local models, many at a time: their hyperparameters, and then what is published of them.
-
-Models of one kind and similar size are solved as one batched problem. One model is a batch of one, so that
-`fit` and `fit_many` are the same computation.
-"""
+"""Local models, many at a time: their hyperparameters, then what is published of them. One is a batch of one."""
 
 from __future__ import annotations
 
@@ -114,16 +110,7 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> LearnedBatch:
         log.debug("learning on %d of %d rows", subset.y.shape[1], batch.data.y.shape[1])
         objective = space.objective(_bound(batch, points, subset))
         width = batch.width(points.Z.shape[1]) // C
-        start = optimiser.best_start(objective, starts, width)
-        best = optimiser.maximise(
-            objective,
-            start,
-            space.box(batch.space.lower),
-            space.box(batch.space.upper),
-            width=width,
-            gradient=closely if last else SEARCH.roughly,
-            metric=metric,
-        )
+        best = _search(space, objective, starts, width, closely if last else SEARCH.roughly, metric)
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
         hyper = batch.space.unpack(space.unpack_functions(best.x), index)
         if not last:
@@ -139,14 +126,26 @@ def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimise
     few = subset.map(lambda t: t[:, : SEARCH.first_rows])
     objective = space.objective(objectives.exact_objective(space.space, few))
     width = max(1, int(memory_factor(few.y.device) * FEATURES / few.y.shape[1] ** 2) // space.group.functions)
-    return optimiser.maximise(
+    return _search(space, objective, starts, width, SEARCH.roughly, space.metric(few.rows))
+
+
+def _search(
+    space: GroupSpace, objective: optimiser.Objective, starts: list[Tensor], width: int, gradient: float, metric: Tensor
+) -> optimiser.Optimum:
+    """From the best of several starts, by their values; and a little way from one beside it, if that leads higher."""
+    begins = starts
+    if len(starts) > 1:
+        best = space.unpack_functions(optimiser.best_start(objective, starts, width))
+        begins = [space.pack(start) for start in search_space.beside(space.space, best)]
+    return optimiser.maximise_from(
         objective,
-        optimiser.best_start(objective, starts, width),
+        begins,
         space.box(space.space.lower),
         space.box(space.space.upper),
+        first=round(SEARCH.first + SEARCH.first_each * starts[0].shape[1]),
         width=width,
-        gradient=SEARCH.roughly,
-        metric=space.metric(few.rows),
+        gradient=gradient,
+        metric=metric,
     )
 
 

@@ -19,7 +19,7 @@ from .batch_fit import step_cost
 from .constants import COMPARISON
 from .fitted import Fitted
 from .functions import FitValidator, FunctionRequests
-from .kernel_choice import SMOOTHNESS, best_alternatives, choose
+from .kernel_choice import best_alternatives, chosen
 from .options import FitOptions
 
 MODELS, MOST_MEMORY = 1024, 64  # solved as one batched problem, and so many times as many on a GPU
@@ -81,15 +81,15 @@ def _numbered(position: int, data: DataSet, name: str, validator: FitValidator) 
         raise RecycleGPError(f"data set {position} ({name}): ", error) from None
 
 
-def choose_kernel(data: Sequence[DataSet], options: FitOptions) -> str:
-    """kernel="auto": one for all data sets, by the sum of some of their evidences."""
+def choose(data: Sequence[DataSet], options: FitOptions) -> FitOptions:
+    """kernel="auto", likelihood="counts": one for all data sets, by the sum of some of their evidences."""
     some = [pair for pair in data[:: max(1, len(data) // COMPARISON.sets)] if isinstance(pair, (tuple, list))]
 
-    def with_kernel(kernel: str) -> list[FunctionRequests]:
-        validator = FitValidator(options.changed(kernel=kernel))
+    def requests(of: FitOptions) -> list[FunctionRequests]:
+        validator = FitValidator(of)
         return [_numbered(i, pair, f"data set {i}", validator) for i, pair in enumerate(some)]
 
-    return choose(with_kernel) if some else SMOOTHNESS[0]
+    return chosen(options, requests)
 
 
 # --- solving ----------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def _new(points: Tensor, X: Tensor, sizes: Sequence[int], key: int, noise: Tenso
     meets = (ordered.gather(1, nearest) == points[..., key]).any(-1).nonzero()[:, 0].tolist()
     for i in twice | set(meets):
         left = _distinct(points[i], key)
-        left = left[~_is_row(points[i, left], X[i, : sizes[i]], key)]
+        left = left[~is_row(points[i, left], X[i, : sizes[i]], key)]
         if not len(left):
             raise RecycleGPError("X: its rows are as close together as floats can be; subtract an offset from X first")
         points[i, : len(left)] = points[i, left]
@@ -215,7 +215,8 @@ def _distinct(X: Tensor, key: int) -> Tensor:
     return torch.as_tensor(np.sort(first), device=X.device)
 
 
-def _is_row(points: Tensor, X: Tensor, key: int) -> Tensor:
+def is_row(points: Tensor, X: Tensor, key: int = 0) -> Tensor:
+    """Which points are rows of X, in all columns; `key` is one in which few are alike."""
     alike = X[torch.isin(X[:, key], points[:, key])]  # few of a million rows share even one coordinate
     if not len(alike):
         return torch.zeros(len(points), dtype=torch.bool, device=X.device)

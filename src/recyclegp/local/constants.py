@@ -40,9 +40,28 @@ class PublishedPoints(NamedTuple):
     spare: float = 0.2
 
 
+class People(NamedTuple):
+    """What is published of people: docs/privacy-measured.md has what attacks find, and what it costs."""
+
+    fewest: int = 20  # rows of a module
+    rows_each: int = 10  # rows behind each automatic point, at least
+    rows_share: int = 20  # rows that share each published number, in the sense of `people.shared`
+    blur: float = 0.85  # b: how much of the spread of made-up rows is random
+    beyond: float = 0.05  # share of the rows that are beyond either end of a column's central part,
+    fewest_beyond: int = 5  # and how many at least
+    far_less: float = 0.3  # of the precision that made-up rows give: less is what real ones give
+    digits: int = 3  # of what is known of f
+    log_kernel: float = 0.5  # steps of logarithms: of the kernel's parameters,
+    log_noise: float = 0.3  # of the noise,
+    place: float = 0.5  # and of places and means, in spreads
+    rows_step: int = 10  # numbers of rows are multiples of this
+    rows_of_level: int = 10  # of a category that is named in the file, at least (else 5); by hand
+
+
 class Placement(NamedTuple):
     """Where points go. Chosen by hand, but for `way`, which is measured in docs/privacy-measured.md."""
 
+    steps_hashed: float = 2**30 * math.sqrt(2)  # in a column's range: rounding is far smaller, and changes nothing
     rows_seen: int = 4096  # data rows between which candidates may lie
     candidates: int = 4  # for each point
     more: int = 5  # times as many where these are few,
@@ -67,7 +86,11 @@ class Priors(NamedTuple):
     deviation: Prior = Prior(0.0, 0.7)  # of each of them from the others
     too_short_sd: float = 0.3  # of their level below the lengthscale that holds a dozen rows
     rows_per_lengthscale: int = 12  # a search may not begin at lengthscales that hold fewer
-    likelihood: Mapping[str, Prior] = {"noise": Prior(math.log(0.3), 1.0), "df": Prior(math.log(4.0), 0.7)}
+    likelihood: Mapping[str, Prior] = {
+        "noise": Prior(math.log(0.3), 1.0),
+        "df": Prior(math.log(4.0), 0.7),
+        "dispersion": Prior(math.log(3.0), 1.5),
+    }
     mean: Prior = Prior(0.0, 1.0)
 
 
@@ -81,6 +104,10 @@ class Search(NamedTuple):
     curvature: float = 5.0  # nats per unit² of φ, typically
     lengthscales: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0)  # tried before the optimiser begins
     periods: tuple[float, ...] = PERIODS  # likewise
+    quiet: float = 0.03  # noise at which a second search begins, of the variance of y
+    # steps after which two searches are compared, and more for each parameter: curvature is learned one step at a time
+    first: int = 5
+    first_each: float = 0.5
     # rows from which they are learned
     rows: Mapping[Method, int] = {Method.EXACT: 3000, Method.COLLAPSED: 6000, Method.DUAL: 2000}
     # rows that make a fit long: then a search begins on the exact evidence of the first so many
@@ -97,7 +124,7 @@ class Comparison(NamedTuple):
     rows: int = 300  # of each data set
     sets: int = 32  # data sets
     line_gain: float = 2.0  # nats by which a line beneath must be better
-    way_gain: float = 1.0  # nats by which another way must predict the rows better
+    way_gain: float = 1.0  # nats by which another way, or another likelihood, must explain the rows better
 
 
 class FixedPoint(NamedTuple):
@@ -113,6 +140,7 @@ class FixedPoint(NamedTuple):
 
 PLANNING = Planning()
 PUBLISHED = PublishedPoints()
+PEOPLE = People()
 PLACEMENT = Placement()
 PRIORS = Priors()
 SEARCH = Search()

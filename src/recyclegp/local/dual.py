@@ -143,13 +143,13 @@ def _evaluated(data: WhitenedData, observed: PseudoObservations, base: CentredRo
     observed = observed.map(lambda t: torch.where(kept, t, torch.zeros_like(t)))
     v, C = posterior(data, observed, base)
     m, s2 = marginals(data, v, C)
-    expected, goal = _goal(data, m, s2)
+    expected, wanted = goal(data, m, s2)
     bound = _bound(expected, base, v, C)
     bound = torch.where(sound & torch.isfinite(bound), bound, torch.full_like(bound, -torch.inf))
-    return _Iterate(State(observed, v, C, expected, bound, torch.zeros_like(sound)), goal)
+    return _Iterate(State(observed, v, C, expected, bound, torch.zeros_like(sound)), wanted)
 
 
-def _goal(data: WhitenedData, m: Tensor, s2: Tensor) -> tuple[Tensor, PseudoObservations]:
+def goal(data: WhitenedData, m: Tensor, s2: Tensor) -> tuple[Tensor, PseudoObservations]:
     """E = E_q[log p(y|f)] per point, with β = −2 ∂E/∂v and α = ∂E/∂m + β m.
 
     β ≥ 0 for log-concave likelihoods; elsewhere (student-t) it is clipped just above 0.
@@ -235,7 +235,7 @@ def _begin(data: WhitenedData, start: PseudoObservations | None, base: CentredRo
         return here if not len(lost) else here.put(lost, _begin(data.select(lost), None, base))
     # from the likelihood about the prior mean, not under the prior, whose E[exp f] may overflow
     m = data.mean[..., None].expand_as(data.y)
-    _, first = _goal(data, m, torch.ones_like(m))
+    _, first = goal(data, m, torch.ones_like(m))
     return _evaluated(data, first, base)
 
 

@@ -13,17 +13,29 @@ import torch
 from torch import Tensor
 
 from .. import arrays, likelihoods
+from ..anonymity import check_classes
 from ..arrays import Array, Inputs
 from ..categories import NO_CATEGORIES
 from ..devices import device_of
 from ..errors import Argument, Either, RecycleGPError
-from ..likelihoods import FunctionRows, Likelihood, Outputs, SeveralFunctions, check_names, noise_of_cells
+from ..likelihoods import (
+    Categorical,
+    FunctionRows,
+    Likelihood,
+    Outputs,
+    SeveralFunctions,
+    check_names,
+    labels,
+    noise_of_cells,
+)
+from ..record import Privacy
 from ..target import Target, described
-from . import folding, placement
+from . import folding, held_back, placement
+from .candidates import is_row
 from .constants import PLANNING
 from .folding import AS_THEY_ARE, Folded
 from .options import ALLOW, AUTO, REFUSE, FitOptions, Noise
-from .planning import FitPlan, Shape, plan_fit
+from .planning import PEOPLE_OPTION, FitPlan, Shape, plan_fit
 from .request import FitRequest, Method, check_rows_have_noises
 from .samples import KnownNoise, known_noise
 from .together import ALONE, Group
@@ -73,11 +85,19 @@ class FitValidator:
     def __init__(self, options: FitOptions) -> None:
         options.check()
         wanted = options.inference
+        if options.likelihoods:
+            either = " or ".join(map(repr, options.likelihoods))
+            raise RecycleGPError(
+                Argument("likelihood", wanted.likelihood),
+                f" is chosen by learning; pass {either}",
+                Either(" with learn=False", ""),
+            )
         self.options = options
         self.device = None if wanted.device is None else device_of(wanted.device)
         self.family = likelihoods.named(wanted.likelihood)
         self.named = isinstance(wanted.kernel, str)
         self.seed = arrays.seed(wanted.seed)
+        self.guard = options.level_guard
         if self.named and wanted.kernel == AUTO:
             raise RecycleGPError(
                 Argument("kernel", AUTO), " is chosen by learning", Either("; with learn=False pass a kernel", "")
@@ -86,6 +106,10 @@ class FitValidator:
 
     def check(self, X: Array, y: Array, name: str, noise: Noise = None, weights: Array = None) -> FunctionRequests:
         """One data set, whose noise may be known when that of others is not."""
+        kept = None
+        if self.options.inference.hold_back is not None:
+            kept = ~held_back.is_held_back(X, y, self.options.inference.hold_back)
+            X, y, noise, weights = (held_back.take(own, kept) for own in (X, y, noise, weights))
         inputs = self._inputs(X)
         likelihood, targets = self._meaning(y, len(inputs.X))
         found = likelihood.targets(y, len(inputs.X), inputs.X.device).detach()
@@ -95,7 +119,7 @@ class FitValidator:
             raise RecycleGPError(
                 Argument("missing", ALLOW), " is for y of shape (n, C); of a single output drop the rows without it"
             )
-        given = self._noise_given(noise, likelihood, len(inputs.X), inputs.X.device)
+        given = self._noise_given(noise, likelihood, len(inputs.X), inputs.X.device, kept=kept)
         return self._requests(name, likelihood, targets, _folded(inputs, found, given, weights))
 
     def check_all(self, data: Sequence[tuple[Any, ...]], names: Sequence[str]) -> list[FunctionRequests] | None:
@@ -108,6 +132,7 @@ class FitValidator:
             return None
         X, y, *own = (arrays.side_by_side(some) for some in zip(*data, strict=True))
         refused = (wanted.missing, wanted.classes) != (REFUSE, None) or bool(labels and not self.family.classifies)
+        refused = refused or bool(self.guard.named) or wanted.hold_back is not None
         if X is None or y is None or X.ndim != 3 or y.shape != X.shape[:2] or not X.numel() or refused:
             return None
         noises: Sequence[Any] = [wanted.noise] * len(data)
@@ -135,13 +160,10 @@ class FitValidator:
     # --- what is given ---
 
     def _inputs(self, X: Array) -> Inputs:
-        X, columns, categories = arrays.inputs(X)
-        naming, D = self.options.naming, X.shape[1]
-        if naming.columns is not None:
-            columns = arrays.named_columns(naming.columns, D)
+        X, columns, categories = arrays.inputs(X, names=self.options.naming.columns, guard=self.guard)
         points = {"inducing": self.options.inference.inducing, "publish": self.options.publishing.publish}
         for argument, given in points.items():
-            categories = arrays.levels_of_points(given, argument, D, columns, categories)
+            categories = arrays.levels_of_points(given, argument, X.shape[1], columns, categories)
         if len(X) == 0:
             raise RecycleGPError("X has no rows; a model needs at least one")
         return Inputs(X.detach(), columns, categories)
@@ -155,7 +177,10 @@ class FitValidator:
             family.for_data(y, rows, self.options.inference.classes)  # it has none
             return Outputs(tuple(names), (family,) * len(names)), tuple(map(Target, names, units))
         target = self._described(y)
-        whole = family.for_data(y, rows, self.options.inference.classes)
+        classes = self.options.inference.classes
+        whole = family.for_data(y, rows, classes)
+        if isinstance(whole, Categorical) and classes is None and not self.options.publishing.allow_small:
+            check_classes(labels.texts(y, rows), self.guard.rows)
         if target.labels is not None and not family.classifies:
             raise RecycleGPError(f"labels: likelihood {family.name!r} has no classes; leave them out")
         return whole, (target,) * len(whole.functions)
@@ -179,10 +204,19 @@ class FitValidator:
             raise RecycleGPError("y has no values at all; a model needs at least one")
 
     def _noise_given(
-        self, own: Noise, likelihood: Likelihood, rows: int, device: torch.device, *, checked: bool = False
+        self,
+        own: Noise,
+        likelihood: Likelihood,
+        rows: int,
+        device: torch.device,
+        *,
+        checked: bool = False,
+        kept: np.ndarray | None = None,
     ) -> Noise:
         """One number, one for each row, one for each cell of several outputs, or None."""
         common = self.options.inference.noise
+        if kept is not None:
+            common = held_back.take(common, kept)
         if own is not None and common is not None and not checked:
             raise RecycleGPError("noise: it is given for all data sets, and with this one; leave one of them out")
         noise = common if own is None else own
@@ -247,6 +281,8 @@ class FitValidator:
         device = X.device if self.device is None else self.device
         shape = Shape(len(X), X.shape[1], folded.rows(len(X)), columns, categories, device)
         plan = self._plan(own.likelihood, shape, most)
+        if self.options.publishing.privacy is Privacy.PEOPLE:
+            _check_points(plan, X)
         noise = _noise_of_rows(own, data.noise, c)
         known = None if not isinstance(noise, Tensor) else _known(noise, folded.counts, plan.method)
         w = None if folded.counts is None else folded.counts.sqrt()
@@ -269,6 +305,8 @@ class FitValidator:
             device=device,
             rows=shape.rows,
             counts=folded.counts,
+            privacy=self.options.publishing.privacy,
+            held_back=self.options.inference.hold_back,
         )
 
     def _plan(self, likelihood: Likelihood, shape: Shape, most: int) -> FitPlan:
@@ -291,6 +329,15 @@ class FitValidator:
         # A plan must not depend on anybody's data: the default noise comes from the kernel alone.
         where = plan.inducing if isinstance(plan.inducing, Tensor) else X.to(plan.kernel.theta.device)
         return PLANNING.noise * float(plan.kernel.diagonal(where).mean())
+
+
+def _check_points(plan: FitPlan, X: Tensor) -> None:
+    """Points that are given may not be people's."""
+    for argument, given in (("inducing", plan.inducing), ("publish", plan.publish)):
+        if isinstance(given, Tensor) and (rows := int(is_row(given.to(X), X).sum())):
+            raise RecycleGPError(
+                PEOPLE_OPTION, f": {rows} of the {len(given)} points in {argument} are rows; give points that are not"
+            )
 
 
 def _folded(inputs: Inputs, y: Tensor, noise: Noise, weights: Array) -> Data:

@@ -1,7 +1,8 @@
 """kernel="auto": the structure by which the evidence explains the rows best, judged on some of them.
 
 How smooth the function is, and whether there is a line beneath it. Many data sets choose together, so that the
-modules made of them have one kernel. Likewise how functions see y, where the data decide (`best_alternatives`).
+modules made of them have one kernel. Likewise the likelihood, where a name stands for several (likelihood="counts"),
+and how functions see y, where the data decide (`best_alternatives`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from ..likelihoods import Moments
 from . import batch_fit
 from .constants import COMPARISON
 from .functions import FunctionRequests
-from .options import AUTO
+from .options import AUTO, FitOptions
 from .request import FitRequest, Method
 
-__all__ = ["AUTO", "SMOOTHNESS", "best", "best_alternatives", "choose"]
+__all__ = ["AUTO", "SMOOTHNESS", "best", "best_alternatives", "chosen"]
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +39,25 @@ def best(score: Callable[[str], float]) -> str:
     return chosen
 
 
-def choose(with_kernel: Callable[[str], Sequence[FunctionRequests]]) -> str:
-    """The kernel for requests, which are made for any of the candidates by `with_kernel`."""
-    return best(lambda name: _evidence(with_kernel(name)))
+def chosen(options: FitOptions, requests: Callable[[FitOptions], Sequence[FunctionRequests]]) -> FitOptions:
+    """The options with all that the data are to choose, from requests for any of the candidates."""
+    if options.chooses_likelihood:
+        kernel = SMOOTHNESS[0] if options.chooses_kernel else options.inference.kernel
+        first, *others = options.likelihoods
+        score = {p: _evidence(requests(options.changed(likelihood=p, kernel=kernel))) for p in (first, *others)}
+        other = max(others, key=lambda p: score[p])
+        found = other if score[other] > score[first] + COMPARISON.way_gain else first
+        log.info("likelihood %s; log evidence %s", found, score)
+        options = options.changed(likelihood=found)
+    if options.chooses_kernel:
+        options = options.changed(kernel=best(lambda name: _evidence(requests(options.changed(kernel=name)))))
+    return options
 
 
 def _evidence(requests: Sequence[FunctionRequests]) -> float:
     """Of some rows of some data sets, each at its own best hyperparameters, with their prior."""
+    if not requests:
+        return 0.0
     step = -(-len(requests) // COMPARISON.sets)
     kinds: dict[Any, list[FitRequest]] = {}
     for own in requests[::step]:

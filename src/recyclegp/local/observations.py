@@ -34,13 +34,25 @@ log = logging.getLogger(__name__)
 ROWS = 8192  # of data, whose features are held at once
 
 
-def gaussian_rows(base: Basis, X: Tensor, y: Tensor, noise: Tensor, *, marginal: bool, w: Tensor | None = None) -> Rows:
+def gaussian_rows(
+    base: Basis,
+    X: Tensor,
+    y: Tensor,
+    noise: Tensor,
+    *,
+    marginal: bool,
+    w: Tensor | None = None,
+    seen: Tensor | None = None,
+) -> Rows:
     """Rᵀ = W/σ, ρ = Wy/σ; one block whose residual is integrated out (marginal), or each row alone.
 
-    A row's noise is σ²/w²; one with w = 0 says nothing.
+    A row's noise is σ²/w²; one with w = 0 says nothing. Where `seen` (n,) is given, a row speaks of so many of the
+    points only, the first ones: of those that were there when it came.
     """
     w = torch.ones_like(y) if w is None else w
     V = features(base, X)
+    if seen is not None:
+        V = V * (torch.arange(len(V), device=V.device)[:, None] < seen)
     root = w / noise.sqrt()[..., None]  # Rᵀ = diag(root)
     H = root[..., None] * V.mT
     e = bounds.log_sharpness(w) - 0.5 * (w > 0) * (2 * math.pi * noise).log()[..., None]
@@ -56,13 +68,21 @@ def gaussian_rows(base: Basis, X: Tensor, y: Tensor, noise: Tensor, *, marginal:
 
 @torch.no_grad()
 def stream(
-    base: Basis, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor | float, w: Tensor | None = None
+    base: Basis,
+    X: Tensor,
+    y: Tensor,
+    noise: Tensor,
+    mean: Tensor | float,
+    w: Tensor | None = None,
+    seen: Tensor | None = None,
 ) -> CentredRows:
     """Collapsed rows in bounded memory: each chunk of data is folded into one triangle."""
     folded, done = None, 0
     w = torch.ones_like(y) if w is None else w
-    for X_, y_, w_ in zip(X.split(ROWS, -2), y.split(ROWS, -1), w.split(ROWS, -1), strict=True):
-        rows = least_squares.centre(gaussian_rows(base, X_, y_, noise, marginal=False, w=w_), mean)
+    chunks = zip(X.split(ROWS, -2), y.split(ROWS, -1), w.split(ROWS, -1), strict=True)
+    for i, (X_, y_, w_) in enumerate(chunks):
+        seen_ = None if seen is None else seen[i * ROWS : (i + 1) * ROWS]
+        rows = least_squares.centre(gaussian_rows(base, X_, y_, noise, marginal=False, w=w_, seen=seen_), mean)
         folded = least_squares.compress(rows if folded is None else least_squares.stack([folded, rows]))
         done += y_.shape[-1]
         log.debug("%d of %d rows", done, y.shape[-1])

@@ -10,12 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
+from ..anonymity import ROWS_PER_LEVEL, LevelGuard
 from ..arrays import CountOrPoints
 from ..errors import Argument, RecycleGPError
+from ..kernels import DEFAULT_KERNEL
+from ..likelihoods import CHOICES
+from ..record import Privacy
+from .constants import PEOPLE
+from .held_back import check_share
 
 KernelLike: TypeAlias = Any  # a name, as "rbf + linear", or a GPyTorch kernel in the user's units
 Noise: TypeAlias = Any  # a variance, or an Array with one for each row; of several outputs also for each cell
 PublishLike: TypeAlias = Any  # "auto", a number of points, the share to keep, points, None, or a Publishing
+PrivacyLike: TypeAlias = Any  # "people", "things", a Privacy, or None where nobody has chosen
 DeviceLike: TypeAlias = Any  # as torch takes it, by name or as a torch.device
 
 REFUSE, ALLOW = "refuse", "allow"  # what becomes of cells of y that are missing
@@ -27,7 +34,7 @@ class Inference:
     """How a model is inferred from its rows."""
 
     likelihood: str = "gaussian"
-    kernel: KernelLike = "rbf"
+    kernel: KernelLike = DEFAULT_KERNEL
     method: str = AUTO
     inducing: CountOrPoints = None
     learn: bool = True
@@ -36,6 +43,10 @@ class Inference:
     device: DeviceLike = None
     missing: str = REFUSE
     classes: Sequence[Any] | None = None  # all that a row could have had
+    hold_back: float | None = None  # the share of rows that are kept out of the fit
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hold_back", check_share(self.hold_back))
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,20 @@ class Publishing:
     publish: PublishLike = AUTO
     rows_per_point: int | None = None  # rows behind each published point, at least
     allow_small: bool = False  # no warning about few rows
+    privacy: PrivacyLike = None  # what the rows are about; a Privacy once it is here
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "privacy", _privacy(self.privacy))
+
+
+def _privacy(given: Any) -> Privacy | None:
+    """A Privacy, from itself or by its name."""
+    if given is None or isinstance(given, Privacy):
+        return given
+    names = [p.value for p in Privacy]
+    if given not in names:
+        raise RecycleGPError(f"privacy is {given!r}; use {' or '.join(map(repr, names))}")
+    return Privacy(given)
 
 
 @dataclass(frozen=True)
@@ -52,6 +77,7 @@ class Naming:
     """What inputs and targets are called."""
 
     columns: Sequence[str] | None = None  # of an array of inputs
+    categories: Sequence[str | int] | None = None  # columns of text, all of whose levels may be named in the file
     target: str | Sequence[str] | None = None  # what y is called,
     unit: str | Sequence[str | None] | None = None  # its unit,
     labels: Sequence[str | None] | None = None  # and the names of classes 0 and 1
@@ -120,6 +146,23 @@ class FitOptions:
         """Is the kernel to be chosen by the evidence?"""
         kernel = self.inference.kernel
         return isinstance(kernel, str) and kernel == AUTO and self.inference.learn is True
+
+    @property
+    def chooses_likelihood(self) -> bool:
+        """Is the likelihood, of those that its name stands for?"""
+        return bool(self.likelihoods) and self.inference.learn is True
+
+    @property
+    def likelihoods(self) -> tuple[str, ...]:
+        """Those of which the data choose one; none where it is known."""
+        name = self.inference.likelihood
+        return CHOICES.get(name, ()) if isinstance(name, str) else ()
+
+    @property
+    def level_guard(self) -> LevelGuard:
+        """Decides which texts of the inputs may become words in a file."""
+        rows = PEOPLE.rows_of_level if self.publishing.privacy is Privacy.PEOPLE else ROWS_PER_LEVEL
+        return LevelGuard.given(self.naming.categories, rows=rows)
 
     def check(self) -> None:
         """What can be checked without data.

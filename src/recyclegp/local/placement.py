@@ -54,7 +54,7 @@ def entropies(seed: int, X: Tensor, y: Tensor) -> list[list[int]]:
     """The same of data sets side by side, X (B, n, D) and y (B, n).
 
     The targets count, too: owners who share a grid of inputs must not publish at the same points. Only their order
-    does, in either direction, so that a change of their units changes nothing.
+    does, in either direction, so that a change of their units changes nothing; nor does one of the inputs' units.
     """
     ranks = _ranks(y.detach().cpu().numpy())
     mirrored = ranks.max(-1, keepdims=True) - ranks
@@ -62,13 +62,24 @@ def entropies(seed: int, X: Tensor, y: Tensor) -> list[list[int]]:
     first = differing.argmax(-1)[:, None]
     turned = np.take_along_axis(ranks, first, -1) > np.take_along_axis(mirrored, first, -1)
     ranks = np.ascontiguousarray(np.where(turned, mirrored, ranks))
-    rows = np.ascontiguousarray(X.detach().cpu().numpy())
+    rows = _without_units(X.detach().cpu().numpy())
     found = []
     for x, order in zip(rows, ranks, strict=True):
         digest = hashlib.sha256(x)
         digest.update(order)
         found.append([seed, *np.frombuffer(digest.digest()[:16], dtype=np.uint32).tolist()])
     return found
+
+
+def _without_units(X: np.ndarray) -> np.ndarray:
+    """Where in its column's range each value lies, (B, n, D), in steps that are far longer than rounding.
+
+    The number of steps is no fraction: values at regular distances would lie where one step ends and the next begins,
+    and rounding would decide.
+    """
+    low, high = X.min(-2, keepdims=True), X.max(-2, keepdims=True)
+    width = np.where(high > low, high / 2 - low / 2, 1.0)  # half of it, which is never too large for a float
+    return np.floor((X / 2 - low / 2) / width * PLACEMENT.steps_hashed + 0.5).astype(np.int64)
 
 
 def _ranks(y: np.ndarray) -> np.ndarray:
@@ -136,7 +147,11 @@ def moved(points: Points, kernel: Kernel, X: Tensor, w: Tensor) -> Points:
             adam.zero_grad()
             (-explained.sum()).backward()
             adam.step()
-    return points._replace(Z=points.Z + unit * shift.detach())
+    found = points._replace(Z=points.Z + unit * shift.detach())
+    # points that have come so close to each other that they add rounding, not knowledge, stay where they were
+    pivots = found.basis(kernel).L.diagonal(dim1=-2, dim2=-1).square()
+    fine = (pivots > PLACEMENT.residual_floor * kernel.diagonal(found.Z)) | ~points.real
+    return points._replace(Z=torch.where(fine.all(-1)[:, None, None], found.Z, points.Z))
 
 
 @torch.no_grad()

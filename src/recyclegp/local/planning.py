@@ -10,13 +10,16 @@ from torch import Tensor
 
 from .. import arrays
 from ..categories import Categories, called
-from ..errors import Argument, Name, RecycleGPError
+from ..errors import Argument, Either, Name, RecycleGPError
 from ..kernels import Kernel, knows_its_level, numeric_columns, parse
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..likelihoods import Likelihood
-from .constants import PLANNING, PUBLISHED
+from ..record import Privacy
+from .constants import PEOPLE, PLANNING, PUBLISHED
 from .options import AUTO, FitOptions, Publishing
 from .request import Method, Publish, Share
+
+PEOPLE_OPTION = Either("privacy='people'", "--people")
 
 
 class Shape(NamedTuple):
@@ -40,7 +43,7 @@ class FitPlan(NamedTuple):
 def plan_fit(options: FitOptions, likelihood: Likelihood, shape: Shape, most: int) -> FitPlan:
     """For one function; `most` are the rows of the function of its model that has most, which decide the method."""
     wanted, n = options.inference, shape.n
-    _check_rows_per_point(options.publishing.rows_per_point, shape.rows)
+    check_rows_per_point(options.publishing, shape.rows)
     method = _method(options, likelihood, most)
     if method is Method.EXACT and wanted.inducing is not None:
         raise RecycleGPError(
@@ -54,7 +57,7 @@ def plan_fit(options: FitOptions, likelihood: Likelihood, shape: Shape, most: in
     if wanted.inducing is not None:
         points = _useful(_given(wanted.inducing, "inducing", shape), n)
     kernel = _by_name(wanted.kernel, shape) if isinstance(wanted.kernel, str) else _object(wanted.kernel, shape)
-    publish = _publish(options.publishing, method, points, shape)
+    publish = publish_plan(options.publishing, method, points, shape)
     return FitPlan(kernel.to(shape.device), method, points, publish)
 
 
@@ -115,12 +118,14 @@ def share(publish: Any, rows: int, rows_per_point: int | None = None) -> Share |
     return None
 
 
-def _publish(wanted: Publishing, method: Method, points: int | Tensor, shape: Shape) -> Publish:
+def publish_plan(wanted: Publishing, method: Method, points: int | Tensor, shape: Shape) -> Publish:
     """How many points, which, or None for the inducing points themselves; no more of them than rows allow."""
     found = _publish_option(wanted, method, points, shape)
-    if wanted.rows_per_point is None or isinstance(found, Share):
+    fewest = fewest_rows(wanted)
+    given = isinstance(points if found is None else found, Tensor)
+    if fewest is None or isinstance(found, Share) or (given and wanted.rows_per_point is None):
         return found
-    most = shape.rows // wanted.rows_per_point
+    most = shape.rows // fewest
     chosen = points if found is None else found
     if isinstance(chosen, int):
         return min(chosen, most)
@@ -138,7 +143,7 @@ def _publish_option(wanted: Publishing, method: Method, points: int | Tensor, sh
     publish = wanted.publish
     if isinstance(publish, str) and publish == AUTO and isinstance(points, Tensor):
         return None
-    found = share(publish, shape.rows, wanted.rows_per_point)
+    found = share(publish, shape.rows, fewest_rows(wanted))
     if found is not None:
         return found
     if publish is not None:
@@ -152,16 +157,28 @@ def _publish_option(wanted: Publishing, method: Method, points: int | Tensor, sh
     return None
 
 
-def _check_rows_per_point(wanted: Any, rows: int) -> None:
-    if wanted is None:
-        return
-    if isinstance(wanted, bool) or not isinstance(wanted, (int, np.integer)) or wanted < 1:
+def fewest_rows(wanted: Publishing) -> int | None:
+    """Rows behind each automatic point, at least; None where nobody has asked for more than usual."""
+    people = PEOPLE.rows_each if wanted.privacy is Privacy.PEOPLE else None
+    return max((n for n in (wanted.rows_per_point, people) if n is not None), default=None)
+
+
+def check_rows_per_point(wanted: Publishing, rows: int | None = None) -> None:
+    """Is it a number, and are there enough rows, where it is known how many there are?"""
+    given = wanted.rows_per_point
+    if given is not None and (isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1):
         raise RecycleGPError(
-            Argument("rows_per_point", wanted), "; pass a whole number of rows, at least 1, or leave it out"
+            Argument("rows_per_point", given), "; pass a whole number of rows, at least 1, or leave it out"
         )
-    if wanted > rows:
+    if rows is None:
+        return
+    if wanted.privacy is Privacy.PEOPLE and rows < PEOPLE.fewest:
         raise RecycleGPError(
-            Argument("rows_per_point", wanted),
+            PEOPLE_OPTION, f": {rows} rows are too few, it needs {PEOPLE.fewest}; publish them together with other rows"
+        )
+    if given is not None and given > rows:
+        raise RecycleGPError(
+            Argument("rows_per_point", given),
             f": {rows} rows are too few for a single point; publish them together with other rows, or pass a smaller "
             "number",
         )

@@ -13,17 +13,27 @@ from .. import arrays, threads
 from ..core import site_columns, sites
 from ..core.convergence import Convergence
 from ..core.publishing import publish as publish_at
+from ..core.rounding import significant
 from ..kernels import Kernel
 from ..likelihoods import gaussian_noise
 from . import batch as batches
-from . import fitted, placement
+from . import fitted, people, placement
 from .batch import Batch, LearnedBatch, same_rows
-from .constants import PUBLISHED
+from .constants import PEOPLE, PUBLISHED
 from .fitted import Fitted
 from .placement import Points
 from .request import Method, Share
 from .search_space import Hyperparameters
-from .summary import Information, Residuals, Summary, collapsed_residuals, exact_residuals, noise_evidence, summarise
+from .summary import (
+    Information,
+    Residuals,
+    Summary,
+    collapsed_residuals,
+    exact_residuals,
+    information,
+    noise_evidence,
+    summarise,
+)
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +52,13 @@ def publish_all(batch: Batch, learned: LearnedBatch) -> PublishedBatch:
     """Every model's posterior at the points it publishes."""
     log.debug("summarising %d rows", batch.data.y.shape[1])
     index = torch.arange(len(learned.ends), device=learned.hyper.mean.device)
-    template, hyper = batch.template, learned.hyper
+    template, places = batch.template, batch  # of whose rows follows where points are
+    if people.are_people(template):
+        hyper = people.coarse(learned.hyper, batch.data, batch.requests)
+        rows = people.made_up_rows(batch.data, batch.requests)
+        places = batches.batch_of(batch.requests, rows, batch.space, hyper.kernel, batch.group)
+        learned = learned._replace(hyper=hyper, points=batches.inducing(places, hyper.kernel))
+    hyper = learned.hyper
     exact = template.method is Method.EXACT
     with threads.share_work(len(index) if index.device.type == "cpu" else 1) as workers:
         whole = None
@@ -50,10 +66,12 @@ def publish_all(batch: Batch, learned: LearnedBatch) -> PublishedBatch:
             some = index.split(batch.width(0))
             found = workers.map(lambda few: exact_residuals(batch.data.select(few), hyper.select(few)), some)
             whole = Residuals(*(torch.cat(parts) for parts in zip(*found, strict=True)))
-        points = batch.shared(_places(batch, hyper, whole, workers)) if exact else learned.points
-        fewer = None if exact else _fewer_points(batch, learned)
+        points = batch.shared(_places(places, hyper, whole, workers)) if exact else learned.points
+        fewer = None if exact else _fewer_points(places, learned)
         some = index.split(batch.width(points.Z.shape[1]))  # so that only their features are held
-        parts = workers.map(lambda few: _publish_some(batch, learned, points.select(few), few, whole, fewer), some)
+        parts = workers.map(
+            lambda few: _publish_some(batch, places, learned, points.select(few), few, whole, fewer), some
+        )
     models = [part.models for part in parts if part.models is not None]
     return PublishedBatch([i for part in parts for i in part.positions], fitted.concatenate(models) if models else None)
 
@@ -104,7 +122,13 @@ def _enough(batch: Batch, hyper: Hyperparameters, points: Points, index: Tensor)
 
 @torch.no_grad()
 def _publish_some(
-    batch: Batch, learned: LearnedBatch, points: Points, index: Tensor, whole: Residuals | None, fewer: Points | None
+    batch: Batch,
+    places: Batch,
+    learned: LearnedBatch,
+    points: Points,
+    index: Tensor,
+    whole: Residuals | None,
+    fewer: Points | None,
 ) -> PublishedBatch:
     """Some models of the batch; `whole`: residuals of all; `fewer`: the points for publishing sparse ones."""
     data, hyper, method = batch.data.select(index), learned.hyper.select(index), batch.template.method
@@ -113,7 +137,14 @@ def _publish_some(
     residuals = None
     if batch.template.learns_noise:
         residuals = collapsed_residuals(summary, data, hyper) if whole is None else whole.select(index)
-    made = _models(summary, points, hyper, known.kept[:, -1], residuals, [learned.ends[i] for i in index.tolist()])
+    kept = known.kept[:, -1]
+    if places is not batch:
+        resembling = summarise(method, places.data.select(index), points, hyper, batch.group.functions).rows
+        own = [batch.requests[i] for i in index.tolist()]
+        rows = people.shared(summary.rows, resembling, data.rows, own, batch.group.functions)
+        summary = summary._replace(rows=rows)
+        kept = (information(rows, torch.zeros_like(known.total)).total / known.total.clamp_min(1e-300)).clamp(1e-12, 1)
+    made = _models(summary, points, hyper, kept, residuals, [learned.ends[i] for i in index.tolist()])
     sound = _finite(summary, made)
     if not len(sound):
         return PublishedBatch([], None)
@@ -121,6 +152,8 @@ def _publish_some(
     found = index.cpu()[sound].tolist()
     if method is not Method.EXACT:
         made = _at_fewer_points(batch, made, found, known, sound, hyper, fewer)
+    if places is not batch:
+        made = made._replace(noise=significant(made.noise, PEOPLE.digits), kept=significant(made.kept, PEOPLE.digits))
     return PublishedBatch(found, made)
 
 

@@ -14,6 +14,7 @@ from ..categories import Categories
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
+from ..record import Privacy
 from .samples import Sample
 
 __all__ = ["FitRequest", "Method", "Publish", "Share", "check_rows_have_noises"]
@@ -56,6 +57,8 @@ class FitRequest(NamedTuple):
     device: torch.device  # where to compute; X and y are where the user had them until then
     rows: int  # of data behind it, as they are published
     counts: Tensor | None = None  # as in Samples
+    privacy: Privacy | None = None  # what its rows are about, where somebody has said so
+    held_back: float | None = None  # the share of its owner's rows that are not among these
 
     @property
     def sample(self) -> Sample:
@@ -68,6 +71,13 @@ class FitRequest(NamedTuple):
     def effective_rows(self) -> float:
         """Log-densities of y in its evidence: one for each row, as often as it counts."""
         return float(len(self.y) if self.counts is None else self.counts.sum())
+
+    @property
+    def points_given(self) -> bool:
+        """Has somebody chosen the points that are published?"""
+        if isinstance(self.publish, Tensor) or not isinstance(self.inducing, Tensor):
+            return isinstance(self.publish, Tensor)
+        return not isinstance(self.publish, int) or self.publish >= len(self.inducing)
 
     @property
     def learns_noise(self) -> bool:

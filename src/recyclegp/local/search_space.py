@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import Kernel, Node, Unit, continuous_columns, entries, parameters
-from ..kernels.units import reference
+from ..kernels.units import reference, smoother
 from ..likelihoods import Likelihood
 from .constants import PRIORS, SEARCH
 from .samples import Scales
@@ -142,6 +142,8 @@ def search_space(
     for i in (i for group in groups for i in group):
         seen = table[i].columns
         centre[i] += 0.5 * math.log(D if seen is None else len(seen))  # distances grow with √D
+    # a matern52 is as curved as an rbf whose lengthscales are shorter: what is expected of functions is the same
+    centre[:size] -= smoother(Kernel(structure, centre.new_zeros(size))).theta
     log_y2 = 2 * data.y.log()
     own = [log_y2 if name == "noise" else torch.zeros_like(log_y2) for name in likelihood.parameter_names]
     tail = torch.stack([*own, data.y_centre], dim=-1)
@@ -182,3 +184,16 @@ def starts(space: SearchSpace) -> list[Tensor]:
             phi[:, turning] += math.log(period)
             trials.append(phi[:, space.free])
     return trials
+
+
+def beside(space: SearchSpace, start: Tensor) -> list[Tensor]:
+    """A start (B, p), and where a noise is learned the same one with far less of it.
+
+    Begun with much noise, a search among many inputs takes what the first few do not explain for noise, and drops the
+    others for good; begun with little, it has to find a use for them.
+    """
+    if not (space.likelihood.conjugate and bool(space.free[space.structure.size])):
+        return [start]
+    quiet = start.clone()
+    quiet[:, int(space.free[: space.structure.size].sum())] = math.log(SEARCH.quiet)
+    return [start, quiet]

@@ -1,8 +1,11 @@
-"""Members with what an ensemble says of them: how they agree with the rest, and their owners' constants."""
+"""Members with what an ensemble says of them: how they agree, what the others add, and constants."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from .form import Form
+from .leave_one_out import Agreement
 from .member import Member
 from .owners import owner_numbers
 from .pooling import median_kernel, shorter_than_all
@@ -22,11 +25,19 @@ def compared(form: Form, members: tuple[Member, ...], store: SiteSource, first: 
     found = form.agreements(store, first, under)
     # where an owner's modules were compared together, the result is under the first of them
     numbers = owner_numbers(members)
-    together = {numbers[i]: a for i, a in found.items()} if form.effects.present else {}
-    kept = ((m, found.get(i, together.get(numbers[i]))) for i, m in enumerate(members))
+    first_of = {numbers[i]: i for i in found} if form.effects.present else {}
+    places = [i if i in found else first_of.get(k) for i, k in enumerate(numbers)]
+    rows = Counter[int | None]()
+    for m, place in zip(members, places, strict=True):
+        rows[place] += m.effective_row_count * m.weight  # type: ignore[assignment]
     return tuple(
-        m if a is None or m.weight == 0 else m._replace(surprise=a.surprise, agreement=a.agreement) for m, a in kept
+        m if place is None or m.weight == 0 else _told(m, found[place], rows[place])
+        for m, place in zip(members, places, strict=True)
     )
+
+
+def _told(m: Member, a: Agreement, rows: float) -> Member:
+    return m._replace(surprise=a.surprise, agreement=a.agreement, others_add=a.added / rows)
 
 
 def remembered(form: Form, members: tuple[Member, ...], store: SiteSource, first: int = 0) -> tuple[Member, ...]:

@@ -65,6 +65,12 @@ class Fit(NamedTuple):
     affine: Tensor  # the same as `together`, of a·f + b with a and b unknown: a change of units
     known: Tensor  # nats that it says about f
     shared: Tensor  # nats of these that the others know
+    size: Tensor  # squared distance from the prior mean, in units of its prior covariance
+
+    @property
+    def impossible(self) -> Tensor:
+        """Which say what f cannot be, whatever the others know there."""
+        return self.size > SCREENING.farthest**2 * self.counts.clamp_min(1)
 
     @property
     def share(self) -> Tensor:
@@ -140,6 +146,7 @@ def fit(said: Sequence[Statements], agreed: Consensus, mean: float, variance: fl
                 together + _gain(weighed.mT @ error, weighed.mT @ columns),
                 linalg.logdet(prior),
                 linalg.logdet(prior) - spread,
+                alone,
             ]
         )
     return Fit(*found)

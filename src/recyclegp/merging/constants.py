@@ -12,7 +12,13 @@ class Screening(NamedTuple):
     """Who contradicts the others. Chosen by hand; what screening does with them is measured in docs/robustness.md."""
 
     price: float = 8.0  # nats by which another explanation of a module must be better than that it is honest
+    # times the usual squared distance from the others, per number: nearer, a module is unusual, and may well be honest
+    gross: float = 10.0
+    gross_scale: float = 1.4  # of f, from which on it is another unit
+    gross_shift: float = 3.0  # standard deviations of f: a constant of an owner's own is no larger
+    gross_sure: float = 6.0  # times too sure of itself: fewer may well be honest
     too_sure: float = 3.0  # times what is usual: squared distances from the others that are no accident
+    farthest: float = 30.0  # standard deviations of f from its mean: what is said beyond cannot be
     seeds: int = 6  # modules whose friends are tried as the trusted ones
     steps: int = 20  # changes of the trusted set, from each start
     # squared distances per number, in the middle, from which on something is wrong, though nobody stands out
@@ -30,6 +36,7 @@ class Screening(NamedTuple):
     # times the usual precision: beyond it, a module has no more say about where the points are
     max_relative_precision: float = 10.0
     min_trusted_to_rule_out_effects: int = 8  # trusted modules from which one can tell whether owners differ
+    most_own: float = 0.1  # of the variance of f: owners' own functions, beside which a majority can be found
     fewest: int = 3  # modules: of two that contradict each other nobody can say who is wrong
     most_unit_searches: int = 24  # inputs of modules, in all, that are tried in other units: it takes a while
     max_length_ratio: float = 2.0  # a module's own lengthscale over the shared one, from which its inputs are doubted
@@ -42,6 +49,9 @@ class Explaining(NamedTuple):
     rounds: int = 10  # of weighing and fitting a change of units
     decades: int = 8  # of factors of the variance that are tried,
     steps: int = 81  # so many
+    near_known: float = 3.0  # nats by which a known change of units may explain it worse than the best one,
+    as_likely: float = 1.0  # and by which it must be better than any other known one
+    clear: float = 0.1  # of a scale, and of what f varies by: how well the numbers of a proposal must be known
     least_scale: float = 0.05  # of a change of units: nearer to zero, the module knows nothing of f
 
 
@@ -49,9 +59,6 @@ class UnitSearch(NamedTuple):
     """Other units of a module's inputs. Chosen by hand; what is found is measured in docs/robustness.md."""
 
     price: float = 1.0  # nats for each changed input, beside the logarithm of how many changes are tried
-    factors: tuple[float, ...] = (10.0, 100.0, 1000.0, 1e6, 60.0, 12.0, 24.0, 365.25, 2.54, 0.4536)  # and one over each
-    # °C, °F and K
-    affine: tuple[tuple[float, float], ...] = ((1.8, 32.0), (1 / 1.8, -32 / 1.8), (1.0, 273.15), (1.0, -273.15))
     learned_price: float = 4.0  # nats more for a factor that nobody uses: where it could be, a usual one is meant
     decades: float = 4.0  # on either side of one, in which a factor is learned
     steps: int = 65  # of the first search for it
@@ -63,26 +70,40 @@ class UnitSearch(NamedTuple):
     most_changed: int = 3  # inputs
 
 
-class RegionUnits(NamedTuple):
-    """Inputs that may be in another unit, from where modules have points alone. Chosen by hand."""
+class Levels(NamedTuple):
+    """Whose numbers are in another unit, by their levels and scales. Chosen on the tables that benchmarks/units.py
+    names for it, and checked on others: docs/robustness.md.
+    """
 
     fewest: int = 3  # modules: of two nobody can say whose unit is the wrong one
-    most_compared: int = 50  # modules, each with every other
-    far_power: int = 2  # of ten, by which an input may be in another unit
-
-
-class Gain(NamedTuple):
-    """Nats by which the evidence must prefer a richer model: so many, and more for each owner or module."""
-
-    least: float
-    for_each: float
+    share: float = 0.7  # of the modules, whose distances from the middle say how far honest ones are from it
+    centre_sd: float = 0.3  # how far honest centres may be from each other beside that, in spreads,
+    scale_sd: float = 0.2  # and the logarithms of their spreads
+    alike_centre: float = 1.0  # spreads that modules may be apart from each other, to be compared at all,
+    alike_scale: float = 0.7  # and in the logarithms of their spreads
+    far: float = 3.2  # standard deviations from the others, beyond which a module's unit is asked for,
+    few: float = 5.0  # of so many modules; of more of them
+    for_many: float = 4.0  # times log(modules/few) later, in squares
+    near: float = 2.5  # standard deviations from the others, at which a change of units arrives among them,
+    gain: float = 8.0  # nearer by so much, in squares: there are dozens of changes
+    huge_factor: float = 100.0  # which is a reason to ask even where there are only two others
+    rare: float = 2.0  # in squares: of changes by other factors than powers of ten
+    as_likely: float = 2.0  # in squares: changes that differ by less cannot be told apart,
+    most_named: int = 3  # and so many of them are named
+    # standard deviations of level and scale, and the factor, beyond which a module of another unit does not count
+    gross_level: float = 2.5
+    gross_scale: float = 4.0
+    gross_factor: float = 5.0
 
 
 class Noise(NamedTuple):
-    """One noise for all, or one for each. Chosen by hand; what pooling does is measured in docs/calibration.md."""
+    """Noises and how far they differ. Chosen by hand; what pooling does is measured in docs/calibration.md."""
 
-    apart_gain: Gain = Gain(3.0, 1.0)  # from which noises differ between modules
-    level_sd: float = 2.0  # of log σ² about what the residuals say
+    apart_gain: float = 1.0  # nats by which noises must be better kept apart than as one for all
+    level_sd: float = 1.0  # of log σ² about what the residuals say
+    open_sd: float = 0.7  # of log κ: how far from the truth is what points leave open
+    most_opened: float = 30.0  # times more or less than modules have said, points may leave open under another kernel
+    closed: float = 1e-3  # of the noise: what points leave open is nothing beside it
     dof: float = 10.0  # ν before anything is known
     dof_sd: float = 2.0  # how far its logarithm may be from that
 
@@ -90,13 +111,22 @@ class Noise(NamedTuple):
 class Effects(NamedTuple):
     """Do owners differ? The gains were checked on fresh seeds: experiments owners and schools, docs/experiments.md."""
 
-    offset_gain: Gain = Gain(8.0, 0.1)  # from which owners have offsets; lower, a module of two rows could decide
-    smooth_gain: Gain = Gain(20.0, 0.5)  # from which they have smooth departures, which can explain nearly anything
+    # Nats, and as many more over the square of how many owners there are: how much two or three of them differ can
+    # hardly be known, and a module of two rows must not decide it. Chosen on the sets of `groups` to be looked at.
+    offset_gain: tuple[float, float] = (1.0, 30.0)  # from which owners have offsets,
+    smooth_gain: tuple[float, float] = (1.0, 80.0)  # and smooth departures, which can explain nearly anything
+    # Least nats for offsets seen through approximate likelihoods, whose sites have about 0.6 of what rows have to say
+    # for them; an offset that is not there costs 0.001 nats per row, one that is missed 0.01. By simulated yes or no.
+    approximate_offset_gain: float = 0.0
     unclear: float = 0.3  # of such a gain: a reason to look at more of the modules; chosen by hand
     # The effects are small beside f before anything is known, within a factor of a few; chosen by hand.
     offset_share: float = 0.1  # of the variance of f
     smooth_share: float = 0.05  # likewise
     share_sd: float = 1.5  # of their logarithms
+    collapsed: float = 2.0  # times shorter than modules' own in the middle: the shared lengths have collapsed
+    smooth_start: float = 0.5  # of the variance of modules' own functions, where a search begins
+    length_sd: float = 0.4  # of the logarithms of lengths of owners' own functions, about those of the modules
+    most_lengths: int = 8  # inputs up to which these are learned; with more they are those of the modules
 
 
 class Learning(NamedTuple):
@@ -124,8 +154,6 @@ class Points(NamedTuple):
     most_tolerance: float = 10.0  # nor later
     negligible: float = 3.0  # times the tolerance: slack that is not worth another form
     many: int = 4  # points of which all modules have at most so many times more cost as much as all of them
-    of_rows: int = 64  # that rows of data may add
-    of_update: int = 256  # at which new rows may be summarised beside an exact form
     nothing: float = 1e-9  # nats: nothing that was known is lost on purpose
 
 
@@ -139,9 +167,28 @@ class Outputs(NamedTuple):
     own_sd: float = 0.7  # of the logarithms of what is each output's own
 
 
+class Unfinished(NamedTuple):
+    """Modules of searches that had not ended. Chosen on modules of the authors' program and of GPyTorch."""
+
+    farthest: float = 30.0  # standard deviations under its own prior: what lies farther away is no statement
+    size_factor: float = 2.0  # of the variance of f, within which it is chosen where nobody else can say it
+    steps: int = 5  # of that choice
+    absurd: float = 100.0  # times what any module says: no result
+
+
+class Influence(NamedTuple):
+    """What one member may decide for all. Chosen by hand; attacks that know these are in docs/robustness.md."""
+
+    honest: float = 0.7  # of the members are taken to say truly how many rows they have
+    noise_rows: float = 10.0  # times the usual rows, at most, count in what a member says about the common noise
+    more_than_rows: float = 3.0  # times what rows at the points could say, a site may: rows may lie between them
+    noisier: float = 100.0  # times the usual variance: a noise beyond it is not brought to the common one
+
+
 class Pooling(NamedTuple):
     """Of members' kernels. Chosen by hand."""
 
+    starts: int = 4  # members whose kernels learning may begin at
     sample: int = 1000  # modules and points that say how large a function is, for a kernel none of them has
     outlier: float = 10.0  # times the median: a parameter beyond it is brought back there
     negligible: float = 0.02  # of all rows: members with fewer may have learned anything
@@ -151,10 +198,12 @@ class Pooling(NamedTuple):
 SCREENING = Screening()
 EXPLAINING = Explaining()
 UNIT_SEARCH = UnitSearch()
-REGION_UNITS = RegionUnits()
+LEVELS = Levels()
 NOISE = Noise()
 EFFECTS = Effects()
 LEARNING = Learning()
 POINTS = Points()
 OUTPUTS = Outputs()
+INFLUENCE = Influence()
 POOLING = Pooling()
+UNFINISHED = Unfinished()

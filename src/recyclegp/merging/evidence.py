@@ -9,6 +9,7 @@ a second pass takes each chunk's share of the gradient with (v̂, m̂, P) held f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -130,7 +131,9 @@ def _slope(packs: Iterator[PackedSites], *, base: Basis, best: _Best, rate: floa
             kernel=base.kernel.with_theta(leaf["theta"]),
             L=leaf["L"],
             Z=leaf.get("Z", base.Z),
-            effects=Effects(leaf.get("offset", effects.offset), leaf.get("smooth", effects.smooth)),
+            effects=replace(
+                effects, offset=leaf.get("offset", effects.offset), smooth=leaf.get("smooth", effects.smooth)
+            ),
         )
         leaves = list(leaf.values())
         value, adjoints = base.L.new_zeros(()), [torch.zeros_like(t) for t in leaves]
@@ -153,5 +156,5 @@ def _both_slopes(a: _Slope, b: _Slope) -> _Slope:
 
 def _detached(base: Basis) -> Basis:
     """The same outside every derivative, so that it can travel."""
-    numbers = (v.detach() if isinstance(v, Tensor) else v for v in (base.effects.offset, base.effects.smooth))
-    return base.map(torch.Tensor.detach)._replace(effects=Effects(*numbers))
+    offset, smooth = (v.detach() if isinstance(v, Tensor) else v for v in (base.effects.offset, base.effects.smooth))
+    return base.map(torch.Tensor.detach)._replace(effects=replace(base.effects, offset=offset, smooth=smooth))

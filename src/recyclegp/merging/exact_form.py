@@ -14,25 +14,29 @@ import torch
 from torch import Tensor
 
 from ..core import linalg
-from ..core.effects import NO_EFFECTS, Effects, Offset, stacked_covariance
+from ..core.effects import NO_EFFECTS, Effects, Offset
 from ..core.exact import ExactPosterior
 from ..core.least_squares import CentredRows, compress
-from ..core.owner_posterior import FunctionPosterior, NewOwner
+from ..core.owner_posterior import NewOwner
 from ..core.posterior import basis
 from ..core.sites import Site
 from ..core.stacked import Block, Stacked, best_mean, stack
 from ..kernels import Kernel
 from ..kernels.units import InputUnits, in_units
-from ..local.observations import Observed
 from . import affordable
 from .constants import POINTS
-from .extending import Grown, GrowthLimits, RowsBasis, candidates_among
-from .learning import slack_tolerance
+from .exact_learning import Learned, Sites, decide, learn_exactly
+from .extending import Grown, GrowthLimits
+from .form import Merged, SavedForm
+from .learning import slack_tolerance, starts
 from .leave_one_out import Agreement, exact_agreements
 from .member import Member
-from .owners import OwnedSite, by_owner
-from .points import select
+from .noise import at_noise
+from .owners import OwnedSite, Owners, approximated, by_owner
+from .points import select, slack_left
 from .points_form import PointsForm
+from .pooling import median_mean
+from .problem import MergeProblem
 from .site_source import SiteSource
 from .site_store import SiteStore
 from .size import Size
@@ -51,18 +55,50 @@ class ExactForm:
     kind: ClassVar[str] = "exact"
     loss_words: ClassVar[str] = ""
 
+    @classmethod
+    def merged(cls, problem: MergeProblem) -> Merged | None:
+        """Where few pseudo-observations are to be held, where it is asked for, and where points would lose much."""
+        p = problem
+        if p.wanted.all_of_them or (p.wanted.automatic and p.store.rows <= affordable.DIRECT):
+            return cls._learned(p, starts(p.start, p.members))
+        if p.wanted.automatic and p.store.rows <= affordable.held():
+            for choice in p.choices():
+                now = at_noise(p.store, p.readings, choice.noise)
+                as_many = POINTS.many * len(choice.Z) >= p.store.rows
+                if as_many or float(slack_left(choice.kernel, now, choice.Z)[-1]) > p.tolerance:
+                    return cls._learned(p, [choice.kernel, p.start])
+        return None
+
+    @classmethod
+    def _learned(cls, p: MergeProblem, kernels: Sequence[Kernel]) -> Merged:
+        found = p.first or Learned(p.start, median_mean(p.members))
+        if p.learn and not found.of_all:
+            approximate = approximated(p.members)
+            found = learn_exactly(p.store, p.numbers, p.start, kernels, p.owners, p.readings, approximate=approximate)
+        elif p.first is None and p.owners is not Owners.NONE:
+            found = decide(Sites.of(p.store, p.numbers), p.start, None, p.owners, approximate=approximated(p.members))
+        stacked = stack(at_noise(p.store, p.readings, found.noise).packs(1), p.numbers)
+        form = cls(found.kernel, found.mean, stacked, found.effects)
+        # what was learned on some of the modules has their mean; the factor that finds that of all is kept
+        return Merged(form.at_best_mean() if p.learn else form, found.convergence, found.noise)
+
+    @classmethod
+    def read(cls, saved: SavedForm) -> ExactForm:
+        """Its factor is computed again: it is as large as all sites together, squared."""
+        store, numbers = saved.sites()
+        with store:
+            return cls(saved.kernel, saved.mean, stack(store.packs(1), numbers), saved.effects)
+
     def __getstate__(self) -> dict[str, object]:
         """Pickled without what can be computed again."""
         kept = {name: value for name, value in vars(self).items() if name in type(self).__annotations__}
         return kept | {"factor": None}
 
     def tensors(self) -> list[Tensor]:
-        """All its numbers, to be checked."""
         s = self.stacked
         return [self.kernel.theta, s.Z, s.rho, s.ones, s.e, *(b.Rt for b in s.blocks)]
 
     def own(self, device: torch.device) -> ExactForm:
-        """With copies of its numbers, there, that nobody else can change."""
         factor = vars(self).get("L", self.factor)
         factor = None if factor is None else factor.to(device)
         stacked = self.stacked.map(lambda t: t.to(device))  # its sites are copies: they come from a store
@@ -108,8 +144,7 @@ class ExactForm:
 
     def _covariance(self) -> Tensor:
         """A."""
-        s = self.stacked
-        return stacked_covariance(s.gram(self.kernel), s.ones, s.owner, self.effects)
+        return self.stacked.covariance(self.kernel, self.effects)
 
     @property
     def _residual(self) -> Tensor:
@@ -125,7 +160,7 @@ class ExactForm:
         """Of one owner's function, whose site is here already."""
         return self.posterior._replace(owner=number, effects=self.effects)
 
-    def of_new_owner(self) -> FunctionPosterior:
+    def of_new_owner(self) -> NewOwner:
         return NewOwner(self.posterior, self.kernel, self.effects)
 
     @property
@@ -159,11 +194,11 @@ class ExactForm:
         n = len(self.stacked.rho)
         K = self.kernel.matrix(self.stacked.Z, more.Z)
         B = more.observe(self.stacked.observe(K).mT).mT  # (n, new)
-        corner = stacked_covariance(more.gram(self.kernel), more.ones, more.owner, self.effects)
+        corner = more.covariance(self.kernel, self.effects)
         if self.effects.present:
             same = (self.stacked.owner[:, None] == more.owner[None, :]).to(B.dtype)
-            offsets = self.effects.offset * torch.outer(self.stacked.ones, more.ones)
-            B = B + same * (self.effects.smooth * B + offsets)
+            own = self.effects.matrix(self.kernel, self.stacked.Z, more.Z, K)
+            B = B + same * more.observe(self.stacked.observe(own).mT).mT
         X = linalg.solve_lower(self.L, B)
         C = linalg.cholesky(corner - X.mT @ X).L
         L = self.L.new_zeros(len(whole.rho), len(whole.rho))
@@ -209,11 +244,9 @@ class ExactForm:
             Z = select(self.kernel, whole, None, slack_tolerance(rows), most)
             return PointsForm.of(whole, self.kernel, self.mean, Z, self.effects)
 
-    def basis_for_rows(self, new: Observed, rows: float | None) -> RowsBasis[ExactForm]:
-        """At points among the rows."""
-        most = min(POINTS.of_update, max(16, 2 * len(new.y)))
-        Z = candidates_among(new, self.kernel, self.mean, most).Z
-        return RowsBasis(self, basis(self.kernel, Z))
+    def with_points(self, Z: Tensor) -> ExactForm:
+        """It has none of its own."""
+        return self
 
     @torch.no_grad()
     def faded(self, members: Sequence[Member], share: float) -> ExactForm:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -13,14 +14,15 @@ from torch import Tensor
 from .. import threads
 from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..core.effects import NO_EFFECTS, Effects, stacked_covariance
+from ..core.effects import NO_EFFECTS, Effects
 from ..core.stacked import Evidence, Stacked, log_evidence, stack
 from ..kernels import Kernel
+from ..kernels.units import smoother
 from . import affordable
-from .constants import LEARNING
-from .noise import NoiseModel, PooledNoise, Readings, StackedNoise, apart_is_worth
+from .constants import EFFECTS, LEARNING, NOISE
+from .noise import PooledNoise, Readings, StackedNoise
 from .owners import Owners
-from .search_space import SearchSpace, detached, detached_noise
+from .search_space import Curvature, SearchSpace, detached, detached_noise
 from .site_source import SiteSource
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,8 @@ class Learned(NamedTuple):
     convergence: Convergence = NOTHING_TO_LEARN
     noise: PooledNoise | None = None
     unclear: bool = False  # more modules might show that owners differ
+    of_all: bool = False  # was it learned from all modules?
+    curvature: Curvature | None = None  # where the search ended
 
 
 class Sites(NamedTuple):
@@ -50,16 +54,15 @@ class Sites(NamedTuple):
         return Sites(stacked, noise if noise is not None and bool(noise.readings.known.any()) else None)
 
     def log_evidence(self, kernel: Kernel, effects: Effects, noise: PooledNoise | None = None) -> Evidence:
-        """E(θ) at the best mean, and that mean; differentiable in kernel, effects and noise."""
+        """E(θ) at the best mean, and that mean, noises integrated out; differentiable in kernel, effects and noise."""
         s = self.stacked
         if self.noise is None or noise is None:
-            A = stacked_covariance(s.gram(kernel), s.ones, s.owner, effects)
-            found = log_evidence(A, s.rho, s.ones)
+            found = log_evidence(s.covariance(kernel, effects), s.rho, s.ones)
             return Evidence(found.value + s.e, found.mean)
-        tau = self.noise.readings.factors(noise)
-        A = stacked_covariance(s.gram(kernel), s.ones, s.owner, effects, self.noise.diagonal(tau))
-        found = log_evidence(A, s.rho, s.ones)
-        return Evidence(found.value + s.e + self.noise.constant(tau), found.mean)
+        tau = self.noise.factors(noise, kernel)
+        found = log_evidence(s.covariance(kernel, effects, self.noise.diagonal(tau)), s.rho, s.ones)
+        value = found.value + s.e + self.noise.constant(tau) + self.noise.readings.log_spread(noise)
+        return Evidence(value, found.mean)
 
 
 def learn_exactly(
@@ -69,24 +72,27 @@ def learn_exactly(
     kernels: Sequence[Kernel],
     owners: Owners,
     readings: Readings | None = None,
+    *,
+    approximate: bool = False,
 ) -> Learned:
     """On all modules where that is affordable, and begun on some of them where it is long.
 
     `numbers` are those of the members' owners, `about` is where the prior of the kernel is centred, `kernels` are where
-    the search may begin, and `readings` are what members say about their noise, where it is to be pooled.
+    the search may begin, and `readings` are what members say about their noise, where it is to be pooled. `approximate`
+    says that some likelihoods are.
     """
     few = affordable.decided(store.largest)
     if store.rows <= few:
-        return decide(Sites.of(store, numbers, readings), about, kernels, owners)
+        return decide(Sites.of(store, numbers, readings), about, kernels, owners, approximate=approximate)
     with store.thinned(few) as some:
-        first = decide(Sites.of(some, numbers, readings), about, kernels, owners)
+        first = decide(Sites.of(some, numbers, readings), about, kernels, owners, approximate=approximate)
     if store.rows > affordable.learned():
         return first
     everything = Sites.of(store, numbers, readings)
     space = SearchSpace.of(about, everything.stacked.Z, _model(first.effects))
     if first.noise is not None and everything.noise is not None:
-        space = space.pooling(_noise_model(first.noise), everything.noise.readings.level)
-    return _learn(everything, space, [space.start(first.kernel, first.effects, first.noise)])
+        space = space.pooling(everything.noise.readings.level)
+    return _learn(everything, space, [space.start(first.kernel, first.effects, first.noise)], first.curvature)
 
 
 def decide_from_some(
@@ -96,20 +102,36 @@ def decide_from_some(
     about: Kernel,
     kernels: Sequence[Kernel] | None,
     owners: Owners,
+    *,
+    approximate: bool = False,
+    compare_smoothness: bool = False,
 ) -> Learned:
     """The same by some of the modules; by more of them where it is not clear whether owners differ."""
     few, more = affordable.first(store.largest), affordable.decided(store.largest)
     with store.thinned(few) as some:
-        first = decide(Sites.of(some, numbers, readings), about, kernels, owners)
+        sites = Sites.of(some, numbers, readings)
+        first = decide(sites, about, kernels, owners, approximate=approximate)
+        if compare_smoothness:
+            first = as_smooth_as_it_is(sites, about, first, approximate=approximate)
     if not first.unclear or store.points <= few:
-        return first
+        return first._replace(of_all=store.points <= few)
+    if first.kernel.structure != about.structure:
+        about, kernels = smoother(about), []
     with store.thinned(more) as some:
         begins = None if kernels is None else [first.kernel, *kernels]
-        return decide(Sites.of(some, numbers, readings), about, begins, owners)
+        return decide(Sites.of(some, numbers, readings), about, begins, owners, approximate=approximate)
 
 
-def _noise_model(noise: PooledNoise) -> NoiseModel:
-    return NoiseModel.APART if math.isfinite(noise.dof) else NoiseModel.COMMON
+def as_smooth_as_it_is(sites: Sites, about: Kernel, found: Learned, *, approximate: bool) -> Learned:
+    """What was found, or the same with rbf in place of matern52, by the evidence.
+
+    How smooth a function is shows between rows of many owners; none of them may have enough to see it.
+    """
+    other = smoother(about)
+    if other.structure == about.structure:
+        return found
+    again = decide(sites, other, [smoother(found.kernel)], _model(found.effects), approximate=approximate)
+    return again._replace(unclear=found.unclear) if again.value > found.value else found
 
 
 def _model(effects: Effects) -> Owners:
@@ -118,11 +140,14 @@ def _model(effects: Effects) -> Owners:
     return Owners.SMOOTH if float(effects.smooth) > 0 else Owners.OFFSET
 
 
-def decide(sites: Sites, about: Kernel, kernels: Sequence[Kernel] | None, owners: Owners) -> Learned:
+def decide(
+    sites: Sites, about: Kernel, kernels: Sequence[Kernel] | None, owners: Owners, *, approximate: bool = False
+) -> Learned:
     """The models that are wanted, from the simplest on, each where the evidence asks for it.
 
-    Without kernels to begin at, the kernel is `about` itself, and only effects are learned. Noises are one for all, and
-    kept apart where that is much better.
+    Without kernels to begin at, the kernel is `about` itself, and only effects are learned. A search with effects
+    begins where that without them has ended. But if its lengths have become ever shorter to explain owners who
+    contradict each other, it begins at `about`: no search comes back from there.
     """
     count = len(sites.stacked.owner.unique())
     best: Learned | None = None
@@ -130,38 +155,50 @@ def decide(sites: Sites, about: Kernel, kernels: Sequence[Kernel] | None, owners
     for model in owners.candidates if count > 1 else (Owners.NONE,):
         space = SearchSpace.of(about, sites.stacked.Z, model)
         if sites.noise is not None:
-            space = space.pooling(NoiseModel.COMMON, sites.noise.readings.level)
+            space = space.pooling(sites.noise.readings.level)
         if kernels is None:
             space = space.at(about)
-        begins = [best.kernel, about] if best is not None else list(kernels or [about])
-        effects, noise = (NO_EFFECTS, None) if best is None else (best.effects, best.noise)
-        found = _learn(sites, space, [space.start(kernel, effects, noise) for kernel in begins])
-        if best is None or model.is_worth(found.value - best.value, count):
+        begins, known = [space.start(kernel) for kernel in (kernels or [about])], None
+        if best is not None and _has_collapsed(best.kernel, about, sites.stacked.Z.shape[1]):
+            begins = [space.start(about, best.effects)]
+        elif best is not None:
+            begins, known = [space.start(best.kernel, best.effects, best.noise)], best.curvature
+        found = _learn(sites, space, begins, known)
+        price = model.price(count, approximate=approximate)
+        if best is None or found.value - best.value > price:
             best, unclear = found, False
-        else:
-            unclear = unclear or model.may_be_worth(found.value - best.value, count)
+        else:  # more of the modules could show it
+            unclear = unclear or found.value - best.value > EFFECTS.unclear * price
     assert best is not None  # there is at least one model
-    best = best._replace(unclear=unclear)
-    if sites.noise is None or not sites.noise.readings.differ():
-        return best
-    space = SearchSpace.of(about, sites.stacked.Z, _model(best.effects))
-    space = space.pooling(NoiseModel.APART, sites.noise.readings.level)
-    found = _learn(sites, space, [space.start(kernel, best.effects, best.noise) for kernel in (best.kernel, about)])
-    apart = apart_is_worth(found.value - best.value, int(sites.noise.readings.known.sum()))
-    return found._replace(unclear=unclear) if apart else best
+    return best._replace(unclear=unclear)
 
 
-def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor]) -> Learned:
+def _has_collapsed(kernel: Kernel, about: Kernel, dimension: int) -> bool:
+    """Is a length much shorter than it is in the middle of the modules' own kernels?"""
+    return bool((about.lengths(dimension) > EFFECTS.collapsed * kernel.lengths(dimension)).any())
+
+
+def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor], known: Curvature | None = None) -> Learned:
+    """From one of these starts; where a similar search has ended, with what it knows of the curvature."""
+    rows = len(sites.stacked.rho)
+
     def objective(x: Tensor) -> Tensor:
         found = sites.log_evidence(space.kernel_at(x), space.effects_at(x), space.noise_at(x))
         return found.value + space.log_prior(x)
 
-    with threads.limit_threads(float(len(sites.stacked.rho)) ** 3):
+    with threads.limit_threads(float(rows) ** 3):
         best = optimiser.maximise_one(
-            objective, begins, space.lower, space.upper, tolerance=LEARNING.tolerance, gradient=LEARNING.gradient
+            objective,
+            begins,
+            space.lower,
+            space.upper,
+            tolerance=LEARNING.tolerance,
+            gradient=LEARNING.gradient,
+            metric=space.metric(known, rows),
         )
-    kernel, effects = space.kernel_at(best.x), detached(space.effects_at(best.x))
-    noise = detached_noise(space.noise_at(best.x))
+    kernel, owners = space.kernel_at(best.x), len(sites.stacked.owner.unique())
+    effects = detached(space.effects_at(best.x), owners)
+    noise = detached_noise(space.noise_at(best.x), kernel)
     log.info(
         "exact evidence %.3f after %d evaluations, owners=%s: %s, offset sd %.3g, smooth sd %.3g",
         best.value,
@@ -172,8 +209,14 @@ def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor]) -> Learned:
         effects.smooth_sd,
     )
     with torch.no_grad():
-        mean = float(sites.log_evidence(kernel, effects, noise).mean)
-    return Learned(kernel, mean, effects, best.value, ended(best), noise)
+        value, mean = sites.log_evidence(kernel, effects, noise)
+        if noise is not None:
+            common = replace(noise, dof=math.inf)
+            as_one = sites.log_evidence(kernel, effects, common)
+            if value - as_one.value < NOISE.apart_gain:
+                noise, mean = common, as_one.mean
+    curvature = Curvature(best.metric, space, rows)
+    return Learned(kernel, float(mean), effects, best.value, ended(best), noise, curvature=curvature)
 
 
 def ended(best: optimiser.Single) -> Convergence:

@@ -8,8 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..core import linalg
 from .consensus import LOG_2PI, Prediction
 from .constants import EXPLAINING
+from .unit_table import KNOWN
 from .verdicts import InputFactor, Units
 
 FACTORS = torch.logspace(0, EXPLAINING.decades, EXPLAINING.steps, dtype=torch.float64)  # of the variance
@@ -20,13 +22,8 @@ class Explanation(NamedTuple):
     value: float  # log-probability of what the module says, less the price of the numbers it needs
     units: Units | None = None  # where a change of the units of y explains it
     inputs: tuple[InputFactor, ...] = ()  # changes of inputs that would undo it, where these explain it
-
-    @property
-    def remedy(self) -> Units | None:
-        """What would make the module agree."""
-        if self.inputs:
-            return Units(inputs=self.inputs)
-        return None if self.units is None else self.units.back
+    too_sure: float = 1.0  # times: its standard deviations are that much too small, where that explains it
+    remedy: Units | None = None  # what would make the module agree, where that is known well enough to be proposed
 
 
 def explained(p: Prediction, alone: float, usual: float) -> Explanation:
@@ -39,16 +36,39 @@ def explained(p: Prediction, alone: float, usual: float) -> Explanation:
     factor, sure = _too_sure(p)
     found = [
         Explanation("unlike everybody else", alone),
-        Explanation(f"overconfident by a factor of {math.sqrt(factor):.2g}", sure - price),
+        Explanation(f"overconfident by a factor of {factor**0.5:.2g}", sure - price, too_sure=factor**0.5),
         Explanation("opposite sign", _fits(p, Units(-1.0), usual), Units(-1.0)),
         Explanation(f"shifted by {shift.shift:.2g}", _fits(p, shift, usual) - price, shift),
         Explanation(f"scaled by about {scale.scale:.2g}", _fits(p, scale, usual) - price, scale),
         Explanation(_in_words(both), _fits(p, both, usual) - 2 * price, both),
     ]
     # a scale near zero says that the module knows nothing of f, and cannot be turned back
-    return max(
+    best = max(
         (e for e in found if e.units is None or abs(e.units.scale) > EXPLAINING.least_scale), key=lambda e: e.value
     )
+    settled = None if best.units is None else _settled(p, best.units, usual)
+    return best if settled is None else best._replace(remedy=settled.back)
+
+
+def _settled(p: Prediction, units: Units, usual: float) -> Units | None:
+    """The one known change of units that explains it as well; where there is none, these, if both numbers are clear."""
+    fits = [(_fits(p, Units(*change), usual), Units(*change)) for change in KNOWN]
+    near = [fit for fit in fits if fit[0] > _fits(p, units, usual) - EXPLAINING.near_known]
+    best, likely = max(near, default=(0.0, units)), [fit for fit, _ in near]
+    if near:
+        return best[1] if sum(fit > best[0] - EXPLAINING.as_likely for fit in likely) == 1 else None
+    return units if units == Units(-1.0) or _are_clear(p, units, usual) else None
+
+
+def _are_clear(p: Prediction, units: Units, usual: float) -> bool:
+    """Are a and b known to a tenth, of itself and of what f varies by? Their covariance is (XᵀX)⁻¹ = L⁻ᵀL⁻¹."""
+    root = (usual * (1 + units.scale**2 * p.variance)).rsqrt()
+    X = root[:, None] * torch.stack([p.predicted, p.ones], 1)
+    L = linalg.cholesky(X.mT @ X).L
+    scale_sd, shift_sd = linalg.solve_lower(L, torch.eye(2, dtype=X.dtype)).square().sum(0).sqrt().tolist()
+    constant = float(p.predicted @ p.ones / p.ones.square().sum())
+    varies = float((p.predicted - constant * p.ones).norm() / p.ones.norm())
+    return max(scale_sd, shift_sd / varies) < EXPLAINING.clear * abs(units.scale)
 
 
 def _in_words(units: Units) -> str:

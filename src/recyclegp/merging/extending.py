@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from ..core.posterior import Basis, basis, features
+from ..core.posterior import Basis, basis, extended, features
+from ..core.sites import Site
 from ..kernels import Kernel
-from ..local import placement
 from ..local.observations import Observed
 from .constants import POINTS
 from .points import MOST_AUTOMATIC, select_by_slack
@@ -37,14 +37,6 @@ class Grown(NamedTuple, Generic[Which]):
     form: Which
     appended: list[int]  # for which of the new members, by their positions in the store, each new point was appended
     rechosen: bool = False  # its points were chosen with everybody, because it had become too large to be exact
-
-
-class RowsBasis(NamedTuple, Generic[Which]):
-    """Where new rows of data are summarised."""
-
-    form: Which  # with points for them, where it may have more
-    basis: Basis
-    appended: int = 0  # points, for these rows
 
 
 class Extended(NamedTuple):
@@ -73,21 +65,72 @@ def all_points(store: SiteSource) -> SitePoints:
     return SitePoints(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
+class Covered(NamedTuple):
+    """A basis on which rows of data can be summarised."""
+
+    basis: Basis
+    seen: Tensor  # (n,)  how many of its points, the first ones, each row speaks of
+
+
 @torch.no_grad()
-def slack_of_rows(base: Basis, new: Observed, mean: float) -> float:
-    """About how many nats of new rows the basis cannot express: ½ Σ_i (k − ΣV²)(x_i)/resolution_i²."""
-    total = 0.0
+def cover(kernel: Kernel, Z: Tensor, jitter: Tensor | float | None, new: Observed, mean: float, most: int) -> Covered:
+    """The points Z and, behind them, rows that these leave open: in memory a row may be a point.
+
+    A row is left open where the points before it leave q(x) = k(x,x) − ΣV² of the variance of f there, and that is not
+    nothing beside its noise: q/2σ², the nats that it would lose, are more than for any row of a merge
+    (`POINTS.tolerance`). Rows are looked at in their order, so that many at once become the same points as one by one;
+    and in a bounded region there are boundedly many, at most `most` in all.
+    """
+    base = basis(kernel, Z if len(Z) else new.X[:1], jitter)
+    seen: list[Tensor] = []
     for X, resolution in zip(new.X.split(ROWS), new.resolution(mean).split(ROWS), strict=True):
-        left = (base.kernel.diagonal(X) - features(base, X).square().sum(0)).clamp_min(0)
-        total += 0.5 * float((left / resolution.square()).sum())
-    return total
+        known = len(base.Z)
+        chosen = _left_open(base, X, 2 * POINTS.tolerance * resolution.square(), most - known)
+        base = extended(base, X[chosen])
+        first = torch.tensor(chosen[: len(base.Z) - known], dtype=torch.long, device=X.device)
+        seen.append(known + torch.searchsorted(first, torch.arange(len(X), device=X.device), right=True))
+    return Covered(base, torch.cat(seen))
 
 
-def candidates_among(new: Observed, kernel: Kernel, mean: float, most: int = POINTS.of_rows) -> SitePoints:
-    """Places for points among rows of data, each with a share of what the rows will say."""
-    rng = np.random.default_rng(placement.entropy(0, new.X, new.y))
-    batched = kernel.with_theta(kernel.theta[None])
-    found = placement.candidates(new.X[None], [len(new.X)], most, batched, [rng])
-    Z = found.points[found.present]
-    precision = (new.resolution(mean).square().reciprocal().sum() / len(Z)).expand(len(Z))
-    return SitePoints(Z, precision, torch.zeros(len(Z), dtype=torch.long))
+def _left_open(base: Basis, X: Tensor, allowed: Tensor, most: int) -> list[int]:
+    """Which rows are to be points, so that those before each row leave no more open there than is allowed."""
+    prior, V = base.kernel.diagonal(X), features(base, X)
+    left, allowed = prior - V.square().sum(0), torch.maximum(allowed, POINTS.residual_floor * prior)
+    more = X.new_zeros(min(max(most, 0), len(X)), len(X))  # rows of V, for the new points
+    chosen: list[int] = []
+    for step in range(len(more)):
+        start = chosen[-1] + 1 if chosen else 0
+        found = (left[start:] > allowed[start:]).nonzero()[:1, 0].tolist()
+        if not found:
+            break
+        i = start + found[0]
+        covariance = base.kernel.matrix(X[i : i + 1], X)[0] - V[:, i] @ V - more[:step, i] @ more[:step]
+        more[step] = covariance / (left[i] + base.jitter).sqrt()  # as the factor of the larger basis has it
+        left = left - more[step].square()
+        chosen.append(i)
+    return chosen
+
+
+@torch.no_grad()
+def select_for_site(site: Site, candidates: Tensor, kernel: Kernel, most: int) -> list[int]:
+    """Of these points those at which a site loses least, best first: each saves as much of tr RᵀQR as one can.
+
+    With F = Rᵀk(Z, ·) and r what is left of the variance, given those that are chosen, point j saves ΣF_j²/r_j.
+    """
+    prior = kernel.diagonal(candidates)
+    residual, F = prior.clone(), site.Rt @ kernel.matrix(site.Z, candidates)
+    factor = candidates.new_zeros(len(candidates), min(most, len(candidates)))
+    chosen: list[int] = []
+    for step in range(factor.shape[1]):
+        saving = torch.where(residual > POINTS.residual_floor * prior, F.square().sum(0) / residual, 0.0)
+        pivot = int(saving.argmax())
+        if not saving[pivot] > POINTS.nothing:
+            break
+        chosen.append(pivot)
+        column = kernel.matrix(candidates, candidates[pivot : pivot + 1])[:, 0]
+        column = (column - factor[:, :step] @ factor[pivot, :step]) / residual[pivot].sqrt()
+        factor[:, step] = column
+        F = F - torch.outer(F[:, pivot] / residual[pivot].sqrt(), column)
+        residual = (residual - column.square()).clamp_min(0)
+        residual[pivot] = 0
+    return chosen or [0]

@@ -1,38 +1,65 @@
-"""What a form can do, whether it is exact or at points: prior and posterior of one function, as values.
+"""What a form can do: prior and posterior of one function, as values.
 
-Which of the two an ensemble has is chosen by `build`, by `grown` where an exact one has become too large, and by who
-reads a file. Nobody else asks which it is.
+Which one an ensemble has the forms decide: `merged`, in the order of `build.FORMS`, and `grown`, where
+one has become too large. Nobody else asks which it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from ..core.convergence import Convergence
 from ..core.effects import Effects, Offset
 from ..core.exact import ExactPosterior
-from ..core.owner_posterior import FunctionPosterior
-from ..core.posterior import Posterior
+from ..core.owner_posterior import FunctionPosterior, NewOwner
+from ..core.posterior import Basis, Posterior
 from ..core.sites import Site
 from ..kernels import Kernel
 from ..kernels.units import InputUnits
-from ..local.observations import Observed
-from .extending import Grown, GrowthLimits, RowsBasis
+from .extending import Grown, GrowthLimits
 from .leave_one_out import Agreement
 from .member import Member
+from .noise import PooledNoise
 from .owners import OwnedSite
-from .points_form import PointsForm
+from .problem import MergeProblem
 from .site_source import SiteSource
 from .size import Size
 
-__all__ = ["Form", "Grown", "GrowthLimits", "RowsBasis"]
+__all__ = ["Form", "FormAtPoints", "Grown", "GrowthLimits", "Merged", "SavedForm"]
+
+
+class Merged(NamedTuple):
+    form: Form
+    convergence: Convergence  # of the search for its kernel
+    noise: PooledNoise | None = None  # under which all members count; None: as they were published
+
+
+class SavedForm(NamedTuple):
+    """What a file has of a form, checked as it is taken."""
+
+    dimension: int  # of its points
+    kernel: Kernel
+    mean: float
+    effects: Effects
+    jitter: float
+    tensor: Callable[..., Tensor]  # one that `own_tensors` wrote, by its name and shape (None: any length)
+    sites: Callable[[], tuple[SiteSource, Sequence[int]]]  # of the modules, and the numbers of their owners
 
 
 class Form(Protocol):
-    kind: ClassVar[str]  # "exact" or "points", as in files
+    kind: ClassVar[str]  # as in files
+
+    @classmethod
+    def merged(cls, problem: MergeProblem) -> Merged | None:
+        """Of all that is to be merged; None where it would lose something, or cost too much."""
+
+    @classmethod
+    def read(cls, saved: SavedForm) -> Form:
+        """As it was written."""
 
     @property
     def kernel(self) -> Kernel: ...
@@ -71,7 +98,7 @@ class Form(Protocol):
     def of_owner(self, number: int, site: Site | None = None) -> FunctionPosterior:
         """Of one owner's function; `site` is all that the owner's modules say, where it was kept."""
 
-    def of_new_owner(self) -> FunctionPosterior:
+    def of_new_owner(self) -> NewOwner:
         """Of the function of somebody nobody has met."""
 
     @property
@@ -125,15 +152,15 @@ class Form(Protocol):
         Members in the store are counted from the first new one.
         """
 
-    def basis_for_rows(self, new: Observed, rows: float | None) -> RowsBasis[Form]:
-        """Where new rows of data are summarised; `rows` are all there will be, where points may be appended."""
+    def with_points(self, Z: Tensor) -> Form:
+        """With these points behind its own, where it has points of its own."""
 
     def faded(self, members: Sequence[Member], share: float) -> Form:
         """All that it knows to a power below one; members have their smaller weights already."""
 
     # --- at other points, in other units, elsewhere ---
 
-    def at_points(self, points: int | Tensor | None) -> PointsForm:
+    def at_points(self, points: int | Tensor | None) -> FormAtPoints:
         """What it knows of the shared f at these points, or at so many: by exact marginalisation.
 
         None: where it is known best; that is its own points, or as many of the modules' as express an exact form.
@@ -161,3 +188,16 @@ class Form(Protocol):
 
     def anonymous_sites(self) -> list[OwnedSite]:
         """What it is made of, without names, where it needs that also when the modules' sites are dropped."""
+
+
+class FormAtPoints(Form, Protocol):
+    """One that is held at points, and can be published."""
+
+    @property
+    def basis(self) -> Basis: ...
+
+    @property
+    def posterior(self) -> Posterior: ...
+
+    def site(self) -> Site:
+        """All of it as one site."""

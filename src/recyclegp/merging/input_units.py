@@ -23,14 +23,10 @@ from ..core.packing import PackedSites, project
 from ..core.posterior import Basis
 from ..kernels.units import InputUnits
 from .consensus import LOG_2PI, Consensus
-from .constants import REGION_UNITS, SCREENING, UNIT_SEARCH
+from .constants import SCREENING, UNIT_SEARCH
+from .unit_table import KNOWN
 from .verdicts import InputFactor
 
-USUAL = (
-    *((f, 0.0) for f in UNIT_SEARCH.factors),
-    *((1 / f, 0.0) for f in UNIT_SEARCH.factors),
-    *UNIT_SEARCH.affine,
-)  # scale and shift
 AT_ONCE = 64  # changes that are evaluated side by side
 
 
@@ -79,7 +75,7 @@ def best_units(place: Place, worth: Callable[[InputChange], bool] = lambda chang
     best = _best(place, [()])
     for _ in range(min(UNIT_SEARCH.most_changed, D)):
         left = sorted(measured - {c.column for c in best.changes})
-        usual = [InputChange(j, *how, _price(D)) for j in left for how in USUAL]
+        usual = [InputChange(j, *how, _price(D)) for j in left for how in KNOWN]
         learned = [_learned(place, best.changes, j, D) for j in _promising(place, best.changes, left, worth)]
         found = _best(place, [(*best.changes, c) for c in (*usual, *learned) if worth(c)])
         if found.value <= best.value:
@@ -131,7 +127,7 @@ def _learned(place: Place, so_far: tuple[InputChange, ...], column: int, dimensi
 
 
 def _price(dimension: int) -> float:
-    return UNIT_SEARCH.price + math.log(len(USUAL) * dimension)
+    return UNIT_SEARCH.price + math.log(len(KNOWN) * dimension)
 
 
 def _units(tried: Sequence[Iterable[InputChange]], dimension: int) -> InputUnits:
@@ -184,44 +180,3 @@ def _copies(packed: PackedSites, units: InputUnits) -> PackedSites:
     K, r = len(Z), packed.counts[0]
     Rt, rho, e = (t.expand(K, *t.shape[1:]) for t in (packed.Rt[:, :r], packed.rho[:, :r], packed.e))
     return PackedSites(Z, Rt, rho, e, tuple(range(K)), (r,) * K)
-
-
-# --- from where modules have points alone ---------------------------------------------------------
-#
-# One module's numbers are a power of ten away from those of all others, who share a region. This is no proof, and needs
-# no agreement about f: modules that differ otherwise, too, hide a wrong unit from those who look at what is said.
-
-
-class RegionUnit(NamedTuple):
-    member: int  # its position among the boxes
-    column: int
-    power: int  # of ten, by which its input would have to be multiplied to lie where the others' do
-
-
-@torch.no_grad()
-def powers_of_ten(boxes: Tensor, numbers: Sequence[int]) -> list[RegionUnit]:
-    """Of members' boxes (K, 2, D), lower corners first; `numbers` are the columns that hold numbers, not categories."""
-    K = len(boxes)
-    columns = [j for j in numbers if bool((boxes[:, 0, j] > 0).all())]  # others have no logarithm
-    if not columns or not REGION_UNITS.fewest <= K <= REGION_UNITS.most_compared:
-        return []
-    low, high = boxes[:, :, columns].log10().unbind(1)  # (K, d)
-    # the power that brings each to where the others are in the middle
-    middle = 0.5 * (low + high)
-    everybody = torch.arange(K, device=boxes.device)
-    others = (everybody[:, None] + everybody[1:]) % K  # (K, K − 1)
-    power = (middle[others].median(1).values - middle).round()
-    same = (everybody[:, None] == everybody)[:, :, None]
-    alike = _shared(low, high, low, high) & ~same  # (K, K, d)
-    # do all others, without this one, share a region with somebody?
-    together = ((alike.sum(1)[None] - alike.int() > 0) | same).all(1)
-    touches = ((low[:, None] <= high[None]) & (low[None] <= high[:, None]) & ~same).any(1)
-    arrives = (_shared(low + power, high + power, low, high) | same).all(1)
-    found = together & ~touches & arrives & (power.abs() >= REGION_UNITS.far_power)
-    return [RegionUnit(i, columns[c], int(power[i, c])) for i, c in found.nonzero().tolist()]
-
-
-def _shared(low: Tensor, high: Tensor, other_low: Tensor, other_high: Tensor) -> Tensor:
-    """(K, K, d): do intervals (K, d) and others have half of the shorter one in common?"""
-    common = torch.minimum(high[:, None], other_high[None]) - torch.maximum(low[:, None], other_low[None])
-    return common > 0.5 * torch.minimum((high - low)[:, None], (other_high - other_low)[None])

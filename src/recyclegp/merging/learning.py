@@ -19,10 +19,10 @@ from .evidence import evidence, profiled_mean
 from .exact_learning import Learned, decide_from_some, ended
 from .member import Member
 from .noise import PooledNoise, Readings, at_noise
-from .owners import Owners, owner_numbers
+from .owners import Owners, approximated, owner_numbers
 from .points import PointsWanted, select, slack_left
-from .pooling import largest_kernel, median_mean
-from .search_space import SearchSpace
+from .pooling import largest_kernels, median_mean
+from .search_space import Curvature, SearchSpace
 from .site_source import SiteSource
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ class Choice(NamedTuple):
     effects: Effects = NO_EFFECTS
     convergence: Convergence = NOTHING_TO_LEARN
     noise: PooledNoise | None = None
+    curvature: Curvature | None = None  # where the search on some of the modules ended
 
 
 def begin(
@@ -54,15 +55,15 @@ def begin(
     are enough to find a better one. Effects are decided by the exact evidence, never at points: what too few points
     cannot express would look like owners that differ.
     """
-    tolerance = slack_tolerance(sum(m.weighted_rows for m in members))
     if first is None:
         first = Learned(start, median_mean(members))
         if learn or owners is not Owners.NONE:
             first = _from_some(start, members, store, learn, owners, readings)
     Z = None if wanted.given is None else wanted.given.to(start.theta.device)
     if Z is None:
+        tolerance = slack_tolerance(sum(m.weighted_rows for m in members))
         Z = select(first.kernel, at_noise(store, readings, first.noise), wanted.count, tolerance)
-    return Choice(first.kernel, first.mean, Z, first.effects, noise=first.noise)
+    return Choice(first.kernel, first.mean, Z, first.effects, noise=first.noise, curvature=first.curvature)
 
 
 def _from_some(
@@ -75,7 +76,8 @@ def _from_some(
 ) -> Learned:
     """By the exact evidence of some of the modules."""
     kernels = starts(start, members) if learn else None
-    return decide_from_some(store, owner_numbers(members), readings if learn else None, start, kernels, owners)
+    numbers, pooled = owner_numbers(members), readings if learn else None
+    return decide_from_some(store, numbers, pooled, start, kernels, owners, approximate=approximated(members))
 
 
 def finish(first: Choice, start: Kernel, store: SiteSource, wanted: PointsWanted) -> Choice:
@@ -98,12 +100,12 @@ def finish(first: Choice, start: Kernel, store: SiteSource, wanted: PointsWanted
 
 
 def starts(start: Kernel, members: Sequence[Member]) -> list[Kernel]:
-    """Where learning may begin: one module with few rows and an odd kernel must not decide it."""
-    largest = largest_kernel(members, start.structure)
-    if largest is None:
-        return [start]
-    largest = largest.to(start.theta.device)
-    return [start] if largest == start else [start, largest]
+    """Where learning may begin: the median of kernels that have found different things may have found nothing."""
+    found = [start]
+    for kernel in largest_kernels(members, start.structure):
+        kernel = kernel.to(start.theta.device)
+        found += [] if kernel in found else [kernel]
+    return found
 
 
 def slack_tolerance(rows: float) -> float:
@@ -148,7 +150,8 @@ def _learn(first: Choice, store: SiteSource, space: SearchSpace, *, move: bool =
     far = torch.full_like(still, LEARNING.farthest)
     lower, upper = torch.cat([space.lower, -far]), torch.cat([space.upper, far])
     with threads.limit_threads(float(M) ** 3 + store.points * M * (M + store.largest)):
-        best = optimiser.maximise_one(objective, [torch.cat([begin, still])], lower, upper)
+        metric = None if move else space.metric(first.curvature, store.rows)
+        best = optimiser.maximise_one(objective, [torch.cat([begin, still])], lower, upper, metric=metric)
     kernel, Z = space.kernel_at(best.x[:size]), points_at(best.x)
     log.info("evidence %.3f after %d evaluations: %s", best.value, best.evaluations, kernel.describe())
     mean = profiled_mean(kernel, Z, store, first.mean, first.effects)

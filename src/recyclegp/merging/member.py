@@ -32,9 +32,11 @@ class Member(NamedTuple):
     function: int = 0  # which of the ensemble's functions it speaks of
     # what merging has found out
     noise: float | None = None  # variance under which it counts; None: as it was published
+    left_open: float | None = None  # variance of f at its rows that its points leave open; None: as it was published
     verdict: Verdict | None = None  # of screening, where somebody looked
-    surprise: float = math.nan  # this, the next and the offset are kept only where the site is not
+    surprise: float = math.nan  # this, the next two and the offset are kept only where the site is not
     agreement: float = math.nan
+    others_add: float = math.nan  # nats for each of its rows, by which these are more probable with the others
     offset: Offset | None = None  # of its owner
     points_appended: int = 0  # points of the ensemble appended for it, behind those of members before it
     slack: float = 0.0  # nats that were lost when its rows were summarised at the ensemble's points
@@ -78,6 +80,11 @@ class Member(NamedTuple):
         return self.latent.rows
 
     @property
+    def points_per_row(self) -> float | None:
+        """Points of its site for each row of data behind it; None where the site is not kept."""
+        return None if self.site is None else len(self.site.Z) / self.rows
+
+    @property
     def kept(self) -> float | None:
         return self.latent.kept
 
@@ -105,7 +112,7 @@ class Member(NamedTuple):
     @property
     def weighted_rows(self) -> float:
         """How much it counts where something is pooled."""
-        return self.rows * self.weight
+        return self.latent.rows * self.weight
 
     @property
     def site_now(self) -> Site | None:
@@ -113,8 +120,29 @@ class Member(NamedTuple):
         site, evidence = self.site, self.noise_evidence
         if site is None or self.noise is None or evidence is None:
             return site
-        tau = core_noise.factor(float(gaussian_noise(self.likelihoods[0])), self.noise, evidence.residual_variance)
+        q = evidence.residual_variance
+        left_open = q if self.left_open is None else self.left_open
+        tau = core_noise.factor(float(gaussian_noise(self.likelihoods[0])), q, self.noise, left_open)
         return core_noise.at_noise(site, float(tau), evidence.chi2, self.effective_row_count)
+
+    def with_noise(self, given: Gaussian) -> Member:
+        """As if it had been published with this noise; without evidence about its own, what it says of f stays."""
+        likelihoods = tuple(given if isinstance(p, Gaussian) else p for p in self.likelihoods)
+        latent, evidence, tau = self.latent, self.noise_evidence, self.noise_factor(given)
+        if evidence is not None:
+            site = self.site
+            if site is not None:
+                site = core_noise.at_noise(site, tau, evidence.chi2, self.effective_row_count)
+            latent = latent._replace(site=site, noise_evidence=evidence._replace(chi2=evidence.chi2 / tau))
+        return self._replace(latent=latent, likelihoods=likelihoods, noise=None, left_open=None)
+
+    def noise_factor(self, given: Gaussian) -> float:
+        """τ, from the noise it was published with to this one."""
+        evidence = self.noise_evidence
+        if evidence is None:
+            return 1.0
+        q = evidence.residual_variance
+        return float(core_noise.factor(float(gaussian_noise(self.likelihoods[0])), q, given.values[0], q))
 
     @property
     def likelihoods_now(self) -> tuple[Likelihood, ...]:
@@ -125,11 +153,12 @@ class Member(NamedTuple):
         """The member of s·f((x − shift)/scale) + b, the inputs changed so."""
         s, b, unit = change
         return self._replace(
-            about=self.about._replace(targets=(self.target.in_units(s, b, unit),)),
+            about=self.about._replace(targets=(self.target.in_units(s, b, unit),), held_back=None),
             latent=self.latent.in_units(change, inputs),
             likelihoods=tuple(p.in_units(s, b) for p in self.likelihoods),
             offset=None if self.offset is None else Offset(s * self.offset.mean, abs(s) * self.offset.sd),
             noise=None if self.noise is None else self.noise * s**2,
+            left_open=None if self.left_open is None else self.left_open * s**2,
             verdict=None if self.verdict is None else self.verdict._replace(remedy=None),
         )
 
@@ -139,15 +168,20 @@ def active(members: Iterable[Member]) -> list[Member]:
     return [m for m in members if m.weight > 0]
 
 
-def boxes(members: Iterable[Member]) -> list[torch.Tensor]:
-    """(2, D) each: where members have points, of those that count and have kept theirs."""
-    return [sites.box(m.site.Z) for m in active(members) if m.site is not None]
+def boxes(members: Iterable[Member]) -> torch.Tensor:
+    """(K, 2, D): where members have points, of those that count and have kept theirs."""
+    known = [m.site.Z for m in active(members) if m.site is not None]
+    if not known:
+        return torch.zeros(0, 2, 0, dtype=torch.float64)
+    whole, lengths = torch.cat(known), torch.tensor([Z.shape[0] for Z in known])
+    corners = (torch.segment_reduce(whole, end, lengths=lengths, unsafe=True) for end in ("min", "max"))
+    return torch.stack(tuple(corners), 1)
 
 
 def extent(members: Iterable[Member]) -> torch.Tensor | None:
     """(2, D): the corners of the one box around all of them."""
     found = boxes(members)
-    return sites.box(torch.cat(found)) if found else None
+    return sites.box(found.flatten(0, 1)) if len(found) else None
 
 
 def kept_points(members: Sequence[Member], gone: set[str], points: int) -> list[int]:

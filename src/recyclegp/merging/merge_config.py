@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
 from typing import NamedTuple
 
+import torch
+
 from .. import threads
-from ..kernels import Kernel
-from ..kernels.units import InputUnits, in_units
+from ..kernels import DEFAULT_KERNEL, Kernel, Node, parse
+from ..kernels.units import InputUnits, in_units, scaled
 from ..local.kernel_choice import AUTO
-from .build import Merged, build, chosen_kernel, step_cost
+from .build import build, chosen_kernel, step_cost
+from .constants import UNFINISHED
+from .exact_learning import Learned
+from .form import Merged
 from .member import Member
 from .owners import Owners
 from .points import PointsWanted
-from .pooling import kernel_by_name, most_common_kernel
+from .pooling import discrete_columns, kernel_by_name, most_common_kernel
+from .problem import MergeProblem
 from .site_source import SiteSource
 from .trust import Trust, apply_screening
+from .unfinished import is_absurd, is_unfinished
+
+
+class Held(Enum):
+    """Why the kernel was not learned, where it should have been."""
+
+    NOTHING = "nothing"  # it was
+    UNFINISHED = "unfinished"  # no module's search had ended
+    ABSURD = "absurd"  # what was learned is far outside what any module says
 
 
 class MergeResult(NamedTuple):
@@ -24,6 +41,7 @@ class MergeResult(NamedTuple):
     merged: Merged
     members: tuple[Member, ...]
     sites: SiteSource
+    held: Held = Held.NOTHING
 
 
 class MergeConfig(NamedTuple):
@@ -31,6 +49,7 @@ class MergeConfig(NamedTuple):
     learn: bool = True
     pool_noise: bool = True
     trust: Trust = Trust.LEARN  # without learning nobody is screened
+    noise: float | None = None  # one that was given, to which all Gaussian modules come; None: as `pool_noise` says
 
     def start(self, members: Sequence[Member], store: SiteSource, dimension: int, owners: Owners) -> Kernel:
         """Where learning begins: the given kernel, or one from the members."""
@@ -60,23 +79,54 @@ class MergeConfig(NamedTuple):
                 members, store, trust=trust, owners=owners, pool_noise=self.pool_noise
             )
             start = self.start(whom, sites, dimension, owners)
-            merged = build(
-                start,
-                whom,
-                sites,
-                wanted,
-                learn=self.learn,
-                owners=owners,
-                pool_noise=self.pool_noise,
-                first=learned if self.kernel is None else None,
-            )
-        return MergeResult(merged, whom, sites)
+            # somebody has chosen any other kernel than the one that everybody has: it stays
+            open_kernel = self.kernel is None and start.structure == _default(whom, dimension)
+            same = learned is not None and learned.kernel.structure == start.structure
+            first = learned if open_kernel or (self.kernel is None and same) else None
+            problem = MergeProblem(start, whom, sites, wanted, self.learn, owners, self.pool_noise, open_kernel, first)
+            merged, held = _built(problem)
+        return MergeResult(merged, whom, sites, held)
 
     def in_units(self, scale: float, inputs: InputUnits) -> MergeConfig:
         """For the ensemble of s·f((x − shift)/scale) + b, the inputs changed so."""
-        if not isinstance(self.kernel, Kernel):
-            return self
-        return self._replace(kernel=in_units(self.kernel, scale, inputs))
+        kernel = in_units(self.kernel, scale, inputs) if isinstance(self.kernel, Kernel) else self.kernel
+        return self._replace(kernel=kernel, noise=None if self.noise is None else self.noise * scale**2)
+
+    def with_noise(self, noise: float | None) -> MergeConfig:
+        """With a noise that is given; as it is where none is."""
+        return self if noise is None else self._replace(pool_noise=False, noise=noise)
+
+
+def _default(members: Sequence[Member], dimension: int) -> Node:
+    """The structure that fits have if nobody says which."""
+    return parse(DEFAULT_KERNEL, dimension, discrete_columns(members)).structure
+
+
+def _built(problem: MergeProblem) -> tuple[Merged, Held]:
+    """What can be learned, from those whose searches had ended; an absurd result is none."""
+    if not problem.learn:
+        return build(problem), Held.NOTHING
+    unfinished = [i for i, m in enumerate(problem.members) if m.weight > 0 and is_unfinished(m.about, m.latent)]
+    others = problem.store.without(unfinished) if unfinished else problem.store
+    held = replace(problem, learn=False, first=None)
+    if not others.sites:
+        return _of_best_size(held), Held.UNFINISHED
+    found = build((replace(problem, store=others) if unfinished else problem).as_smooth_as_it_is)
+    form = found.form
+    if is_absurd(form.kernel, form.mean, problem.members):
+        return build(held), Held.ABSURD
+    if unfinished:
+        learned = Learned(form.kernel, form.mean, form.effects, convergence=found.convergence, noise=found.noise)
+        found = build(replace(held, first=learned))
+    return found, Held.NOTHING
+
+
+def _of_best_size(problem: MergeProblem) -> Merged:
+    """With f so many times larger or smaller that modules might still be right about it, by the evidence."""
+    steps = torch.linspace(-1, 1, UNFINISHED.steps).tolist()
+    kernels = [scaled(problem.start, UNFINISHED.size_factor**step) for step in steps]
+    found = [build(replace(problem, start=kernel)) for kernel in kernels]
+    return max(found, key=lambda merged: merged.form.evidence(problem.store))
 
 
 USUAL = MergeConfig()  # what merge does by default

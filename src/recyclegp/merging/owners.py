@@ -30,26 +30,28 @@ class Owners(Enum):
         """The models to be compared, from the simplest on."""
         return (Owners.NONE, Owners.OFFSET, Owners.SMOOTH) if self is Owners.AUTO else (self,)
 
-    def is_worth(self, gain: float, owners: int) -> bool:
-        """Is a model with such effects so much better, in nats, that so many owners should be told apart?
+    def price(self, owners: int, *, approximate: bool) -> float:
+        """Nats by which a model with such effects must be better, for so many owners to be told apart.
 
         Owners in adjoining regions, and small ones who took their noise for signal, look a little different from each
-        other also where they are not; a gain must exceed what they can pretend.
+        other also where they are not; a gain must exceed what they can pretend. Where likelihoods are approximated,
+        those of classes and counts, sites say less of an owner's constant than its rows do: each was made about what
+        its owner alone took f for.
         """
-        return gain > self._price(owners)
-
-    def may_be_worth(self, gain: float, owners: int) -> bool:
-        """Could it be, with more of the modules?"""
-        return gain > EFFECTS.unclear * self._price(owners)
-
-    def _price(self, owners: int) -> float:
-        least, for_each = EFFECTS.smooth_gain if self is Owners.SMOOTH else EFFECTS.offset_gain
-        return least + for_each * owners
+        least, for_few = EFFECTS.smooth_gain if self is Owners.SMOOTH else EFFECTS.offset_gain
+        if approximate and self is Owners.OFFSET:
+            least = EFFECTS.approximate_offset_gain
+        return least + for_few / owners**2
 
 
 class OwnedSite(NamedTuple):
     site: Site
     owner: int  # its number
+
+
+def approximated(members: Sequence[Member]) -> bool:
+    """Do members that count speak of classes or counts, of which a site is no more than an approximation?"""
+    return any(not (p.conjugate or p.has_units) for m in members if m.weight > 0 for p in m.likelihoods)
 
 
 def owner_numbers(members: Sequence[Member]) -> list[int]:

@@ -21,6 +21,9 @@ from .site_source import SiteSource, added, site_points
 
 MOST_AUTOMATIC = 512  # points on which a kernel is learned, unless more are wanted
 POOL = 8192  # candidates looked at together
+AT_ONCE = 512  # candidates of which all pairs are looked at together: a call for each column would take longer
+Choice = int | str | None  # "auto", "all", a number of points, or None for points that were given
+AUTO, ALL = "auto", "all"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,17 @@ class PointsWanted:
     @property
     def automatic(self) -> bool:
         return self.count is None and self.given is None and not self.all_of_them
+
+    @property
+    def choice(self) -> Choice:
+        return ALL if self.all_of_them else AUTO if self.automatic else self.count
+
+    @staticmethod
+    def again(choice: Choice, Z: Tensor) -> PointsWanted:
+        """The same, when points are chosen once more; those that were given are Z."""
+        if choice is None:
+            return PointsWanted(given=Z)
+        return PointsWanted(count=choice if isinstance(choice, int) else None, all_of_them=choice == ALL)
 
 
 @torch.no_grad()
@@ -123,18 +137,22 @@ def select_by_slack(
     if given is not None:
         known = features(given, points, shared_points(given.Z, points)).mT
         residual = (residual - known.square().sum(-1)).clamp_min(0)
-    factor = points.new_zeros(len(points), min(count, len(points)))
+    # columns of [features at given points, Cholesky factor at chosen ones]
+    factor = torch.cat([known, points.new_zeros(len(points), min(count, len(points)))], 1)
+    floor = POINTS.residual_floor * prior
+    gram = kernel.matrix(points, points) if len(points) <= AT_ONCE else None
     chosen: list[int] = []
-    for step in range(factor.shape[1]):
-        score = torch.where(residual > POINTS.residual_floor * prior, precision * residual, torch.zeros_like(residual))
-        pivot = int(score.argmax())
-        if float(score.sum()) <= tolerance or not score[pivot] > 0:
+    for step in range(known.shape[1], factor.shape[1]):
+        score = (precision * residual).masked_fill_(residual <= floor, 0.0)
+        best, at = score.max(0)
+        if float(score.sum()) <= tolerance or not float(best) > 0:
             break
+        pivot = int(at)
         chosen.append(pivot)
-        column = kernel.matrix(points, points[pivot : pivot + 1])[:, 0] - known @ known[pivot]
-        column = (column - factor[:, :step] @ factor[pivot, :step]) / residual[pivot].sqrt()
+        column = kernel.matrix(points, points[pivot : pivot + 1])[:, 0] if gram is None else gram[:, pivot]
+        column = torch.addmv(column, factor[:, :step], factor[pivot, :step], alpha=-1).div_(residual[pivot].sqrt())
         factor[:, step] = column
-        residual = (residual - column.square()).clamp_min(0)
+        residual.addcmul_(column, column, value=-1.0).clamp_min_(0)
         residual[pivot] = 0
     return chosen
 

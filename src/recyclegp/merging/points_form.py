@@ -20,23 +20,26 @@ from ..core import least_squares, linalg, sites
 from ..core.effects import NO_EFFECTS, Effects, Offset
 from ..core.least_squares import CentredRows, Solution
 from ..core.owner_posterior import FunctionPosterior, NewOwner, OwnerPosterior
-from ..core.packing import pack, project
-from ..core.posterior import Basis, Posterior, basis
+from ..core.packing import pack, project, shared_points
+from ..core.posterior import Basis, Posterior, basis, extended
 from ..core.sites import Site
 from ..devices import CPU
 from ..errors import Argument, Name, RecycleGPError
 from ..kernels import Kernel
 from ..kernels.units import InputUnits, in_units
 from ..local import placement
-from ..local.observations import Observed
-from .constants import LEARNING
+from . import affordable
+from .constants import LEARNING, POINTS
 from .evidence import profiled_mean
-from .extending import Grown, GrowthLimits, RowsBasis, all_points, candidates_among, extend, slack_of_rows
+from .extending import Grown, GrowthLimits, all_points, extend
 from .folding import fold
+from .form import Merged, SavedForm
 from .learning import slack_tolerance
 from .leave_one_out import Agreement, agreements
 from .member import Member, stored
 from .owners import OwnedSite, by_owner, owner_numbers
+from .points import MOST_AUTOMATIC, select, slack_left
+from .problem import MergeProblem
 from .site_source import SitePoints, SiteSource
 from .size import Size
 
@@ -62,16 +65,39 @@ class PointsForm:
         rows = fold(base, store, mean, marginal=False)
         return PointsForm(kernel, mean, base.Z, float(base.jitter), rows, effects)
 
+    @classmethod
+    def merged(cls, problem: MergeProblem) -> Merged:
+        """Always: with as many points as are affordable, or were wanted."""
+        choice, store, Z = problem.finished, problem.by_owner, problem.finished.Z
+        wanted = problem.wanted.automatic
+        if wanted and float(slack_left(choice.kernel, store, Z, choice.effects)[-1]) > problem.tolerance:
+            # with the kernel known, more points than it was learned on are affordable
+            most = affordable.points_for(store.rows)
+            Z = select(choice.kernel, store, None, problem.tolerance / POINTS.negligible, most)
+        form = cls.of(store, choice.kernel, choice.mean, Z, choice.effects)
+        return Merged(form, choice.convergence, choice.noise)
+
+    @classmethod
+    def read(cls, saved: SavedForm) -> PointsForm:
+        Z = saved.tensor("Z", None, saved.dimension)
+        if len(Z) == 0:
+            raise RecycleGPError("an ensemble needs at least one point")
+
+        def rows(part: str) -> CentredRows:
+            H = saved.tensor(f"{part}.H", None, len(Z))
+            rest = (saved.tensor(f"{part}.{key}") for key in ("e", "slack"))
+            return CentredRows(H, saved.tensor(f"{part}.rho", len(H)), *rest)
+
+        return cls(saved.kernel, saved.mean, Z, saved.jitter, rows("bound"), saved.effects, rows("evidence"))
+
     def __getstate__(self) -> dict[str, object]:
         """Pickled without what can be computed again."""
         return {name: value for name, value in vars(self).items() if name in type(self).__annotations__}
 
     def tensors(self) -> list[Tensor]:
-        """All its numbers, to be checked."""
         return [self.kernel.theta, self.Z, *self.bound_rows, *(self.marginal or ())]
 
     def own(self, device: torch.device) -> PointsForm:
-        """With copies of its numbers, there, that nobody else can change."""
 
         def copied(rows: CentredRows) -> CentredRows:
             return CentredRows(*(arrays.own(t, device) for t in rows))
@@ -134,7 +160,7 @@ class PointsForm:
             )
         return OwnerPosterior(self.posterior, site, self.effects)
 
-    def of_new_owner(self) -> FunctionPosterior:
+    def of_new_owner(self) -> NewOwner:
         return NewOwner(self.posterior, self.kernel, self.effects)
 
     @property
@@ -220,19 +246,21 @@ class PointsForm:
         larger = self._with_more_points(all_points(store), limits.rows)
         return Grown(larger.form.with_sites(whole), larger.appended)
 
-    def basis_for_rows(self, new: Observed, rows: float | None) -> RowsBasis[PointsForm]:
-        """At its own points; more are appended where they may be and the old ones cannot express the rows."""
-        if rows is None or slack_of_rows(self.basis, new, self.mean) <= LEARNING.slack_scale:
-            return RowsBasis(self, self.basis)
-        form, appended, _ = self._with_more_points(candidates_among(new, self.kernel, self.mean), rows)
-        return RowsBasis(form, form.basis, len(appended))
+    def with_points(self, Z: Tensor) -> PointsForm:
+        """Its points, and those of these that it does not have, up to the usual limit."""
+        new = torch.ones(len(Z), dtype=torch.bool, device=Z.device)
+        new[shared_points(self.Z, Z).j] = False
+        return self._on(extended(self.basis, Z[new][: max(0, MOST_AUTOMATIC - len(self.Z))]))
 
     def _with_more_points(self, new: SitePoints, rows: float) -> Grown[PointsForm]:
         """Its points, and more of them until what is new can be expressed; `rows` are all there will be."""
         base, members = extend(self.basis, new, slack_tolerance(rows))
-        marginal = None if self.marginal is None else _padded(self.marginal, len(base.Z))
-        bound_rows = _padded(self.bound_rows, len(base.Z))
-        return Grown(replace(self, Z=base.Z, bound_rows=bound_rows, marginal=marginal), members)
+        return Grown(self._on(base), members)
+
+    def _on(self, larger: Basis) -> PointsForm:
+        """The same on a basis with more points behind its own."""
+        marginal = None if self.marginal is None else _padded(self.marginal, len(larger.Z))
+        return replace(self, Z=larger.Z, bound_rows=_padded(self.bound_rows, len(larger.Z)), marginal=marginal)
 
     @torch.no_grad()
     def faded(self, members: Sequence[Member], share: float) -> PointsForm:
@@ -287,7 +315,6 @@ class PointsForm:
         return replace(self, Z=change(self.Z))
 
     def in_units(self, scale: float, shift: float, inputs: InputUnits, effective_rows: float) -> PointsForm:
-        """The form of s·f((x − shift)/scale) + b, the inputs changed so."""
         return PointsForm(
             kernel=in_units(self.kernel, scale, inputs),
             mean=scale * self.mean + shift,

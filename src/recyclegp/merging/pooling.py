@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,18 +14,21 @@ from torch import Tensor
 
 from ..core.packing import PackedSites
 from ..kernels import Kernel, Node, Unit, entries, parse, pool, weighted_median
-from ..kernels.units import reference
+from ..kernels.units import reference, smoother
 from ..likelihoods import FAMILIES, Gaussian, Likelihood, named
 from .constants import POOLING
+from .influence import votes
 from .member import Member, active
 from .site_source import SiteSource, added, site_points
+from .unfinished import is_unfinished
 
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
     """The median of the members that share the structure with most rows."""
     rows: dict[Node, float] = {}
-    for m in active(members):
-        rows[m.kernel.structure] = rows.get(m.kernel.structure, 0.0) + m.weighted_rows
+    counted = active(members)
+    for m, vote in zip(counted, _votes(counted), strict=True):
+        rows[m.kernel.structure] = rows.get(m.kernel.structure, 0.0) + vote
     found = median_kernel(members, max(rows, key=lambda s: rows[s]))
     assert found is not None  # the structure is one of theirs
     return found
@@ -32,14 +36,27 @@ def most_common_kernel(members: Sequence[Member]) -> Kernel:
 
 def median_kernel(members: Sequence[Member], structure: Node) -> Kernel | None:
     """The median of the members with this structure, each counting with its rows; None if there are none."""
-    alike = [m for m in active(members) if m.kernel.structure == structure]
-    return pool([m.kernel for m in alike], [m.weighted_rows for m in alike]) if alike else None
+    alike = _alike(members, structure)
+    return pool([kernel for _, kernel in alike], _votes([m for m, _ in alike])) if alike else None
 
 
-def largest_kernel(members: Sequence[Member], structure: Node) -> Kernel | None:
-    """Of the member with most rows, if it has this structure."""
-    largest = max(active(members), key=lambda m: m.weighted_rows)
-    return largest.kernel if largest.kernel.structure == structure else None
+def _votes(members: Sequence[Member]) -> list[float]:
+    return votes([m.weighted_rows for m in members])
+
+
+def largest_kernels(members: Sequence[Member], structure: Node) -> list[Kernel]:
+    """Of those members with this structure that have most rows, in an order that does not depend on theirs."""
+    alike = _alike(members, structure)
+    chosen = heapq.nlargest(POOLING.starts, alike, key=lambda own: (own[0].weighted_rows, own[1].theta.tolist()))
+    return [kernel for _, kernel in chosen]
+
+
+def _alike(members: Sequence[Member], structure: Node) -> list[tuple[Member, Kernel]]:
+    """Members with this structure, or with one that is as smooth once matern52 is rbf, and their kernels as such."""
+    same = [(m, m.kernel) for m in active(members) if m.kernel.structure == structure]
+    if same:
+        return same
+    return [(m, k) for m in active(members) if (k := smoother(m.kernel)).structure == structure]
 
 
 def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
@@ -47,12 +64,12 @@ def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
 
     A kernel that absorbs a contradiction between modules becomes far rougher than any of them has seen.
     """
-    alike = [m for m in active(members) if m.kernel.structure == kernel.structure]
+    alike = _alike(members, kernel.structure)
     lengths = [i for i, p in enumerate(entries(kernel.structure)) if p.name == "lengthscale" and p.unit is Unit.LENGTH]
     if not alike or not lengths:
         return None
-    weights = np.array([m.weighted_rows for m in alike])
-    table = torch.stack([m.kernel.theta for m in alike])[:, lengths].cpu().numpy()
+    weights = np.array(_votes([m for m, _ in alike]))
+    table = torch.stack([own.theta for _, own in alike])[:, lengths].cpu().numpy()
     order = np.argsort(table, axis=0, kind="stable")
     share = np.cumsum(weights[order], axis=0) / weights.sum()
     # the shortest, but for members that together have next to no rows
@@ -76,7 +93,7 @@ def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dime
     some = some[:: -(-len(some) // POOLING.sample)]
     Z = next(site_points(store.packs(1))).Z[: POOLING.sample]
     variances = [float(m.kernel.to(Z.device).diagonal(Z).mean()) for m in some]
-    middle = weighted_median(variances, [m.weighted_rows for m in some])
+    middle = weighted_median(variances, _votes(some))
     return kernel.with_theta(reference(kernel.structure, x, centre, x.new_tensor(middle**0.5)))
 
 
@@ -104,29 +121,31 @@ def _powers(packs: Iterator[PackedSites], *, about: Tensor) -> _Powers:
 def median_mean(members: Sequence[Member]) -> float:
     """Of the prior means, each counting with its module's rows."""
     known = active(members)
-    return weighted_median([m.mean for m in known], [m.weighted_rows for m in known])
+    return weighted_median([m.mean for m in known], _votes(known))
 
 
 def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
-    """One likelihood of each family, from its members' parameters, each counting with its rows."""
-    rows: dict[Any, float] = {}  # by identity, because members share their likelihoods; or by the noise that was pooled
-    objects: dict[Any, Likelihood] = {}
-    for m in active(members):
-        if m.noise is not None:
-            rows[(m.noise,)] = rows.get((m.noise,), 0.0) + m.weighted_rows
-            continue
-        for p in m.likelihoods:
-            rows[id(p)] = rows.get(id(p), 0.0) + m.weighted_rows
-            objects[id(p)] = p
-    objects |= {key: Gaussian(*key) for key in rows if isinstance(key, tuple)}
-    found: dict[str, list[tuple[Likelihood, float]]] = {}
-    for key, p in objects.items():
-        found.setdefault(p.name, []).append((p, rows[key]))
+    """One likelihood of each family, from its members' parameters, each counting with its rows.
+
+    Members whose searches elsewhere had not ended say nothing of theirs, where others do.
+    """
+    found: dict[str, dict[tuple[float, ...], float]] = {}  # votes, by parameters
+    counted = active(members)
+    ended = [not is_unfinished(m.about, m.latent) for m in counted]
+    told = {p.name for m, sure in zip(counted, ended, strict=True) if sure for p in m.likelihoods if p.known}
+    for m, sure, vote in zip(counted, ended, _votes(counted), strict=True):
+        said = [(p.name, p.parameters if sure or p.name not in told else ()) for p in m.likelihoods]
+        if m.noise is not None:  # to which it was brought
+            said = [(Gaussian.name, (m.noise,))]
+        for name, values in said:
+            same = found.setdefault(name, {})
+            same[values] = same.get(values, 0.0) + vote
     pooled = []
     for name in (f for f in FAMILIES if f in found):  # in one order, whoever came first
-        known = [(p.parameters, w) for p, w in found[name] if p.known]
-        weights = [w for _, w in known]
-        pooled.append(named(name, [_pool(values, weights) for values in zip(*(p for p, _ in known), strict=True)]))
+        family, known = FAMILIES[name], [values for values in found[name] if values]  # not all know theirs
+        weights = [found[name][values] for values in known]
+        columns = zip(family.parameter_names, zip(*known, strict=True), strict=False)  # none known: none
+        pooled.append(named(name, [_pool(v, weights, -1 if n in family.precisions else 1) for n, v in columns]))
     return tuple(pooled)
 
 
@@ -138,11 +157,14 @@ def with_unknown_filled(old: Sequence[Likelihood], pooled: Sequence[Likelihood])
     return (*kept, *(p for p in pooled if p.name not in have))
 
 
-def _pool(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The mean, with values far from their median brought back towards it.
+def _pool(values: Sequence[float], weights: Sequence[float], power: int) -> float:
+    """The mean (of a precision that of its inverse), with values far from their median brought back towards it.
 
     Of all single noise variances for a y from any of the modules the mean has the best expected density;
     the median, safe from degenerate modules too, is too small where noises differ.
     """
+    if len(values) == 1:
+        return values[0]
     middle = math.exp(weighted_median([math.log(v) for v in values], weights))
-    return float(np.average(np.clip(values, middle / POOLING.outlier, middle * POOLING.outlier), weights=weights))
+    near = np.clip(values, middle / POOLING.outlier, middle * POOLING.outlier)
+    return float(np.average(near ** float(power), weights=weights)) ** power

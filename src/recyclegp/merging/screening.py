@@ -44,7 +44,7 @@ class Screened(NamedTuple):
     @property
     def unchecked(self) -> list[int]:
         """Positions of those that cannot be checked: the others know too little of what they say."""
-        return (self.fit.share < SCREENING.checked).nonzero()[:, 0].tolist()
+        return ((self.fit.share < SCREENING.checked) & ~self.fit.impossible).nonzero()[:, 0].tolist()
 
 
 def screen(said: Sequence[Statements], members: int, prior: PriorMoments) -> Screened:
@@ -84,6 +84,7 @@ def _refined(
         agreed = consensus(said, trusted)
         now = _compared(said, agreed, present, prior)
         bad = present & (now.gain > SCREENING.price) & (now.fit.share >= SCREENING.checked)
+        bad |= present & now.fit.impossible
         leaving = bad & trusted
         if int(leaving.sum()) > 1:  # one bad module makes others look bad: the worse half goes first
             leaving &= now.gain >= now.gain[leaving].sort().values[int(leaving.sum()) // 2]
@@ -91,7 +92,8 @@ def _refined(
         if bool((following == trusted).all()) or _bits(following) in seen or not bool(following.any()):
             break
         trusted = following
-    lonely = present & ~trusted & (now.fit.share < SCREENING.checked)  # once their friends had left
+    # once their friends had left
+    lonely = present & ~trusted & (now.fit.share < SCREENING.checked) & ~now.fit.impossible
     if bool(lonely.any()):
         now = _compared(said, consensus(said, trusted | lonely), present, prior)
     known.update(dict.fromkeys(seen, now))

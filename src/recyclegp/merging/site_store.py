@@ -103,7 +103,7 @@ class SiteStore(SiteSource):
         """One more site, to the power of its weight; `member` is how packs will refer to it."""
         size, self._dimension = site.Z.shape
         self.points += size
-        self.rows += len(site.rho)
+        self.rows += site.rho.shape[0]  # of a tensor, len is slow
         self.sites += 1
         self.largest = max(self.largest, size)
         group = self._waiting.put(_Put(site, member, weight), size, self._dimension, PACK)

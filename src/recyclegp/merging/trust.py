@@ -1,9 +1,10 @@
 """Whom to trust: modules screened under several kernels, and a verdict on each that a person understands.
 
 Bad modules bend a kernel that is learned with them until it believes everybody. So the first screening is at the
-median of the modules' own kernels. Where somebody stands out, kernels (with owners' effects and noise) are learned from
-those that are trusted and from everybody, and under the one that makes all that is said most probable they are
-screened again: honest owners that differ, or a median kernel that suits nobody, are no reason to distrust.
+median of the modules' own kernels, with rbf in place of matern52: it sees more. Where somebody stands out, it is also
+done under that median itself, and kernels (with owners' effects and noise) are learned from those that are trusted and
+from everybody; the one that makes all that is said most probable decides. Honest owners that differ, or a median kernel
+that suits nobody, are no reason to distrust.
 """
 
 from __future__ import annotations
@@ -19,25 +20,31 @@ from torch import Tensor
 from .. import threads
 from ..core.posterior import Basis, basis
 from ..kernels import Kernel
+from ..kernels.units import smoother
 from ..likelihoods import SeveralFunctions
+from ..record import IMPORTED
 from . import verdicts
 from .consensus import Statements, consensus, predicted, statements
-from .constants import NOISE, SCREENING
+from .constants import LEVELS, NOISE, SCREENING, UNIT_SEARCH
 from .exact_learning import Learned, decide_from_some
 from .explanations import Explanation, explained
+from .influence import believable_shares, relative_precision
 from .input_units import InputChange, Place, best_units
 from .learning import starts
+from .levels import UnitDoubt, levels, unit_doubts
 from .member import Member
 from .noise import PooledNoise, Readings, at_noise
-from .owners import Owners, owner_numbers
+from .owners import Owners, approximated, owner_numbers
 from .points import select
 from .pooling import median_mean, most_common_kernel
 from .screening import PriorMoments, Screened, screen
 from .site_source import SiteSource
+from .unfinished import is_unfinished
 from .verdicts import TRUSTED, InputFactor, Standing, Units, Verdict
 
 FEATURES = 2**25  # numbers that may be held while they are: with many modules, at fewer points
 TOGETHER = 3000  # rows of pseudo-observations that are worked on at once, or thereabouts
+EXEMPT = IMPORTED | {"ensemble"}  # methods of models whose noise need not be that of their rows
 CONTRADICTION = Verdict(Standing.UNCHECKED, verdicts.CONTRADICTION)
 NO_CONSENSUS = Verdict(Standing.UNCHECKED, "no majority agrees about the function")
 
@@ -66,6 +73,11 @@ class _Compared(NamedTuple):
     def trusted(self) -> int:
         return int(self.screened.agreed.trusted.sum())
 
+    def is_apart(self, member: int, times: float) -> bool:
+        """Is what it says so many times the usual squared distance from the others?"""
+        fit = self.screened.fit
+        return float(fit.chi2[member]) > times * self.screened.usual * float(fit.counts[member])
+
     @property
     def most_agree(self) -> bool:
         """Only a majority can say who is wrong."""
@@ -84,38 +96,63 @@ def screen_members(
 ) -> ScreeningResult:
     """About members whose sites are as they were published.
 
+    Levels and scales are compared first: whoever is in another unit, and grossly so, takes no part in what follows.
+
     Args:
         members: whose sites they are.
         store: the sites.
         owners: how owners may differ.
         pool_noise: whether Gaussian modules come to one noise.
     """
-    readings = Readings.of(members) if pool_noise else None
+    # inputs in other units would show in all functions of a module: they are looked at once
+    doubts = unit_doubts(levels(members, store), inputs=all(m.function == 0 for m in members))
+    wrong = {k for k, found in doubts.items() if any(d.gross for d in found)}
+    counted = [m._replace(weight=0.0) if k in wrong else m for k, m in enumerate(members)]
+    about = _screened(counted, store.without(wrong) if wrong else store, owners, pool_noise)
+    verdicts = list(about.verdicts)
+    for k, found in doubts.items():
+        verdicts[k] = _doubted(verdicts[k], found, members[k], wrong=k in wrong)
+    return about._replace(verdicts=verdicts)
+
+
+def _screened(members: Sequence[Member], store: SiteSource, owners: Owners, pool_noise: bool) -> ScreeningResult:
+    """By what they say about the function."""
+    readings = Readings.of(members, store) if pool_noise else None
     noise = None
     if readings is not None and bool(readings.known.any()):
         noise = PooledNoise(float(readings.estimate[readings.known].median()), NOISE.dof)
-    start = most_common_kernel(members)
-    first = _compared(Learned(start, median_mean(members), noise=noise), members, store, readings)
+    rougher, mean = most_common_kernel(members), median_mean(members)
+    start = smoother(rougher)
+    first = _compared(Learned(start, mean, noise=noise), members, store, readings)
+    candidates, differ = [], owners
+    if first.screened.flagged and start != rougher:
+        other = _compared(Learned(rougher, mean, noise=noise), members, store, readings)
+        nobody = not other.screened.flagged and other.value > first.value
+        if nobody or not first.most_agree:
+            start, first = rougher, other
+        elif other.most_agree:
+            candidates.append(other)
     if not first.screened.flagged:
-        return ScreeningResult(_verdicts(first, members))
+        return ScreeningResult(_verdicts(first, members, owners))
     if store.sites < SCREENING.fewest:
         return ScreeningResult([CONTRADICTION] * len(members))
-    candidates, differ = [], owners
     if first.most_agree:
         of_trusted = _learned(store.without(first.screened.flagged), members, start, owners, readings)
         again = _compared(of_trusted, members, store, readings)
         if not again.screened.flagged and again.value > first.value:
             # it was the median kernel that suited nobody
-            return ScreeningResult(_verdicts(again, members), of_trusted)
+            return ScreeningResult(_verdicts(again, members, owners), of_trusted._replace(of_all=False))
         candidates += [first, again]
         if first.trusted >= SCREENING.min_trusted_to_rule_out_effects and not of_trusted.effects.present:
-            differ = Owners.NONE  # owners do not differ; those few who stand out are no reason to believe it
+            differ = Owners.NONE  # so many agree to the last: those few who stand out are no reason to believe it
     of_all = _learned(store, members, start, differ, readings)
     candidates.append(_compared(of_all, members, store, readings))
     best = max(candidates, key=lambda c: c.value)
-    # a kernel that believes everybody where no majority agrees has only bent; owners that differ are another matter
-    settled = best.most_agree and (first.most_agree or of_all.effects.present)
-    return ScreeningResult(_verdicts(best, members) if settled else [NO_CONSENSUS] * len(members))
+    # a kernel that believes everybody where no majority agrees has only bent; owners that differ are another matter,
+    # as long as what they share is far more
+    differ_little = of_all.effects.present and float(of_all.effects.smooth) < SCREENING.most_own
+    settled = best.most_agree and (first.most_agree or differ_little)
+    return ScreeningResult(_verdicts(best, members, owners) if settled else [NO_CONSENSUS] * len(members))
 
 
 class ScreenedMembers(NamedTuple):
@@ -135,19 +172,38 @@ def apply_screening(
     """Whom to trust, and what follows from it."""
     if trust is Trust.NONE:
         return ScreenedMembers(tuple(members), store)
-    about = screen_members(members, store, owners=owners, pool_noise=pool_noise)
-    found = with_verdicts(members, about.verdicts, trust)
-    excluded = [i for i, m in enumerate(found) if m.weight != members[i].weight]
-    return ScreenedMembers(found, store.without(excluded) if excluded else store, about.learned)
+    believed = believable_shares(members, store)
+    seen = store
+    if believed:
+        seen = store.weighted(torch.tensor([believed.get(i, 1.0) for i in range(len(members))], dtype=torch.float64))
+    about = screen_members(members, seen, owners=owners, pool_noise=pool_noise)
+    verdicts = [_believed(v, believed.get(i, 1.0), members[i]) for i, v in enumerate(about.verdicts)]
+    found = with_verdicts(members, verdicts, trust)
+    excluded = [i for i, m in enumerate(found) if m.weight == 0 and members[i].weight > 0]
+    counted = store.without(excluded) if excluded else store
+    if any(0 < m.weight < before.weight for m, before in zip(found, members, strict=True)):
+        left = [m.weight / before.weight if m.weight > 0 else 1.0 for m, before in zip(found, members, strict=True)]
+        counted = counted.weighted(torch.tensor(left, dtype=torch.float64))
+    return ScreenedMembers(found, counted, about.learned)
+
+
+def _believed(v: Verdict, share: float, m: Member) -> Verdict:
+    """Of a module that says more than its rows can: merged noises and models from elsewhere may honestly do so."""
+    if share == 1 or v.flagged:
+        return v
+    reason = f"overconfident: it says {1 / share:.3g} times more than its rows and its noise allow"
+    if 1 / share > SCREENING.gross_sure and m.about.method not in EXEMPT:
+        return Verdict(Standing.FLAGGED, reason)
+    return Verdict(Standing.UNCHECKED, f"{reason}, and counts that much less", share=share * v.share)
 
 
 def with_verdicts(members: Sequence[Member], found: Sequence[Verdict], trust: Trust) -> tuple[Member, ...]:
-    """Members that know what was said about them; those that are not to be trusted have no weight."""
+    """Members that know what was said about them; those that are not to be trusted have no weight, or less of it."""
     screened = []
     for m, v in zip(members, found, strict=True):
-        excluded = v.flagged and trust is Trust.LEARN
-        verdict = v._replace(weight=m.weight) if excluded else v
-        screened.append(m._replace(weight=0.0 if excluded else m.weight, verdict=verdict))
+        share = (0.0 if v.flagged else v.share) if trust is Trust.LEARN else 1.0
+        verdict = v if share == 1 else v._replace(weight=m.weight)
+        screened.append(m._replace(weight=share * m.weight, verdict=verdict))
     return tuple(screened)
 
 
@@ -166,7 +222,8 @@ def _learned(
     store: SiteSource, members: Sequence[Member], start: Kernel, owners: Owners, readings: Readings | None
 ) -> Learned:
     """Kernel, mean, effects and noise by the exact evidence of some of the modules."""
-    return decide_from_some(store, owner_numbers(members), readings, start, starts(start, members), owners)
+    numbers, kernels = owner_numbers(members), starts(start, members)
+    return decide_from_some(store, numbers, readings, start, kernels, owners, approximate=approximated(members))
 
 
 def _compared(belief: Learned, members: Sequence[Member], store: SiteSource, readings: Readings | None) -> _Compared:
@@ -182,17 +239,12 @@ def _compared(belief: Learned, members: Sequence[Member], store: SiteSource, rea
 
 def _tempered(store: SiteSource, members: int) -> SiteSource:
     """The same sites, none of them far surer of itself than is usual: where points are is not for one to decide."""
-    precision = torch.full((members,), math.nan, dtype=torch.float64)
-    for p in store.packs(1):
-        precision[torch.tensor(p.members)] = p.Rt.square().sum((-2, -1)) / p.Z.shape[1]
-    usual = float(precision.nanmedian())
-    roots = (
-        (SCREENING.max_relative_precision * usual / precision.nan_to_num(usual).clamp_min(1e-300)).clamp_max(1).sqrt()
-    )
+    sure = relative_precision(store, members).nan_to_num(1.0).clamp_min(1e-300)
+    roots = (SCREENING.max_relative_precision / sure).clamp_max(1).sqrt()
     return store.scaled(roots, torch.zeros_like(roots))
 
 
-def _verdicts(c: _Compared, members: Sequence[Member]) -> list[Verdict]:
+def _verdicts(c: _Compared, members: Sequence[Member], owners: Owners) -> list[Verdict]:
     """In words. Other units of inputs are looked for in some modules only: it takes a while."""
     flagged, unchecked = set(c.screened.flagged), set(c.screened.unchecked)
     most, searched = max(1, SCREENING.most_unit_searches // c.base.Z.shape[-1]), 0
@@ -203,7 +255,7 @@ def _verdicts(c: _Compared, members: Sequence[Member]) -> list[Verdict]:
         elif i in flagged:
             why = _explained(c, i, m, inputs=searched < most and not _one_of_several(m))
             searched += 1
-            found.append(Verdict(Standing.FLAGGED, why.reason, _remedy(why, m)))
+            found.append(_flagged(why, m, gross=_is_gross(c, i, why, owners)))
         elif i in unchecked:
             changed: tuple[InputFactor, ...] = ()
             if c.trusted >= SCREENING.fewest and searched < most and not _one_of_several(m) and _strange_lengths(c, m):
@@ -213,6 +265,66 @@ def _verdicts(c: _Compared, members: Sequence[Member]) -> list[Verdict]:
         else:
             found.append(TRUSTED)
     return found
+
+
+def _is_gross(c: _Compared, member: int, why: Explanation, owners: Owners) -> bool:
+    """Is it so far from the others that no honest owner could be, or so far in scale?
+
+    Small owners are often too sure of themselves, and only many others can rule out a constant of an
+    owner's own, unless it is known that owners do not differ.
+    """
+    units = why.units
+    if bool(c.screened.fit.impossible[member]):
+        return True
+    if units is not None and (units.scale < 0 or abs(math.log(units.scale)) > math.log(SCREENING.gross_scale)):
+        return True
+    few = owners is not Owners.NONE and c.trusted < SCREENING.min_trusted_to_rule_out_effects
+    far = SCREENING.gross_shift * float(c.base.kernel.diagonal(c.base.Z).mean()) ** 0.5
+    if few and units is not None and units.scale == 1 and abs(units.shift) < far:
+        return False
+    if 1 < why.too_sure < SCREENING.gross_sure:
+        return False
+    return c.is_apart(member, SCREENING.gross)
+
+
+def _flagged(why: Explanation, m: Member, *, gross: bool) -> Verdict:
+    """It does not count; but one that is only unusual does, and one that is only too sure of itself counts less."""
+    if why.too_sure > 1 and (not gross or is_unfinished(m.about, m.latent)):
+        return Verdict(Standing.UNCHECKED, f"it is {why.reason}, and counts that much less", share=1 / why.too_sure)
+    if not gross:
+        return Verdict(Standing.UNCHECKED, f"it is unusual, but not so much that it must be wrong: {why.reason}")
+    return Verdict(Standing.FLAGGED, why.reason, _remedy(why, m))
+
+
+def _doubted(verdict: Verdict, doubts: Sequence[UnitDoubt], m: Member, *, wrong: bool) -> Verdict:
+    """Of a module whose numbers are where they would be in other units; it counts, unless that is certain.
+
+    What it says about f may have said so already, or more.
+    """
+    if not wrong and verdict.remedy is not None:
+        return verdict
+    units, said, would = Units(), [], []
+    for doubt in doubts[: UNIT_SEARCH.most_changed]:
+        change, sure = doubt.undone_by[0], len(doubt.undone_by) == 1
+        factor = InputFactor(_named(doubt.column, m), *change)
+        said.append(doubt.words(factor.name))
+        would += [factor._replace(scale=c.scale, shift=c.shift).words for c in doubt.undone_by[: LEVELS.most_named]]
+        if sure:  # otherwise nobody should be told what to type
+            units = units._replace(**({"inputs": (*units.inputs, factor)} if doubt.column >= 0 else change._asdict()))
+    agrees = f"{' and '.join(said)}: {verdicts.QUESTION} {' or '.join(would)} would agree"
+    remedy = units if units != Units() else None
+    if wrong:
+        return Verdict(Standing.FLAGGED, f"in other units: {agrees}", remedy)
+    if verdict.flagged:
+        return verdict._replace(reason=f"{verdict.reason}; {agrees}", remedy=remedy)
+    return verdict._replace(standing=Standing.UNCHECKED, reason=agrees, remedy=remedy)
+
+
+def _named(column: int, m: Member) -> str | int:
+    """−1 is y."""
+    if column < 0:
+        return m.target.name or "y"
+    return column if m.about.columns is None else m.about.columns[column]
 
 
 def _one_of_several(m: Member) -> bool:
@@ -229,7 +341,7 @@ def _explained(c: _Compared, member: int, m: Member, *, inputs: bool) -> Explana
     if not found.changes or found.value <= best.value:
         return best
     changed = found.inputs(m.about.columns)
-    return Explanation(_other_inputs(changed), found.value, inputs=changed)
+    return Explanation(_other_inputs(changed), found.value, inputs=changed, remedy=Units(inputs=changed))
 
 
 def _remedy(why: Explanation, m: Member) -> Units | None:
@@ -241,7 +353,7 @@ def _remedy(why: Explanation, m: Member) -> Units | None:
 def _unchecked(c: _Compared, member: int, changed: tuple[InputFactor, ...]) -> Verdict:
     """Of a module of which the others know little; with these changes of inputs it would agree with them."""
     fit, remedy = c.screened.fit, Units(inputs=changed) if changed else None
-    if changed and float(fit.chi2[member]) > SCREENING.too_sure * c.screened.usual * float(fit.counts[member]):
+    if changed and c.is_apart(member, SCREENING.too_sure):
         return Verdict(Standing.FLAGGED, _other_inputs(changed), remedy)  # nor can it be where it says it is
     said = f"the others know {max(0.0, float(fit.share[member])):.0%} of what it says"
     if changed:

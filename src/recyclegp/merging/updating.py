@@ -28,12 +28,16 @@ class RowsSummary(NamedTuple):
 
 
 @torch.no_grad()
-def summarise(base: Basis, prior_mean: float, new: Observed) -> RowsSummary:
-    """eq. (local): the maximiser over q of the rows' bound under the prior at the points of the basis."""
+def summarise(base: Basis, prior_mean: float, new: Observed, seen: torch.Tensor | None = None) -> RowsSummary:
+    """eq. (local): the maximiser over q of the rows' bound under the prior at the points of the basis.
+
+    Gaussian rows weigh 1/σ² (the collapsed bound), so that they add up: rows one by one are all of them at once. Of
+    these, each speaks of the first `seen` points only, which were there when it came (`extending.cover`).
+    """
     mean = torch.tensor(prior_mean, dtype=torch.float64)
     settled = True
     if new.likelihood.conjugate:
-        rows = observations.stream(base, new.X, new.y, gaussian_noise(new.likelihood), mean, new.w)
+        rows = observations.stream(base, new.X, new.y, gaussian_noise(new.likelihood), mean, new.w, seen)
     else:
         data = dual.whiten(base, new.X, new.y, new.likelihood, mean)
         state = dual.fixed_point(data)

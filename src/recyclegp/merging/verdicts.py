@@ -17,9 +17,12 @@ class InputFactor(NamedTuple):
     shift: float = 0.0
 
     @property
+    def name(self) -> str:
+        return printable(self.column) if isinstance(self.column, str) else f"input {self.column + 1}"
+
+    @property
     def words(self) -> str:
-        name = printable(self.column) if isinstance(self.column, str) else f"input {self.column + 1}"
-        scaled = name if self.scale == 1 else f"{self.scale:.4g}·{name}"
+        scaled = self.name if self.scale == 1 else f"{self.scale:.4g}·{self.name}"
         return scaled if self.shift == 0 else f"{scaled} {'−' if self.shift < 0 else '+'} {abs(self.shift):.4g}"
 
 
@@ -64,7 +67,8 @@ class Verdict(NamedTuple):
     standing: Standing
     reason: str = ""  # for a person
     remedy: Units | None = None  # what would make it agree with the others, where units explain it
-    weight: float | None = None  # that it would have, had it been trusted; where it was excluded
+    weight: float | None = None  # that it would have, had it been trusted; where it was excluded, or counts less
+    share: float = 1.0  # of its weight that it keeps, where it is known to be too sure of itself
 
     @property
     def flagged(self) -> bool:
@@ -76,9 +80,9 @@ class Verdict(NamedTuple):
         return self.standing is Standing.UNCHECKED and self.reason == CONTRADICTION
 
     @property
-    def agrees_in_other_units(self) -> bool:
-        """It cannot be checked where it stands, and would agree in other units."""
-        return self.standing is Standing.UNCHECKED and self.remedy is not None
+    def is_a_question(self) -> bool:
+        """It would agree with the others in other units: its owner should be asked in which unit it is."""
+        return self.standing is Standing.UNCHECKED and (self.remedy is not None or QUESTION in self.reason)
 
     def proposed(self, output: str | None = None) -> Remedy | None:
         """How to turn the module into one that agrees; `output` is what the function is called among several."""
@@ -112,5 +116,6 @@ def proposed(verdicts: Mapping[str, Verdict]) -> Remedy | None:
     return Remedy("transform", tuple(Argument(name, values) for name, values in given.items())) if given else None
 
 
+QUESTION = "in which unit is it?"
 CONTRADICTION = "they contradict each other, and nobody can say who is right"
 TRUSTED = Verdict(Standing.TRUSTED)

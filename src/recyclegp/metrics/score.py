@@ -17,7 +17,7 @@ from .. import arrays, likelihoods
 from ..arrays import Array
 from ..devices import CPU
 from ..errors import RecycleGPError
-from ..likelihoods import Likelihood, Moments, Outputs
+from ..likelihoods import Likelihood, Moments, Observed, Outputs
 from ..models.predictive import Predictive
 from . import classes, numbers
 
@@ -90,13 +90,7 @@ class OutputRows(NamedTuple):
 
 @torch.no_grad()
 def evaluate(
-    model: Model,
-    X: Array,
-    y: Array,
-    *,
-    f: Array | None = None,
-    likelihood: str | None = None,
-    owner: str | None = None,
+    model: Model, X: Array, y: Array, *, f: Array | None = None, likelihood: str | None = None, owner: str | None = None
 ) -> Evaluated:
     """What a model says of each test row; arguments as for `score`.
 
@@ -116,8 +110,9 @@ def evaluate(
     chosen = likelihoods.choose(model.likelihoods, likelihood)
     if isinstance(chosen, Outputs):
         raise RecycleGPError(f"this model has {len(chosen.names)} outputs; use score_outputs or evaluate_outputs")
-    at = _moments(model, X, owner)
-    rows = _evaluate_one(chosen, chosen.targets(y, len(at.mean), CPU), at)
+    observed = _observed(model, X, chosen, owner)
+    at = observed.at
+    rows = _evaluate_one(observed, chosen.targets(y, len(at.mean), CPU))
     if f is None:
         return rows
     if chosen.predicts_all:
@@ -153,14 +148,14 @@ def evaluate_outputs(model: Model, X: Array, Y: Array, *, owner: str | None = No
     whole = model.likelihoods[0]
     if not isinstance(whole, Outputs):
         raise RecycleGPError(f"this model has {whole.meaning}; use evaluate or score")
-    at = _moments(model, X, owner)
-    y = whole.targets(Y, len(at.mean), CPU)
+    observed = _observed(model, X, whole, owner)
+    y = whole.targets(Y, len(observed.at.mean), CPU)
     found = {}
-    for c, (name, own) in enumerate(zip(whole.functions, whole.parts, strict=True)):
+    for c, (name, own) in enumerate(zip(whole.functions, observed.outputs(), strict=True)):
         seen = torch.isfinite(y[:, c])
         if bool(seen.any()):
-            chosen, here = likelihoods.choose((own,), None), Moments(*(t[seen, c : c + 1] for t in at))
-            rows = _evaluate_one(chosen, chosen.check(y[seen, c]), here)
+            chosen = likelihoods.choose((own.likelihood,), None)
+            rows = _evaluate_one(own.map(lambda t: t[seen]), chosen.check(y[seen, c]))  # noqa: B023 (called at once)
             found[name] = OutputRows(np.flatnonzero(seen.numpy()), rows)
     return found
 
@@ -185,27 +180,28 @@ def score_outputs(model: Model, X: Array, Y: Array, *, owner: str | None = None)
     return {name: summary(found.rows) for name, found in evaluate_outputs(model, X, Y, owner=owner).items()}
 
 
-def _moments(model: Model, X: Array, owner: str | None) -> Moments:
-    """Of every function, (n, C) both. y is somebody's: of our own models without an owner a new one's."""
+def _observed(model: Model, X: Array, chosen: Likelihood, owner: str | None) -> Observed:
+    """y is somebody's: of our own models without an owner a new one's."""
     if isinstance(model, Predictive):
-        return Moments(*(t.cpu() for t in model._moments(X, owner, of_y=True)))
+        return model._observed(X, owner, chosen.name if len(model.likelihoods) > 1 else None).map(torch.Tensor.cpu)
     mean, variance = (arrays.as_tensor(t, "prediction", "cpu")[:, None] for t in model.predict(X))
-    return Moments(mean, variance)
+    return Observed(chosen, Moments(mean, variance))
 
 
-def _evaluate_one(chosen: Likelihood, y: torch.Tensor, at: Moments) -> Evaluated:
-    """Rows of y, which is one number or one class each."""
+def _evaluate_one(observed: Observed, y: torch.Tensor) -> Evaluated:
+    """Rows of y, which is one number or one class each; CRPS of a mixture is that of its moments."""
     below = up_to = crps = proba = None
-    predicted, truth = chosen.observed(at).mean, y
+    chosen = observed.likelihood
+    predicted, truth = observed.moments().mean, y
     if chosen.classifies:
-        p = chosen.probabilities(at)
+        p = observed.probabilities()
         proba = p.numpy()
         if predicted.ndim == 2:  # the probability of what happened
             predicted, truth = p.gather(1, y[:, None])[:, 0], torch.ones_like(p[:, 0])
     else:
-        below, up_to = (t.numpy() for t in chosen.distribution_at(y, at))
-        crps = chosen.crps_at(y, at).numpy()
-    density = chosen.log_density_at(y, at).numpy()
+        below, up_to = (t.numpy() for t in observed.distribution(y))
+        crps = chosen.crps_at(y, observed.at).numpy()
+    density = observed.log_density(y).numpy()
     return Evaluated(y.numpy(), density, predicted.numpy(), truth.numpy(), "y", proba, below, up_to, crps)
 
 
@@ -258,13 +254,7 @@ def summary(rows: Evaluated) -> Score:
 
 
 def score(
-    model: Model,
-    X: Array,
-    y: Array,
-    *,
-    f: Array | None = None,
-    likelihood: str | None = None,
-    owner: str | None = None,
+    model: Model, X: Array, y: Array, *, f: Array | None = None, likelihood: str | None = None, owner: str | None = None
 ) -> Score:
     """All metrics of one model on test data.
 

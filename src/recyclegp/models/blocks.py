@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,23 +12,29 @@ from torch import Tensor
 
 from .. import arrays, categories
 from ..categories import NO_CATEGORIES, Categories
-from ..core import sites
 from ..core.convergence import Convergence
 from ..core.noise import NoiseEvidence
 from ..core.packing import PackedSites
 from ..core.site_columns import of_sites
 from ..core.sites import Site, weighted
-from ..kernels import Kernel, Node
-from ..kernels.units import InputUnits, in_units, permuted
+from ..kernels import Kernel, Node, continuous_columns
+from ..kernels.units import InputUnits
 from ..likelihoods import Change, Likelihood
 from ..local import fitted
 from ..local.batching import Solved
+from ..local.candidates import is_row
 from ..local.fitted import Fitted
+from ..local.people import published_rows
+from ..local.request import FitRequest
 from ..merging.member import Member
-from ..record import About, Latent, Record
+from ..record import About, Latent, Origin, Privacy, Record, worst
 from ..target import Target
 from ..times import When
+from .alignment import aligned
+from .how import Frame
 from .module import Module
+
+UNKNOWN_NOISE = NoiseEvidence(math.nan, math.nan, math.nan, math.nan)  # where nobody has asked the rows
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,8 @@ class Common:
     columns: arrays.Columns
     targets: tuple[Target, ...]  # what y means, for each function
     categories: Categories = NO_CATEGORIES
+    privacy: Privacy | None = None
+    held_back: float | None = None
 
 
 class FunctionColumns(NamedTuple):
@@ -66,10 +75,10 @@ class FunctionColumns(NamedTuple):
             convergence=Convergence(bool(m.converged[i]), int(m.evaluations[i]), m.messages[i]),
         )
 
-    def latents(self, structure: Node, *, keep: bool) -> Iterator[Latent]:
-        """This function of every module, with its site or without."""
+    def latents(self, structure: Node, *, keep: bool, packs: Iterable[PackedSites] | None = None) -> Iterator[Latent]:
+        """This function of every module, with its site or without; sites are views of packs that are known."""
         m = self.models
-        own: Iterable[Any] = m.sites.each() if keep else [None] * len(self.rows)
+        own: Iterable[Any] = m.sites.each(packs) if keep else [None] * len(self.rows)
         columns = (m.theta.unbind(), m.mean.tolist(), self.rows.tolist(), m.jitter.tolist(), m.kept.tolist())
         ends = zip(m.converged.tolist(), m.evaluations.tolist(), m.messages, strict=True)
         facts = zip(own, *columns, m.noise.tolist(), ends, strict=True)
@@ -77,38 +86,28 @@ class FunctionColumns(NamedTuple):
             evidence = fitted.noise_evidence(noise)
             yield Latent(site, Kernel(structure, theta), mean, rows, jitter, None, kept, evidence, Convergence(*end))
 
-    def in_units(self, structure: Node, likelihood: Likelihood, change: Change, inputs: InputUnits) -> InNewUnits:
-        """As if all owners had measured in other units."""
-        s, b, _ = change
-        m, dimension = self.models, self.models.sites.dimension
-        kernels = [in_units(Kernel(structure, theta), s, inputs) for theta in m.theta]
-        moved = (sites.in_units(site, s, b, n) for site, n in zip(m.sites.each(), self.rows.tolist(), strict=True))
-        models = m._replace(
-            sites=of_sites([sites.moved(site, inputs) for site in moved], dimension),
-            theta=torch.stack([k.theta for k in kernels]),
-            parameters=torch.stack(
-                [p.new_tensor(likelihood.with_values(*p.tolist()).in_units(s, b).parameters) for p in m.parameters]
-            ),
-            mean=s * m.mean + b,
-            jitter=s**2 * m.jitter,
-            noise=m.noise * m.noise.new_tensor(NoiseEvidence(1.0, s**2, s**2, 1.0)),
+    def with_latents(self, latents: Sequence[Latent]) -> FunctionColumns:
+        """With all that other units, columns or codes of levels change."""
+        evidence = [UNKNOWN_NOISE if p.noise_evidence is None else p.noise_evidence for p in latents]
+        models = self.models._replace(
+            sites=of_sites([p.known_site for p in latents], self.models.sites.dimension),
+            theta=torch.stack([p.kernel.theta for p in latents]),
+            mean=torch.tensor([p.mean for p in latents], dtype=torch.float64),
+            jitter=torch.tensor([p.jitter for p in latents], dtype=torch.float64),
+            noise=torch.tensor(evidence, dtype=torch.float64),
         )
-        return InNewUnits(self._replace(models=models), kernels[0].structure)
-
-
-class InNewUnits(NamedTuple):
-    columns: FunctionColumns
-    structure: Node
+        return self._replace(models=models)
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Modules that share all but their numbers, names, owners and times."""
+    """Modules that share all but their numbers, names, owners, times and what is known of their points."""
 
     common: Common
     names: tuple[str, ...]
     owners: tuple[str | None, ...]  # as they were given
     times: tuple[When | None, ...]
+    origins: tuple[Origin, ...]
     functions: tuple[FunctionColumns, ...]
 
     def __len__(self) -> int:
@@ -129,6 +128,7 @@ class Block:
             tuple(self.names[i] for i in chosen),
             tuple(self.owners[i] for i in chosen),
             tuple(self.times[i] for i in chosen),
+            tuple(self.origins[i] for i in chosen),
             tuple(f.take(which) for f in self.functions),
         )
 
@@ -138,7 +138,8 @@ class Block:
         """Who and what one of them is; with the target of one function alone, if one is meant."""
         c = self.common
         targets = c.targets if function is None else (c.targets[function],)
-        return About(self.names[i], self.owners[i], self.times[i], c.method, c.columns, c.categories, targets)
+        who = self.names[i], self.owners[i], self.times[i]
+        return About(*who, c.method, c.columns, c.categories, targets, c.privacy, self.origins[i], c.held_back)
 
     def record(self, i: int) -> Record:
         """All that one of them is."""
@@ -151,21 +152,28 @@ class Block:
     def module(self, i: int) -> Module:
         return Module(*self.record(i))
 
-    def members(self, weights: Sequence[float], *, keep: bool, function: int = 0) -> Iterator[Member]:
+    def members(
+        self,
+        weights: Sequence[float],
+        *,
+        keep: bool,
+        function: int = 0,
+        packs: Iterable[PackedSites] | None = None,
+    ) -> Iterator[Member]:
         """One small record of one function of each, with its site or without; no modules are made."""
         c, own = self.common, self.functions[function]
         part, parameters = c.likelihood.parts[function], own.models.parameters.tolist()
-        latents = own.latents(c.structures[function], keep=keep)
+        latents = own.latents(c.structures[function], keep=keep, packs=packs)
         for i, (latent, values, weight) in enumerate(zip(latents, parameters, weights, strict=True)):
             yield Member(self.about(i, function), latent, (part.with_values(*values),), weight, function)
 
     def packs(
-        self, members: Sequence[int], weights: Sequence[float], memory: float, function: int = 0
+        self, packs: Iterable[PackedSites], members: Sequence[int], weights: Sequence[float]
     ) -> Iterator[PackedSites]:
-        """The sites of those that count, to the powers of their weights, side by side: as many as memory allows."""
+        """Of packs of one function the sites of those that count, to the powers of their weights."""
         chosen = frozenset(i for i, weight in enumerate(weights) if weight > 0)
         plain = all(weight == 1 for weight in weights)
-        for every in self.functions[function].models.sites.packs(memory=memory):
+        for every in packs:
             packed = every.only(chosen)
             if packed.members:
                 if not plain:
@@ -183,47 +191,39 @@ class Block:
 
     def in_coding(self, levels: Categories) -> Block:
         """With codes of these levels, among which its own are; itself if these are its own."""
-        own, D = self.common.categories, self.common.dimension
-        if own == levels:
-            return self
+        return self.aligned(Frame(self.common.dimension, self.common.columns, levels))
 
-        def recoded(f: FunctionColumns) -> FunctionColumns:
-            found = of_sites([s._replace(Z=own.recoded(s.Z, levels)) for s in f.models.sites.each()], D)
-            return f._replace(models=f.models._replace(sites=found))
-
-        functions = tuple(map(recoded, self.functions))
-        return replace(self, common=replace(self.common, categories=levels), functions=functions)
-
-    def in_order(self, columns: Sequence[str] | None) -> Block:
-        """With the same columns in another order; itself if that is its own, or nobody has named them."""
+    def aligned(self, frame: Frame) -> Block:
+        """With columns in this order, where both have names, and codes of these levels; itself if it is so already."""
         c = self.common
-        if columns is None or c.columns is None or c.columns == tuple(columns):
+        columns = c.columns if frame.columns is None or c.columns is None else frame.columns
+        if (columns, frame.categories) == (c.columns, c.categories):
             return self
-        order = [c.columns.index(name) for name in columns]
-        functions, structures = [], []
-        for f, structure in zip(self.functions, c.structures, strict=True):
-            turned = of_sites([s._replace(Z=s.Z[:, order]) for s in f.models.sites.each()], c.dimension)
-            kernels = [permuted(Kernel(structure, theta), order) for theta in f.models.theta]
-            models = f.models._replace(sites=turned, theta=torch.stack([k.theta for k in kernels]))
-            functions.append(f._replace(models=models))
-            structures.append(kernels[0].structure)
-        common = replace(
-            c, columns=tuple(columns), structures=tuple(structures), categories=c.categories.permuted(order)
-        )
-        return replace(self, common=common, functions=tuple(functions))
+        about = About("", columns=c.columns, categories=c.categories)
+        changed = self._changed(lambda latent, _: aligned(about, latent, frame))
+        return replace(changed, common=replace(changed.common, columns=columns, categories=frame.categories))
 
     def in_units(self, changes: Sequence[Change], inputs: InputUnits) -> Block:
         """As if all owners had measured in other units: one change for each function."""
-        c = self.common
-        parts = zip(self.functions, c.structures, c.likelihood.parts, changes, strict=True)
-        found = [f.in_units(structure, likelihood, change, inputs) for f, structure, likelihood, change in parts]
-        common = replace(
-            c,
-            likelihood=c.likelihood.rescaled(changes),
-            structures=tuple(new.structure for new in found),
-            targets=tuple(t.in_units(*change) for t, change in zip(c.targets, changes, strict=True)),
-        )
-        return replace(self, common=common, functions=tuple(new.columns for new in found))
+        changed = self._changed(lambda latent, c: latent.in_units(changes[c], inputs))
+        functions = []
+        for f, part, (s, b, _) in zip(changed.functions, self.common.likelihood.parts, changes, strict=True):
+            known = [part.with_values(*own.tolist()).in_units(s, b).parameters for own in f.models.parameters]
+            parameters = torch.tensor(known, dtype=torch.float64).reshape(f.models.parameters.shape)
+            functions.append(f._replace(models=f.models._replace(parameters=parameters)))
+        targets = tuple(t.in_units(*change) for t, change in zip(self.common.targets, changes, strict=True))
+        common = replace(changed.common, likelihood=self.common.likelihood.rescaled(changes), targets=targets)
+        common = replace(common, held_back=None)
+        return replace(changed, common=common, functions=tuple(functions))
+
+    def _changed(self, change: Callable[[Latent, int], Latent]) -> Block:
+        """With every function of every module changed, each by its number."""
+        functions, structures = [], []
+        for c, (f, structure) in enumerate(zip(self.functions, self.common.structures, strict=True)):
+            latents = [change(latent, c) for latent in f.latents(structure, keep=True)]
+            functions.append(f.with_latents(latents))
+            structures.append(latents[0].kernel.structure)
+        return replace(self, common=replace(self.common, structures=tuple(structures)), functions=tuple(functions))
 
 
 class Piece(NamedTuple):
@@ -243,6 +243,7 @@ def concatenate(blocks: Sequence[Block]) -> Block:
         tuple(name for b in blocks for name in b.names),
         tuple(owner for b in blocks for owner in b.owners),
         tuple(time for b in blocks for time in b.times),
+        tuple(origin for b in blocks for origin in b.origins),
         tuple(
             FunctionColumns(torch.cat([f.rows for f in parts]), fitted.concatenate([f.models for f in parts]))
             for parts in each
@@ -262,12 +263,27 @@ def of_requests(solved: Solved, owners: Sequence[str | None], times: Sequence[Wh
         columns=inputs.columns,
         targets=first.targets,
         categories=inputs.categories,
+        privacy=inputs.privacy,
+        held_back=inputs.held_back,
     )
     functions = tuple(
-        FunctionColumns(torch.tensor([own.requests[c].rows for own in asked]), _published(part, models))
+        FunctionColumns(torch.tensor([published_rows(own.requests[c]) for own in asked]), _published(part, models))
         for c, (part, models) in enumerate(zip(first.likelihood.parts, solved.functions, strict=True))
     )
-    return Block(common, tuple(own.name for own in asked), tuple(owners), tuple(times), functions)
+    origins = (
+        worst(_origin(request, f.models, i) for request, f in zip(own.requests, functions, strict=True))
+        for i, own in enumerate(asked)
+    )
+    return Block(common, tuple(own.name for own in asked), tuple(owners), tuple(times), tuple(origins), functions)
+
+
+def _origin(request: FitRequest, models: Fitted, i: int) -> Origin:
+    """Points that somebody gave may be rows, and where all inputs are levels there are no others than rows."""
+    if not request.points_given and continuous_columns(request.kernel.structure, request.X.shape[1]):
+        return Origin.PLACED
+    if bool(is_row(models.sites.site(i).Z, request.X.cpu()).any()):
+        return Origin.ROWS
+    return Origin.UNKNOWN if request.points_given else Origin.PLACED
 
 
 def _published(part: Likelihood, models: Fitted) -> Fitted:

@@ -1,13 +1,8 @@
 """Split-conformal calibration: intervals that hold as often as they say, whatever is wrong with the model.
 
-A few rows that no module has seen are compared with what the model says of them; how far off it was there, in its own
-standard deviations, decides how wide its intervals are from then on. With n calibration rows, an interval whose factor
-is the ⌈(n+1)·level⌉-th smallest of their scores holds a new row of the same kind with at least that probability (Vovk;
-Papadopoulos et al. 2002; Lei et al. 2018). Nothing is assumed of kernel, noise or likelihood; only that new rows come
-from where the calibration rows came from.
-
-MAPIE has the same and much more, for estimators of scikit-learn. It is not used: this package does not depend on
-scikit-learn, and what would be used of it is a sorted list and one rank.
+How far off the model was on a few rows that no module has seen, in its own standard deviations, decides how wide its
+intervals are. With n such rows, the ⌈(n+1)·level⌉-th smallest score as the factor holds a new row from where these came
+from with at least that probability (Vovk; Papadopoulos et al. 2002; Lei et al. 2018).
 """
 
 from __future__ import annotations

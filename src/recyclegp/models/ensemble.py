@@ -2,67 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
-from os import PathLike
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from .. import arrays
-from ..arrays import Array, CountOrPoints
-from ..categories import Categories
+from ..anonymity import ROWS_PER_LEVEL, LevelGuard
+from ..arrays import Array, CountOrPoints, PerOutput
 from ..core.convergence import Convergence
-from ..core.exact import ExactPosterior
-from ..core.posterior import Posterior
-from ..core.sites import box
-from ..devices import CPU, default_device, retry_on_oom
-from ..errors import Argument, Part, RecycleGPError
-from ..export import gpytorch_model
-from ..kernels import Kernel
-from ..likelihoods import Likelihood
-from ..merging.decay import check_decay
-from ..merging.member import Member, active, boxes, stored
-from ..merging.size import Size
-from ..record import About, Record
-from ..storage import container
-from ..target import NO_TARGET, Target
-from . import ensemble_file, merging, operations, reporting, unlearning
-from .choice import AUTO, Choice
-from .coupling import covariance_of
+from ..devices import CPU
+from ..errors import Argument, RecycleGPError
+from ..likelihoods import Gaussian, Likelihood
+from ..local.constants import PEOPLE
+from ..local.options import FitOptions, PrivacyLike, PublishLike
+from ..local.planning import check_rows_per_point
+from ..merging.decay import check_decay, decayed_members
+from ..merging.member import Member, active, stored
+from ..record import About, Origin, Privacy, Record, common_privacy, worst
+from . import merging, operations, unlearning
 from .group import Group
 from .how import Frame, How
 from .intake import FunctionRead, Known, ModuleIntake
+from .merged import MergedModel, on_its_device
 from .module import Module
-from .naming import NEW, check_owner, few, name_of_update
-from .new_rows import members_of_rows, observed
-from .predictive import Predictive, squeezed
-from .processes import Process
+from .naming import check_owner, name_of_update
+from .new_rows import NewRows, observed, with_rows
+from .plan import Plan
+from .planning import plan_of
 from .sources import Source
-from .units import input_units
-from .unlearning import Guarantee, Unlearned
+from .waiting import check_publishing, strictest, updates
 from .weights import check_weight
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def on_its_device(method: Callable[P, R]) -> Callable[P, R]:
-    """New tensors are made where the ensemble is, and where its memory does not suffice less is done at once."""
-
-    @wraps(method)
-    def there(*arguments: P.args, **options: P.kwargs) -> R:
-        with default_device(arguments[0]._device):  # type: ignore[attr-defined]
-            return retry_on_oom(lambda: method(*arguments, **options))
-
-    return there
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Ensemble(Predictive):
+class Ensemble(MergedModel):
     """Many modules as one model of one function or of several, itself publishable. Made by `merge` and `load`.
 
     A function is merged from the modules that have it: an owner may have seen some outputs, or some classes, only. What
@@ -75,17 +51,6 @@ class Ensemble(Predictive):
         >>> e = rgp.merge([m, rgp.fit(X + 3, np.sin(X[:, 0] + 3), noise=0.01, name="b")])
     """
 
-    likelihoods: tuple[Likelihood, ...]  # what y may be
-    frame: Frame  # what all modules share: columns and categories
-    groups: tuple[Group, ...]  # Gaussian processes, independent of each other; in the order of the functions
-    how: How  # how it was merged, for relearning
-    _device: torch.device = CPU  # where it computes; what modules have said stays on the CPU
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", tuple(group.on(self._device) for group in self.groups))
-        if self._owners_differ and NEW in self.owners:
-            raise RecycleGPError(f"where owners differ, none can be called {NEW!r}; rename the module, or use owned_by")
-
     @staticmethod
     def _of_groups(
         likelihood: Likelihood, frame: Frame, groups: Sequence[Group], how: How, device: torch.device = CPU
@@ -93,199 +58,6 @@ class Ensemble(Predictive):
         """What merging found."""
         known = [own for group in groups for own in group.likelihoods]
         return Ensemble(likelihood.with_parts(known), frame, tuple(groups), how, device)
-
-    def _with_groups(self, groups: Iterable[Group]) -> Ensemble:
-        found = tuple(groups)
-        known = [own for group in found for own in group.likelihoods]
-        return replace(self, groups=found, likelihoods=self.likelihoods[0].with_parts(known))
-
-    def __repr__(self) -> str:
-        several = len(self.functions) > 1
-        words = self.likelihoods[0].words if several else ""
-        words += ", correlated; " if self.output_covariance is not None else "; " if several else ""
-        rest = f" in {self.dimension}-D"
-        if not several:
-            form = self.groups[0].form
-            exact = "exact, " if form.kind == "exact" else ""
-            rest = f", {exact}{len(form.Z)} points in {self.dimension}-D, {form.kernel.describe()}{form.loss_words}"
-        shown = ", ".join(self.names[:3]) + (", …" if len(self.names) > 3 else "")
-        return f"Ensemble({len(self.names)} modules: {shown}; {words}{self.rows} rows{rest})"
-
-    # --- what it knows ---
-
-    @property
-    def names(self) -> list[str]:
-        """Of the modules, in the order in which they came."""
-        return list(dict.fromkeys(m.name for m in self._members))
-
-    @property
-    def owners(self) -> list[str]:
-        """Whose modules they are, in the order in which they came."""
-        return list(dict.fromkeys(m.owner for m in self._members))
-
-    @property
-    def rows(self) -> int:
-        """Data rows behind it, each counted with its module's weight: of the function that has most."""
-        return max(group.rows_of(c) for group in self.groups for c in group.functions)
-
-    @property
-    def columns(self) -> arrays.Columns:
-        return self.frame.columns
-
-    @property
-    def categories(self) -> Categories:
-        return self.frame.categories
-
-    @property
-    def choice(self) -> Choice:
-        """How its points were chosen: "auto", "all", a number, or None for points that were given."""
-        return self.how.choice
-
-    @property
-    def mean(self) -> Any:
-        """Constant prior mean of f."""
-        return squeezed([mean for group in self.groups for mean in group.means])
-
-    @property
-    def jitter(self) -> Any:
-        """Added to the diagonal of K_**, and part of the kernel there."""
-        return squeezed([group.form.jitter for group in self.groups])
-
-    @property
-    def convergence(self) -> Convergence:
-        """Of the search for its kernel; of several the first that had not ended, or the longest."""
-        return min((g.convergence for g in self.groups), key=lambda c: (c.converged, -c.evaluations))
-
-    @property
-    @on_its_device
-    def bound(self) -> float:
-        """The ensemble bound L_E (of log∫Πt_k dp(f); not in general of log p(y))."""
-        return sum(group.bound for group in self.groups)
-
-    @property
-    @on_its_device
-    def evidence(self) -> float:
-        """The block-marginal evidence E ≥ L_E; of an exact ensemble the evidence itself."""
-        return sum(group.evidence for group in self.groups)
-
-    @property
-    def slack(self) -> float:
-        """Nats of the modules' knowledge that the points Z_* cannot express; none where it is exact."""
-        return sum(group.form.slack for group in self.groups)
-
-    @property
-    def unlearned(self) -> Unlearned:
-        """What is left of modules that were removed."""
-        return unlearning.together([group.unlearned for group in self.groups])
-
-    @property
-    def traces_of_removed(self) -> int:
-        """Modules that were removed where something still reflects them; `unlearned` says what."""
-        return self.unlearned.removed if self.unlearned.guarantee is Guarantee.TRACES else 0
-
-    @property
-    def size(self) -> Any:
-        """Which form it has, exact or at points, what that loses, and what an exact one costs."""
-        found: list[Size] = [group.size for group in self.groups]
-        return squeezed(found)
-
-    @property
-    def offset_sd(self) -> Any:
-        """σ_b: how far owners' constants are from the shared function, as a standard deviation."""
-        return squeezed([sd for group in self.groups for sd in group.offset_sds])
-
-    @property
-    def smooth_sd(self) -> Any:
-        """σ_d: how large owners' smooth departures from the shared function are, beside that function itself."""
-        return squeezed([group.form.effects.smooth_sd for group in self.groups for _ in group.functions])
-
-    @property
-    def output_covariance(self) -> np.ndarray | None:
-        """B, where outputs are correlated: their prior covariances, in their units, times k(x, x'); else None."""
-        group = self.groups[0]
-        return None if group.coupling is None else arrays.frozen(covariance_of(group.form.kernel, group.coupling))
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """What y means, for each function, where all modules that say so agree."""
-        said = [
-            {m.target for m in active(group.members) if m.function == c and m.target.known}
-            for group in self.groups
-            for c in group.functions
-        ]
-        return tuple(found.pop() if len(found) == 1 else NO_TARGET for found in said)
-
-    @property
-    def region(self) -> np.ndarray:
-        """(D, 2): from where to where modules have points, along each input."""
-        ends = torch.cat([group.reach for group in self.groups])
-        return arrays.frozen(torch.stack([ends.amin(0), ends.amax(0)], 1))
-
-    @property
-    @on_its_device
-    def basis(self) -> Any:
-        """Z_* and the factor of its kernel matrix: a copy. An exact ensemble has the points it would publish at."""
-        return squeezed([form.basis.map(Tensor.clone) for group in self.groups for form in group.at_points(None)])
-
-    @on_its_device
-    def report(self) -> list[dict[str, Any]]:
-        """One row for each function of each module: rows, points, weight, agreement with the rest, owner's offset.
-
-        `surprise` is the squared distance of the module's pseudo-observations from what all the
-        others predict for them, per pseudo-observation: about 1 where they agree. `agreement` is the
-        probability of a larger one, if the model is right. Both are judged under the ensemble's kernel or, where that
-        is far rougher than any module's own, as a kernel that has absorbed a contradiction is, under their median.
-        `offset` and `offset_sd` say what is known of its owner's constant, where owners differ. `trust` is the verdict
-        of `screen`, None where nobody looked, and `proposal` the change of units that would explain a flagged module.
-        `guarantee` says, the same in every row, what holds of modules that were removed (`unlearned` says more).
-
-        Examples:
-            >>> [row["name"] for row in e.report()]
-            ['a', 'b']
-        """
-        guarantee = self.unlearned.guarantee
-        return reporting.rows([m for group in self.groups for m in group.report()], self.functions, guarantee)
-
-    # --- for those inside ---
-
-    @property
-    def _members(self) -> tuple[Member, ...]:
-        return tuple(m for group in self.groups for m in group.members)
-
-    @property
-    def _kernels(self) -> tuple[Kernel, ...]:
-        return tuple(kernel for group in self.groups for kernel in group.kernels)
-
-    @property
-    def _points(self) -> tuple[Tensor, ...]:
-        return tuple(Z for group in self.groups for Z in group.points)
-
-    @property
-    def _boxes(self) -> list[Tensor]:
-        whole = [group.extent for group in self.groups if group.extent is not None]
-        return [*boxes(self._members), *whole] or [box(torch.cat(self._points).cpu())]
-
-    @property
-    def _owners_differ(self) -> bool:
-        """Have owners functions of their own about the shared ones?"""
-        return any(group.form.effects.present for group in self.groups)
-
-    @property
-    def _keeps_sites(self) -> bool:
-        return all(group.keeps_sites for group in self.groups)
-
-    @property
-    @on_its_device
-    def _posteriors(self) -> tuple[Posterior | ExactPosterior, ...]:
-        return tuple(group.posterior for group in self.groups)
-
-    @on_its_device
-    def _processes(self, owner: str | None, *, of_y: bool) -> Sequence[Process]:
-        if owner is not None and owner != NEW and owner not in self.owners:
-            raise RecycleGPError(
-                Argument("owner", owner), f": nobody here is called so; there are {few(self.owners)}, and 'new'"
-            )
-        return [group.process(owner, of_y=of_y) for group in self.groups]
 
     def part(self, function: str) -> Ensemble:
         """One of its functions as an ensemble by itself; of correlated outputs as it would be without the others.
@@ -304,15 +76,14 @@ class Ensemble(Predictive):
             >>> both.part("salt").functions
             ('f',)
         """
-        if function not in self.functions:
-            raise RecycleGPError(f"function={function!r}: there are {', '.join(self.functions)}")
-        apart = self.independent()
-        c = self.functions.index(function)
+        c, apart = self._number_of(function), self.independent()
         known = tuple(p.parts[c] for p in apart.likelihoods)
         members = tuple(m._replace(function=0) for m in apart.groups[c].members)
         own = replace(apart.groups[c], functions=(0,), members=members, likelihoods=(known,))
         how = apart.how._replace(configs=(apart.how.configs[c],))
-        return Ensemble(known, self.frame, (own,), how, self._device)
+        alone = Ensemble(known, self.frame, (own,), how, self._device)
+        waiting = tuple(w for w in self._waiting if w.member.function == c)
+        return replace(alone, _waiting=waiting)._waiting_changed(lambda m: m._replace(function=0))
 
     @on_its_device
     def independent(self) -> Ensemble:
@@ -329,7 +100,8 @@ class Ensemble(Predictive):
         if self.output_covariance is None:
             return replace(self, how=how)
         self._need_sites("independent")
-        groups = merging.relearn(self.likelihoods[0], self._by_function(), self.frame, how, self._given_points)
+        points = self._given_points
+        groups = merging.relearn(self.likelihoods[0], self._by_function(), self.frame, how.learning, points)
         return replace(self, how=how)._with_groups(groups)
 
     # --- operations: each returns a new ensemble ---
@@ -355,7 +127,7 @@ class Ensemble(Predictive):
         """
         if relearn:
             self._need_sites(Argument("relearn", True))
-        known = Known(self.likelihoods[0], self.frame, self._members)
+        known = Known(self.likelihoods[0], self.frame, tuple(self._everybody))
         with ModuleIntake(device=self._device, keep=self._keeps_sites, known=known) as intake:
             read = intake.read(modules)
             now = self if read.frame == self.frame else replace(self, frame=read.frame)
@@ -364,18 +136,22 @@ class Ensemble(Predictive):
     @on_its_device
     def _with_read(self, functions: Sequence[FunctionRead], relearn: bool) -> Ensemble:
         if relearn:
-            more = [(*old, *own.members) for old, own in zip(self._by_function(), functions, strict=True)]
-            return self._relearned(more)
+            now = self._settled
+            more = [(*old, *own.members) for old, own in zip(now._by_function(), functions, strict=True)]
+            return now._relearned(more)
+        noises = (config.noise for config in self.how.configs)
+        functions = [merging.at_given_noise(own, noise) for own, noise in zip(functions, noises, strict=True)]
         return self._with_groups(operations.add(self.groups, functions, self.choice))
 
     @on_its_device
-    def remove(self, names: str | Iterable[str], *, relearn: bool = False) -> Ensemble:
-        """Without the named modules, whose sites are gone: the rest is stacked anew.
+    def remove(self, names: str | Iterable[str], *, relearn: bool | None = None) -> Ensemble:
+        """Without the named modules, as if they had never been merged: their sites are gone, the rest is stacked anew.
 
         Args:
             names: one or several.
-            relearn: False keeps kernel, points, mean, noise and owners' variances, also where they had been chosen with
-                the removed modules. True chooses all of these anew, as if the modules had never been merged.
+            relearn: choose kernel, points, mean, noise and owners' variances anew. By default that is done where any of
+                these had been chosen with a removed module; what was given, or chosen without them, stays. False keeps
+                all of it: quicker, and not enough where consent was withdrawn. True always chooses anew.
 
         Returns:
             The smaller ensemble. Its `unlearned` says which guarantee holds, and what is left where none does.
@@ -389,23 +165,38 @@ class Ensemble(Predictive):
         """
         gone = {names} if isinstance(names, str) else set(names)
         self._need_names("remove", gone)
+        now = replace(self, _waiting=tuple(w for w in self._waiting if w.member.name not in gone))
+        left = {m.function for m in active(m for own in now._by_function() for m in own) if m.name not in gone}
+        if any(w.member.function not in left for w in now._waiting):  # only rows that came by update are
+            now = now._published()
+        return now._without(gone, relearn)
+
+    def _without(self, gone: set[str], relearn: bool | None) -> Ensemble:
         rest = [[m for m in own if m.name not in gone] for own in self._by_function()]
         for function, own in zip(self.functions, rest, strict=True):
             if not active(own):
                 said = f" of {function}" if len(self.functions) > 1 else ""
                 raise RecycleGPError(f"remove: nothing would be left{said}; an ensemble needs at least one module")
         self._need_sites("remove")
-        fixed = self.groups if self.choice is None or not relearn else ()
-        fewer = operations.levels_of([m for own in rest for m in own], fixed, self.categories)
-        frame = self.frame._replace(categories=fewer)
-        if relearn:
-            after = [group.after_removal(gone, self.how, relearned=True) for group in self.groups]
-            coded = [[m.recoded(self.categories, fewer) for m in own] for own in rest]
-            again = replace(self, frame=frame)._relearned(coded)
-            left = unlearning.together(after)
-            return again._with_groups(replace(group, unlearned=left) for group in again.groups)
-        groups = [group.without(gone, self.how, (self.categories, fewer)) for group in self.groups]
-        return replace(self, frame=frame)._with_groups(groups)
+        waiting = [w.member for w in self._waiting]
+        anew = relearn
+        if anew is None:
+            left = [group.after_removal(gone, self.how, waiting, relearned=False) for group in self.groups]
+            anew = any(u.traces for u in left)
+        fixed = self.groups if self.choice is None or not anew else ()
+        fewer = operations.levels_of([*(m for own in rest for m in own), *waiting], fixed, self.categories)
+        codes = self.categories, fewer
+        now = replace(self, frame=self.frame._replace(categories=fewer))._waiting_changed(lambda m: m.recoded(*codes))
+        if not anew or waiting:
+            now = now._with_groups(group.without(gone, self.how, codes, waiting) for group in self.groups)
+        if not anew:
+            return now
+        after = [group.after_removal(gone, self.how, waiting, relearned=True) for group in self.groups]
+        now = now._settled  # rows that came by update, without points of those who are gone
+        coded = now._by_function() if waiting else [[m.recoded(*codes) for m in own] for own in rest]
+        again = now._relearned(coded, learn=relearn is True)
+        together = unlearning.together(after)
+        return again._with_groups(replace(group, unlearned=together) for group in again.groups)
 
     @on_its_device
     def reweight(self, weights: Mapping[str, float], *, relearn: bool = False) -> Ensemble:
@@ -437,9 +228,11 @@ class Ensemble(Predictive):
         for own in rest:
             if not active(own):
                 raise RecycleGPError("reweight: all weights are zero; an ensemble needs at least one module")
+        now = self._waiting_changed(changed)
         if relearn:
-            return self._relearned(rest)
-        return self._with_groups(group.rebuilt(tuple(map(changed, group.members))) for group in self.groups)
+            now = now._settled
+            return now._relearned([list(map(changed, own)) for own in now._by_function()])
+        return now._with_groups(group.rebuilt(tuple(map(changed, group.members))) for group in self.groups)
 
     @on_its_device
     def update(
@@ -454,8 +247,17 @@ class Ensemble(Predictive):
         relearn: bool = False,
         decay: float = 1.0,
         forget: float | None = None,
+        publish: PublishLike = "auto",
+        rows_per_point: int | None = None,
+        allow_small: bool = False,
+        privacy: PrivacyLike = None,
     ) -> Ensemble:
         """With new data of any likelihood; those that are not Gaussian are better collected until they are a few dozen.
+
+        Rows are summarised as a fit publishes its own: at so few points that several rows share each, none of them a
+        row, and in a region that is known already at the ensemble's own points. Rows of one name add up: Gaussian ones
+        are, one by one, what they are all at once. Fewer than ten wait: they count in full, but in memory only, and
+        `save` and `to_module` refuse them until there are more. (A pickle is memory as it is.)
 
         Args:
             X: inputs of the new rows.
@@ -463,12 +265,20 @@ class Ensemble(Predictive):
             likelihood: of the new rows; may be left out where the ensemble has one.
             noise: noise variance of the new rows; the ensemble's own unless given. An array holds one for each row, as
                 for `fit`; of several outputs also one for each cell.
-            name: what to call them; update-1, … unless given.
+            name: what to call them; update-1, … unless given. Rows of the same name and owner join those before them,
+                rows without a name those of their owner that had none.
             owner: whose rows they are; somebody new, called like them, unless given.
-            relearn: choose kernel, points, mean and noise anew afterwards.
+            relearn: choose kernel, points, mean and noise anew afterwards; rows that wait have no part in it.
             decay: what all that is known counts beside the new rows, in (0, 1]: 0.98 multiplies every weight by 0.98
                 first, for a function that drifts.
             forget: the older name of `decay`.
+            publish: at how many points they are summarised, as for `fit`: "auto", a number, the share to keep, points.
+                None: they stay in memory, where nothing of them is lost, and are never written. This and the following
+                stay as they are for rows that join later, unless given again.
+            rows_per_point: so many rows, at least, share each of these points; 2 unless given.
+            allow_small: they may be written although they are few. What one row says is then in the file.
+            privacy: "people" or "things", as for `fit`; "people" where any of the modules is about people. Rows of
+                people count in memory only: `fit` and `add` a module to publish what they say.
 
         Returns:
             The ensemble with the new rows. Where points were chosen automatically, new ones are appended if the rows
@@ -481,23 +291,67 @@ class Ensemble(Predictive):
             >>> e.update([[9.5], [10.0]], [-0.1, -0.5], name="today").names
             ['a', 'b', 'today']
         """
-        label = name_of_update(name, self.names)
+        options = FitOptions.among(locals())
+        options.check()
+        check_rows_per_point(options.publishing)
+        label = name_of_update(name, check_owner(owner), updates(self.groups, self._waiting), self.names)
         share = check_decay(decay) if forget is None else check_decay(forget, "forget")
-        points, _, levels = arrays.matched(X, self.dimension, self.columns, self.categories, device=self._device)
+        publishing = strictest(options.publishing, self._everybody)
+        enough = PEOPLE.rows_of_level if publishing.privacy is Privacy.PEOPLE else ROWS_PER_LEVEL
+        guard = LevelGuard(rows=enough, known=dict(self.categories.levels))
+        known = self.dimension, self.columns, self.categories
+        points, _, levels = arrays.matched(X, *known, device=self._device, guard=guard)
         if not len(points):
             raise RecycleGPError("update: X has no rows; pass at least one")
         if relearn:
             self._need_sites(Argument("relearn", True))
         now = self if levels == self.categories else replace(self, frame=self.frame._replace(categories=levels))
         if share < 1:
-            now = now._with_groups(group.decayed(share) for group in now.groups)
+            now = replace(now, groups=tuple(group.decayed(share) for group in now.groups))
+            now = now._waiting_changed(lambda m: decayed_members([m], share)[0])
         whole, rows = observed(points, y, self.likelihoods, likelihood, noise)
-        about = About(label, check_owner(owner), method="update", columns=self.columns, categories=levels)
-        found = members_of_rows(now.groups, whole, rows, about, may_append=self.choice == AUTO)
+        about = About(label, owner, None, "update", self.columns, levels, privacy=publishing.privacy)
+        about = about._replace(origin=self._origin_of_points)
+        waiting = with_rows(now._waiting, now.groups, whole, rows, NewRows(about, publishing, self.choice))
+        check_publishing(waiting, now.frame)
+        more = replace(now, _waiting=waiting)._with_groups(now.groups)
         if relearn:
-            more = [(*old, found[c].member) if c in found else old for c, old in enumerate(now._by_function())]
-            return now._relearned(more)
-        return now._with_groups(operations.add_rows(now.groups, found, self.choice))
+            more = more._settled
+            return more._relearned(more._by_function())
+        return more
+
+    @on_its_device
+    def with_noise(self, noise: float | PerOutput) -> Ensemble:
+        """With a noise that is known in place of the one that modules say they have: for imports whose noise is wrong.
+
+        Kernel, mean and points stay. Modules that say what their rows know of their noise are brought to it, as a merge
+        brings them to a common one; of others only the noise of new observations changes. It stays when modules are
+        added or removed, and when everything else is learned anew; `merge(noise=...)` also learns the kernel with it.
+
+        Args:
+            noise: the variance; of several outputs one number for all, one for each, or {output: number} of some.
+
+        Returns:
+            The ensemble with this noise.
+
+        Raises:
+            RecycleGPError: It is not positive, no module is Gaussian, or sites are needed that were dropped.
+
+        Examples:
+            >>> float(e.with_noise(0.04).noise)
+            0.04
+        """
+        each = merging.given_noises(self.likelihoods[0], noise)
+        configs = tuple(config.with_noise(value) for config, value in zip(self.how.configs, each, strict=True))
+        known = {c: Gaussian(value) for c, value in enumerate(each) if value is not None}
+        for c, given in known.items():
+            merging.check_is_gaussian([m for m in self._everybody if m.function == c], given)
+
+        def changed(m: Member) -> Member:
+            return m.with_noise(known[m.function]) if m.function in known else m
+
+        now = replace(self, how=self.how._replace(configs=configs))._waiting_changed(changed)
+        return now._with_groups(group.with_noise(known, changed) for group in self.groups)
 
     def transform(
         self,
@@ -518,14 +372,9 @@ class Ensemble(Predictive):
             1.0
         """
         changes = self.likelihoods[0].changes(output_scale, output_shift, unit)
-        inputs = input_units(
-            input_scale,
-            input_shift,
-            dimension=self.dimension,
-            columns=self.columns,
-            discrete=self._kernels[0].structure.discrete,
-        )
+        inputs = self._input_units(input_scale, input_shift)
         moved = replace(self, how=self.how.in_units(changes, inputs))
+        moved = moved._waiting_changed(lambda m: m.in_units(changes[m.function], inputs))
         return moved._with_groups(group.in_units(changes, inputs) for group in self.groups)
 
     def to_module(self, name: str, inducing: CountOrPoints = "auto") -> Module:
@@ -541,7 +390,7 @@ class Ensemble(Predictive):
             each other is found again where the module is merged, and would count twice otherwise.
 
         Raises:
-            RecycleGPError: The points do not have the ensemble's columns.
+            RecycleGPError: The points do not have the ensemble's columns, or rows that came by `update` must wait.
 
         Examples:
             >>> e.to_module("both", inducing=8).rows
@@ -555,64 +404,38 @@ class Ensemble(Predictive):
     @on_its_device
     def _record(self, name: str, points: int | Tensor | None) -> Record:
         wanted = points.to(self._device) if isinstance(points, Tensor) else points
-        about = About(name, None, None, operations.method_of(self._members), *self.frame[1:3], self.targets)
+        chosen = common_privacy(m.about.privacy for m in self._members)
+        given = Origin.UNKNOWN if isinstance(points, Tensor) else self._origin_of_points
+        origin = worst([given, *(m.about.origin for m in self._members)])
+        method = operations.method_of(self._members)
+        about = About(name, None, None, method, *self.frame[1:3], self.targets, chosen, origin)
         settled = self.convergence.converged and all(m.converged for m in self._members)
         said = "" if settled else "; its search or some of them had not converged"
         ended = Convergence(settled, 0, f"ensemble of {len(self.names)} modules{said}")
-        latents = [latent for group in self.groups for latent in operations.latents_of(group, wanted, ended)]
+        latents = [
+            latent for group in self._published().groups for latent in operations.latents_of(group, wanted, ended)
+        ]
         return Record(about, self.likelihoods, tuple(latents))
 
-    @on_its_device
-    def to_gpytorch(self, likelihood: str | None = None) -> Any:
-        """A whitened GPyTorch `ApproximateGP` that predicts the same, in evaluation mode, and its likelihood.
-
-        The model can be trained on like any other; but its ELBO measures q from the prior, so rows beyond the
-        ensemble's own belong into `update`.
+    def plan(self, points: CountOrPoints = 256, *, learn: bool = True) -> Plan:
+        """The plan that this merge proposes: what owners agree on to answer once more, and better.
 
         Args:
-            likelihood: which one, where the ensemble has several.
+            points: how many of the modules' points, or the points themselves.
+            learn: whether kernel, noise and mean are to be learned by the rounds that follow.
 
         Returns:
-            The model and the likelihood. Of several outputs such pairs in the order of `outputs`; GPyTorch's
-            IndependentModelList takes the models. Of classes one model of all functions, in the order of `classes`,
-            and a SoftmaxLikelihood.
+            A `Plan` with this kernel, noise, mean and these variances of owners. It remembers the merge, so that rounds
+            can be compared with it.
 
         Raises:
-            RecycleGPError: GPyTorch has no such likelihood, or outputs are correlated.
+            RecycleGPError: Outputs are correlated, or the noise is not known.
 
         Examples:
-            >>> model, likelihood = e.to_gpytorch()
-            >>> type(likelihood).__name__
-            'GaussianLikelihood'
+            >>> e.plan(points=8).points.shape
+            (8, 1)
         """
-        if self.output_covariance is not None:
-            raise RecycleGPError(
-                "to_gpytorch: these outputs are correlated, and the models would be independent; use "
-                "independent().to_gpytorch()"
-            )
-        posteriors = [form.posterior for group in self.groups for form in group.at_points(None)]
-        return gpytorch_model.export(posteriors, self._likelihood(likelihood))
-
-    def to_botorch(self) -> Any:
-        """A BoTorch `Model` of f whose posterior has batches and gradients: for acquisition functions.
-
-        Returns:
-            The model; of several outputs a `ModelList` of one model for each.
-
-        Raises:
-            ModuleNotFoundError: BoTorch, an optional extra, is not installed.
-            RecycleGPError: Outputs are correlated, or the functions are not outputs.
-
-        Examples:
-            >>> model = e.to_botorch()  # doctest: +SKIP
-        """
-        try:
-            from ..export import botorch_model  # BoTorch is an optional extra
-        except ModuleNotFoundError as absent:
-            raise ModuleNotFoundError(f"to_botorch: {absent}; pip install botorch") from None
-        if self.output_covariance is not None:
-            raise RecycleGPError("to_botorch: these outputs are correlated; use independent().to_botorch()")
-        return botorch_model.export(self._posteriors, self.likelihoods)
+        return plan_of(self, self._record("one shot", None), points, learn)
 
     @on_its_device
     def drop_sites(self) -> Ensemble:
@@ -632,47 +455,15 @@ class Ensemble(Predictive):
         """The older name of `drop_sites`."""
         return self.drop_sites()
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write to a safetensors file, all or nothing.
+    def _relearned(self, members: Sequence[Sequence[Member]], *, learn: bool = True) -> Ensemble:
+        """Kernel, mean, effects, points, noise and trust chosen anew, in the way they were chosen first.
 
-        Raises:
-            OSError: The file cannot be written; what was there before is as it was.
-
-        Examples:
-            >>> e.save("both.safetensors")
+        With learn=False hyperparameters are learned only if they were then.
         """
-        container.write(path, self._document())
-
-    @on_its_device
-    def _document(self) -> container.Document:
-        groups = tuple(replace(group, form=group.with_evidence) for group in self.groups)
-        return ensemble_file.to_document(ensemble_file.EnsembleFacts(self.likelihoods, self.frame, groups, self.how))
-
-    # --- behind them ---
-
-    def _by_function(self) -> list[list[Member]]:
-        """Members of each function, as they were published."""
-        return [[m for m in group.members if m.function == c] for group in self.groups for c in group.functions]
-
-    @property
-    def _given_points(self) -> Tensor:
-        """Z_*, where it was given."""
-        return self._points[0]
-
-    def _relearned(self, members: Sequence[Sequence[Member]]) -> Ensemble:
-        """Kernel, mean, effects, points, noise and trust chosen anew, in the way they were chosen first."""
-        groups = merging.relearn(self.likelihoods[0], members, self.frame, self.how, self._given_points)
+        how = self.how.learning if learn else self.how
+        groups = merging.relearn(self.likelihoods[0], members, self.frame, how, self._given_points)
         left = self.unlearned.relearned()
-        how = self.how._replace(configs=tuple(c._replace(learn=True) for c in self.how.configs))
         return replace(self, how=how)._with_groups(replace(group, unlearned=left) for group in groups)
 
-    def _need_names(self, what: str, wanted: set[str]) -> None:
-        unknown = wanted - set(self.names)
-        if unknown:
-            raise RecycleGPError(
-                f"{what}: no module is named {', '.join(sorted(map(str, unknown)))}; there are {few(self.names)}"
-            )
 
-    def _need_sites(self, what: Part) -> None:
-        for group in self.groups:
-            group.need_sites(what)
+Plan._ensemble = Ensemble  # what plans make

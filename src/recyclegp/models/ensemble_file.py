@@ -8,20 +8,17 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ..core.effects import NO_EFFECTS
-from ..core.least_squares import CentredRows
-from ..core.stacked import stack
 from ..errors import RecycleGPError
 from ..kernels import parse
 from ..kernels.file_form import from_json, to_json
 from ..kernels.nodes import Index
 from ..likelihoods import MOST_FUNCTIONS, Likelihood
 from ..local.kernel_choice import AUTO as KERNEL_AUTO
-from ..merging.exact_form import ExactForm
-from ..merging.form import Form
+from ..merging import build
+from ..merging.form import Form, SavedForm
 from ..merging.member import Member, stored
 from ..merging.noise import PooledNoise
 from ..merging.owners import owner_numbers
-from ..merging.points_form import PointsForm
 from ..merging.pooling import discrete_columns
 from ..merging.site_store import SiteStore
 from ..storage import facts, limits, site_tensors
@@ -86,11 +83,11 @@ def _group_to_json(g: Group, whole: Sequence[Likelihood], D: int) -> Header:
         "jitter": form.jitter,
         "members": [member_to_json(m, D) for m in g.members],
     }
-    sites = _anonymous(g)
+    sites, usual = _anonymous(g), g.likelihoods == _usual(whole, g.functions)
     more = {
-        "effects": EFFECTS.write(form.effects, NOWHERE) if form.effects.present else None,
-        "likelihoods": None if g.likelihoods == _usual(whole, g.functions) else _each_to_json(g.likelihoods),
-        "noises": [NOISE.write(noise, NOWHERE) for noise in g.noises] if any(g.noises) else None,
+        "effects": EFFECTS.write(form.effects, At(form.Z.shape[1])) if form.effects.present else None,
+        "likelihoods": None if usual else [likelihoods_to_json(own) for own in g.likelihoods],
+        "noises": [NOISE.write(noise, At(D)) for noise in g.noises] if any(g.noises) else None,
         "convergence": convergence_to_json(g.convergence),
         "unlearned": UNLEARNED.write(g.unlearned, NOWHERE) if g.unlearned.removed else None,
         "coupling": COUPLING.write(g.coupling, NOWHERE),
@@ -102,10 +99,6 @@ def _group_to_json(g: Group, whole: Sequence[Likelihood], D: int) -> Header:
 def _usual(whole: Sequence[Likelihood], functions: Sequence[int]) -> tuple[tuple[Likelihood, ...], ...]:
     """Likelihoods of each function, where nothing else is said than what all functions together have."""
     return tuple(tuple(p.parts[c] for p in whole) for c in functions)
-
-
-def _each_to_json(likelihoods: Sequence[Sequence[Likelihood]]) -> list[list[Header]]:
-    return [likelihoods_to_json(own) for own in likelihoods]
 
 
 def _anonymous(g: Group) -> list[Any]:
@@ -178,7 +171,7 @@ class _GroupReader:
             form=form,
             members=members,
             likelihoods=self._likelihoods(h.get("likelihoods"), n),
-            noises=_noises(h.get("noises"), n),
+            noises=_noises(h.get("noises"), n, At(self.frame.dimension)),
             convergence=convergence_from_json(h.get("convergence")),
             unlearned=NOTHING_REMOVED if unlearned is None else UNLEARNED.read(unlearned, NOWHERE),
             extent=self.f.tensor("extent", 2, self.frame.dimension) if "extent" in self.f.tensors else None,
@@ -226,52 +219,36 @@ class _GroupReader:
         return members
 
     def _form(self, members: tuple[Member, ...]) -> Form:
-        kind = self.header["form"]
-        if kind not in FORMS:
-            raise RecycleGPError(f"the form is {str(kind)[:50]}, neither {' nor '.join(map(repr, FORMS))}")
-        return FORMS[kind](self, members)
-
-    def prior(self) -> Header:
-        effects = self.header.get("effects")
-        return {
-            "kernel": self.kernel,
-            "mean": number(self.header["mean"], "mean"),
-            "effects": NO_EFFECTS if effects is None else EFFECTS.read(effects, NOWHERE),
-        }
-
-    def at_points(self, members: tuple[Member, ...]) -> Form:
-        Z = self.f.tensor("Z", None, self.dimension)
-        if len(Z) == 0:
-            raise RecycleGPError("an ensemble needs at least one point")
-        if sum(m.points_appended for m in members) >= len(Z):
-            raise RecycleGPError("more points were appended than there are")
-        return PointsForm(
-            **self.prior(),
-            Z=Z,
-            jitter=number(self.header["jitter"], "jitter", 0.0),
-            bound_rows=self._rows("bound", len(Z)),
-            marginal=self._rows("evidence", len(Z)),
+        h = self.header
+        forms = {form.kind: form for form in build.FORMS}
+        if h["form"] not in forms:
+            raise RecycleGPError(f"the form is {str(h['form'])[:50]}, neither {' nor '.join(map(repr, forms))}")
+        saved = SavedForm(
+            dimension=self.dimension,
+            kernel=self.kernel,
+            mean=number(h["mean"], "mean"),
+            effects=NO_EFFECTS if h.get("effects") is None else EFFECTS.read(h["effects"], At(self.dimension)),
+            jitter=number(h["jitter"], "jitter", 0.0),
+            tensor=self.f.tensor,
+            sites=lambda: self._sites(members),
         )
+        form = forms[h["form"]].read(saved)
+        chosen = len(form.chosen_points)
+        if chosen and sum(m.points_appended for m in members) >= chosen:
+            raise RecycleGPError("more points were appended than there are")
+        return form
 
-    def _rows(self, part: str, M: int) -> CentredRows:
-        H = self.f.tensor(f"{part}.H", None, M)
-        rest = (self.f.tensor(f"{part}.rho", len(H)), self.f.tensor(f"{part}.e"), self.f.tensor(f"{part}.slack"))
-        return CentredRows(H, *rest)
-
-    def exact(self, members: tuple[Member, ...]) -> Form:
-        """Its factor is computed again: it is as large as all sites together, squared."""
-        number(self.header["jitter"], "jitter", 0.0)
-        numbers = owner_numbers(members)
+    def _sites(self, members: tuple[Member, ...]) -> tuple[SiteStore, list[int]]:
+        """As its form takes them, and the numbers of their owners."""
+        numbers, coupling = owner_numbers(members), self.coupling
         if self.header.get("anonymous") is not None or any(m.site is None for m in members):
-            numbers, store = self._anonymous(set(numbers))
+            store, numbers = self._anonymous(set(numbers))
         else:
-            coupling = self.coupling
             store = stored(members if coupling is None else over_index(members, coupling, self.kernel))
-        with store:
-            limits.check_points(store.points)
-            return ExactForm(**self.prior(), stacked=stack(store.packs(1), numbers))
+        limits.check_points(store.points)
+        return store, numbers
 
-    def _anonymous(self, owners: set[int]) -> tuple[list[int], SiteStore]:
+    def _anonymous(self, owners: set[int]) -> tuple[SiteStore, list[int]]:
         found = listed(self.header.get("anonymous"), "anonymous", most=limits.MOST_MEMBERS)
         entries = [listed(entry, "a site", most=3) for entry in found]
         numbers = [count(owner, "an owner") for _, _, owner in entries]
@@ -280,16 +257,13 @@ class _GroupReader:
         sizes, store = [site_size([M, r]) for M, r, _ in entries], SiteStore()
         for i, site in enumerate(site_tensors.from_tensors(self.f, sizes, self.dimension, "anonymous")):
             store.put(site, 1.0, i)
-        return numbers, store
+        return store, numbers
 
 
-FORMS = {"exact": _GroupReader.exact, "points": _GroupReader.at_points}
-
-
-def _noises(found: Any, n: int) -> tuple[PooledNoise | None, ...]:
+def _noises(found: Any, n: int, at: At) -> tuple[PooledNoise | None, ...]:
     if found is None:
         return (None,) * n
     entries = listed(found, "noises", most=n)
     if len(entries) != n:
         raise RecycleGPError(f"noises of {len(entries)} of {n} functions")
-    return tuple(NOISE.read_if_any(entry, NOWHERE) for entry in entries)
+    return tuple(NOISE.read_if_any(entry, at) for entry in entries)

@@ -15,13 +15,13 @@ from ..kernels.file_form import from_json, to_json
 from ..merging.merge_config import USUAL, MergeConfig
 from ..merging.noise import PooledNoise
 from ..merging.owners import Owners
+from ..merging.points import ALL, AUTO, Choice
 from ..merging.trust import Trust
 from ..storage import limits
 from ..storage.container import Header
 from ..storage.facts import At, Entry, Fact
-from ..storage.fields import count, flag, listed, number, positive
-from .choice import ALL, AUTO, Choice
-from .how import Coupling, How, OutputsWanted
+from ..storage.fields import count, flag, listed, number, positive, text
+from .how import Coupling, How, OutputsWanted, Skipped
 from .naming import check_name
 from .unlearning import Trace, Unlearned
 
@@ -72,6 +72,7 @@ CONFIG = Entry(
             lambda v, at: USUAL.trust if v is None else Trust(v),
             lambda v, at: None if v is USUAL.trust else v.value,
         ),
+        Fact("noise", lambda v, at: None if v is None else positive(v, "a noise")),
     ),
     "a config",
 )
@@ -99,6 +100,26 @@ def _configs_to_json(configs: tuple[MergeConfig, ...], at: At) -> list[Header] |
     return None if all(c == USUAL for c in configs) else [CONFIG.write(c, at) for c in configs]
 
 
+SKIPPED = Entry(
+    Skipped,
+    (Fact("name", lambda v, at: text(v, "a name")), Fact("reason", lambda v, at: text(v, "a reason"))),
+    "what was left out",
+)
+
+
+def _skipped(found: Any, at: At) -> tuple[Skipped, ...]:
+    return tuple(SKIPPED.read(entry, at) for entry in listed(found or [], "skipped", most=limits.MOST_MEMBERS))
+
+
+def _stretch(found: Any, at: At) -> tuple[float, ...] | None:
+    if found is None:
+        return None
+    ratios = listed(found, "stretch", most=at.dimension)
+    if len(ratios) != at.dimension:
+        raise RecycleGPError(f"stretch has {len(ratios)} numbers, and there are {at.dimension} inputs")
+    return tuple(number(v, "stretch") for v in ratios)
+
+
 HOW = Entry(
     How,
     (
@@ -106,6 +127,7 @@ HOW = Entry(
         Fact("owners", lambda v, at: Owners.NONE if v is None else Owners(v), lambda v, at: v.value),
         Fact("configs", _configs, _configs_to_json),
         Fact("outputs", OUTPUTS.read_if_any, OUTPUTS.write),
+        Fact("skipped", _skipped, lambda v, at: [SKIPPED.write(s, at) for s in v] or None),
     ),
     "how",
 )
@@ -114,6 +136,8 @@ EFFECTS = Entry(
     (
         Fact("offset", lambda v, at: number(v, "offset", 0.0), lambda v, at: float(v)),
         Fact("smooth", lambda v, at: number(v, "smooth", 0.0), lambda v, at: float(v)),
+        Fact("stretch", _stretch, lambda v, at: None if v is None else list(v)),
+        Fact("owners", lambda v, at: None if v is None else count(v, "owners", least=1)),
     ),
     "effects",
 )
@@ -125,6 +149,16 @@ NOISE = Entry(
             "dof",
             lambda v, at: math.inf if v is None else positive(v, "degrees of freedom"),
             lambda v, at: float(v) if math.isfinite(v) else None,
+        ),
+        Fact(
+            "open_scale",
+            lambda v, at: 1.0 if v is None else positive(v, "open_scale"),
+            lambda v, at: None if v == 1 else float(v),
+        ),
+        Fact(
+            "kernel",
+            lambda v, at: None if v is None else from_json(v, at.dimension),
+            lambda v, at: None if v is None else to_json(v, at.dimension),
         ),
     ),
     "noise",

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 from .. import arrays
 from ..arrays import Array, CountOrPoints
 from ..errors import Either, Message, RecycleGPError
+from ..kernels import DEFAULT_KERNEL
 from ..local import batching
 from ..local.batching import DataSet, Failed, Named
 from ..local.functions import FunctionRequests, requests_for
-from ..local.kernel_choice import choose
-from ..local.options import DeviceLike, FitOptions, KernelLike, Noise, PublishLike
+from ..local.kernel_choice import chosen
+from ..local.options import DeviceLike, FitOptions, KernelLike, Noise, PrivacyLike, PublishLike
+from ..local.people import are_people, published_rows
 from ..times import TimeLike, When, when
 from .blocks import Piece, of_requests
 from .fit_warnings import PublishedSize, failure_message, warn_about_failures, warn_about_publishing
@@ -42,17 +44,19 @@ def fit(
     y: Array,
     *,
     likelihood: str = "gaussian",
-    kernel: KernelLike = "rbf",
+    kernel: KernelLike = DEFAULT_KERNEL,
     method: str = "auto",
     inducing: CountOrPoints = None,
     publish: PublishLike = "auto",
     rows_per_point: int | None = None,
+    privacy: PrivacyLike = None,
     learn: bool = True,
     noise: Noise = None,
     name: str | None = None,
     seed: int = 0,
     device: DeviceLike = None,
     columns: Sequence[str] | None = None,
+    categories: Sequence[str | int] | None = None,
     target: str | Sequence[str] | None = None,
     unit: str | Sequence[str | None] | None = None,
     labels: Sequence[str | None] | None = None,
@@ -61,19 +65,21 @@ def fit(
     missing: str = "refuse",
     classes: Sequence[Any] | None = None,
     weights: Array = None,
+    hold_back: float | None = None,
     allow_small: bool = False,
 ) -> Module:
     """Fit one local model and return what may be shared of it: no data rows.
 
     Args:
         X: (n, D) inputs: array, tensor or DataFrame. Columns of text, categoricals and truth values are categories,
-            whose levels are known by name.
+            whose levels are known by name, also to whoever gets the file: see `categories`.
         y: n targets; or (n, C) of them, for C outputs with one kernel and own means, scales and noises; or n classes.
-        likelihood: "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "student-t"; "categorical" (any
-            number of classes, which may be text, by a regression for each) or "categorical-softmax" (by their softmax,
-            slower);
-            "heteroscedastic" (Gaussian, with a noise that is a function of the inputs, too).
-        kernel: a name ("rbf", "matern52 + linear", …), a GPyTorch kernel in your units, or "auto": rbf, matern52 or
+        likelihood: "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "negative-binomial" (counts
+            that vary more: mean exp f and variance μ + μ²/r, r learned), "counts" (one of these two, by the evidence
+            of some of the rows), "student-t"; "categorical" (any number of classes, which may be text, by a regression
+            for each) or "categorical-softmax" (by their softmax, slower); "heteroscedastic" (Gaussian, with a noise
+            that is a function of the inputs, too).
+        kernel: a name ("matern52", "rbf + linear", …), a GPyTorch kernel in your units, or "auto": rbf, matern52 or
             matern32, with a linear part where that is better, by the evidence of some of the rows. "category" sees the
             columns of categories and the others those of numbers; a name without it is multiplied by it.
         method: "exact" (Gaussian; automatic up to 3,000 rows), "collapsed" (Gaussian, inducing points, streamed),
@@ -84,6 +90,9 @@ def fit(
             share to keep (as 0.9), the points themselves, or None to keep `inducing`.
         rows_per_point: rows that share each published point, at least: never more points than rows // this number,
             whatever `publish` asks for. The more rows share a point, the less it says about any one of them.
+        privacy: what the rows are about: "people", of whom less is published (docs/privacy.md says what, and what it
+            costs), or "things". It is written into the file. Without it a warning says so where there are more than 0.1
+            points for each row.
         learn: False takes the kernel as given, with prior mean zero for a kernel object.
         noise: noise variance, kept fixed; None learns it (with learn=False: a tenth of the kernel's variance). An array
             of n holds one for each row: the squares of known measurement errors (gaussian; exact and collapsed); of C
@@ -93,6 +102,9 @@ def fit(
         seed: of everything random; the global random state is neither read nor changed.
         device: where to compute; defaults to where X is.
         columns: names for the columns of X, where it is an array; modules with names are aligned by them.
+        categories: columns of text, by name or position, all of whose levels may be named in the file. Of others every
+            level is of at least 5 rows (rarer ones are called "other" together), and what looks like names, record
+            numbers or dates is refused.
         target: what y is called; by default the name of a pandas Series. Of several outputs one name each.
         unit: what y is measured in; of several outputs one for all, or one each.
         labels: what classes 0 and 1 are called. Modules that contradict each other in these are not merged.
@@ -105,6 +117,9 @@ def fit(
             is there twice, and equal rows are one row with the sum of their weights. Of Gaussian rows f sees the noise
             σ²/w, and σ², which is that of a single row, is learned from as many rows as the weights add up to. Rows are
             counted so (`rows`, `rows_per_point`, the warning about few) where all weights are whole numbers.
+        hold_back: the share of rows to keep out, as 0.1, so that `Ensemble.gain` can say with them whether merging
+            helps. A hash of each row decides, so that the same rows are found again; the module remembers the share.
+            Fit with all rows afterwards.
         allow_small: say nothing where there are fewer than 10 rows, about each of which a module says much.
 
     Returns:
@@ -127,15 +142,14 @@ def fit(
     at = None if time is None else when(time)
     label = name_or_new(name)
 
-    def requests(chosen: FitOptions) -> FunctionRequests:
-        return requests_for(X, y, label, chosen, weights=weights)
+    def requests(of: FitOptions) -> FunctionRequests:
+        return requests_for(X, y, label, of, weights=weights)
 
-    if options.chooses_kernel:
-        options = options.changed(kernel=choose(lambda kernel: [requests(options.changed(kernel=kernel))]))
+    options = chosen(options, lambda of: [requests(of)])
     checked = requests(options)
     record = of_requests(batching.solve_one(checked), [owner], [at]).record(0)
     if weights is not None:  # which need not add up to a whole number
-        effective = [r.effective_rows for r in checked.requests]
+        effective = [float(published_rows(r)) if are_people(r) else r.effective_rows for r in checked.requests]
         latents = zip(record.latents, effective, strict=True)
         record = record._replace(latents=tuple(p if p.rows == n else p._replace(effective_rows=n) for p, n in latents))
     warn_about_publishing([PublishedSize.of(record)], options.publishing)
@@ -147,16 +161,18 @@ def fit_many(
     *,
     names: Sequence[str] | None = None,
     likelihood: str = "gaussian",
-    kernel: KernelLike = "rbf",
+    kernel: KernelLike = DEFAULT_KERNEL,
     method: str = "auto",
     inducing: CountOrPoints = None,
     publish: PublishLike = "auto",
     rows_per_point: int | None = None,
+    privacy: PrivacyLike = None,
     learn: bool = True,
     noise: float | None = None,
     seed: int = 0,
     device: DeviceLike = None,
     columns: Sequence[str] | None = None,
+    categories: Sequence[str | int] | None = None,
     target: str | Sequence[str] | None = None,
     unit: str | Sequence[str | None] | None = None,
     labels: Sequence[str | None] | None = None,
@@ -166,6 +182,7 @@ def fit_many(
     progress: bool | None = None,
     missing: str = "refuse",
     classes: Sequence[Any] | None = None,
+    hold_back: float | None = None,
     allow_small: bool = False,
 ) -> Modules:
     """`fit` for each (X, y), in order: the same answers, from a few batched problems instead of many small ones.
@@ -174,17 +191,19 @@ def fit_many(
         data: (X, y) pairs, or any iterator of them, which is read as it is needed. Where noise variances are known,
             (X, y, noise) with one number, or one for each row or cell, as for `fit`.
         names: one for each.
-        likelihood: as for `fit`, the same for all.
+        likelihood: as for `fit`, the same for all; "counts" chooses one for all data sets together.
         kernel: as for `fit`, the same for all; "auto" chooses one for all data sets together.
         method: as for `fit`, the same for all.
         inducing: as for `fit`, the same for all.
         publish: as for `fit`, the same for all.
         rows_per_point: as for `fit`, the same for all.
+        privacy: as for `fit`, the same for all; one warning names the module with most points for each row.
         learn: as for `fit`, the same for all.
         noise: one noise variance for all rows of all; those of single rows belong to `data`.
         seed: as for `fit`, the same for all.
         device: as for `fit`, the same for all.
         columns: as for `fit`, the same for all.
+        categories: as for `fit`, the same for all; the rows of each data set are counted by themselves.
         target: as for `fit`, the same for all.
         unit: as for `fit`, the same for all.
         labels: as for `fit`, the same for all.
@@ -196,6 +215,7 @@ def fit_many(
         progress: a bar on standard error; by default only where somebody may be looking.
         missing: as for `fit`, the same for all.
         classes: as for `fit`, the same for all.
+        hold_back: as for `fit`, the same for all.
         allow_small: as for `fit`, the same for all; one warning names those of too few rows.
 
     Returns:
@@ -225,9 +245,9 @@ def fit_many(
         raise RecycleGPError(
             "noise: pass one number for all; noises of data sets or rows go with them, as data=[(X, y, noise), …]"
         )
-    if options.chooses_kernel:
+    if options.chooses_kernel or options.chooses_likelihood:
         data = list(data)
-        options = options.changed(kernel=batching.choose_kernel(data, options))
+        options = batching.choose(data, options)
         total = len(data)
     with bar("fitting", total, progress) as advance:
         modules, failures = fit_data_sets(data, names, options, advance, owners=whose, times=dated)

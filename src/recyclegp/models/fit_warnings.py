@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ..errors import Argument, FewRowsWarning, LittleKeptWarning, Message, Name, warn_user
+from ..errors import Argument, Either, FewRowsWarning, LittleKeptWarning, Message, Name, PrivacyWarning, warn_user
 from ..local.options import Publishing
-from ..record import Record
+from ..local.planning import PEOPLE_OPTION
+from ..record import Privacy, Record
 from .modules import Modules
 
 FEW_ROWS = 10  # below which a module says much about each of its rows
+MANY_POINTS = 0.1  # for each row, above which attacks find people (docs/privacy-measured.md)
 LITTLE_KEPT = 0.8  # of what the rows say, below which somebody should know
+
+
+THINGS_OPTION = Either("privacy='things'", "--things")
 
 
 class PublishedSize(NamedTuple):
@@ -59,7 +64,10 @@ def warn_about_publishing(modules: Sequence[PublishedSize], options: Publishing)
     """Of modules that say too much about single rows, or too little about all of them: once of each."""
     if not options.allow_small:
         _warn_about_few_rows(modules)
-    _warn_about_little_kept(modules, options.rows_per_point)
+    if options.privacy is not Privacy.PEOPLE:  # of whom less is published on purpose
+        _warn_about_little_kept(modules, options.rows_per_point)
+    if options.privacy is None:
+        _warn_about_people(modules)
 
 
 def _warn_about_few_rows(modules: Sequence[PublishedSize]) -> None:
@@ -73,6 +81,23 @@ def _warn_about_few_rows(modules: Sequence[PublishedSize]) -> None:
         "says much about each of them; collect more before you publish it, or pass ",
         Argument("allow_small", True),
         category=FewRowsWarning,
+    )
+
+
+def _warn_about_people(modules: Sequence[PublishedSize]) -> None:
+    """Of modules with many points for each row, where nobody has said whether rows are people; of few more is said."""
+    many = [m for m in modules if m.points > MANY_POINTS * m.rows and m.rows >= FEW_ROWS]
+    if not many:
+        return
+    worst = max(many, key=lambda m: m.points / m.rows)
+    others = _others(len(many) - 1, len(modules), f"more than {MANY_POINTS:g} for each row")
+    warn_user(
+        f"{worst.name} has {worst.points} points for {worst.rows} rows{others}: enough to find out who some of "
+        "them are and what they had; if they are people, pass ",
+        PEOPLE_OPTION,
+        ", else ",
+        THINGS_OPTION,
+        category=PrivacyWarning,
     )
 
 

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..categories import Categories
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
+from ..core.effects import Scales, scales_of_few
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import FunctionPosterior
 from ..core.posterior import Posterior
-from ..errors import Argument, Part, RecycleGPError
+from ..errors import Argument, ContradictionWarning, Part, RecycleGPError, warn_user
 from ..kernels import Kernel
 from ..kernels.units import InputUnits
-from ..likelihoods import Change, Likelihood
+from ..likelihoods import Change, Gaussian, Likelihood, mixed
 from ..merging import affordable, decay, pooling
 from ..merging.agreement import remembered
-from ..merging.form import Form, GrowthLimits
-from ..merging.member import Member, active, extent, kept_points, stored
+from ..merging.form import Form, FormAtPoints, GrowthLimits
+from ..merging.member import Member, active, kept_points, stored
 from ..merging.noise import PooledNoise
-from ..merging.owners import owner_numbers, owner_site
-from ..merging.points_form import PointsForm
+from ..merging.owners import owner_numbers, owner_site, stack_sites
+from ..merging.points import ALL, AUTO, Choice
 from ..merging.site_source import SiteSource, corners
 from ..merging.site_store import SiteStore
 from ..merging.size import Size
 from . import coupling as coupled
 from . import unlearning
 from .checks import check_finite
-from .choice import ALL, AUTO, Choice
 from .how import Coupling, How
 from .processes import OneFunction, Process
+from .publishing import solve
 from .unlearning import NOTHING_REMOVED, Chosen, Unlearned
 
 
@@ -116,13 +117,6 @@ class Group:
         sd = self.form.effects.offset_sd
         return (sd,) if self.coupling is None else tuple(abs(scale) * sd for scale in self.coupling.scale)
 
-    @property
-    def reach(self) -> Tensor:
-        """(2, D): the corners of the box in which modules have points."""
-        ends = [t for t in (self.extent, extent(self.members)) if t is not None] or [torch.cat(self.points)]
-        both = torch.cat([t.cpu() for t in ends])
-        return torch.stack([both.amin(0), both.amax(0)])
-
     @cached_property
     def with_evidence(self) -> Form:
         """Nothing but the evidence and the report asks for it, so it may wait."""
@@ -163,13 +157,66 @@ class Group:
         return OneFunction(asked[0]) if self.coupling is None else coupled.CoupledOutputs(tuple(asked), self.coupling)
 
     def _function(self, owner: str | None, function: int, *, of_y: bool) -> FunctionPosterior:
+        mistrusted = self._mistrusted(owner, function)
+        if mistrusted:
+            return self._of_its_own(mistrusted)
         if not self.form.effects.present or (owner is None and not of_y):
             return self.posterior
         own = [(m.owner, m.function) == (owner, function) for m in self.members]
-        if not any(mine and m.weight > 0 for mine, m in zip(own, self.members, strict=True)):
-            return self.form.of_new_owner()  # also for somebody whose modules do not count, or are of other functions
+        if self._is_new(owner, function):
+            scales = self._scales
+            return self.form.of_new_owner().scaled(1.0 if scales is None else scales.mean)
         number = owner_numbers(self.members)[own.index(True)]
         return self.form.of_owner(number, owner_site(self.mapped(self.members), str(owner), function))
+
+    def _is_new(self, owner: str | None, function: int) -> bool:
+        """Also somebody whose modules do not count, or are of other functions."""
+        return not any((m.owner, m.function) == (owner, function) and m.weight > 0 for m in self.members)
+
+    @cached_property
+    def _scales(self) -> Scales | None:
+        """What is not known of the variances of effects."""
+        owners = self.form.effects.owners
+        return None if owners is None else scales_of_few(owners)
+
+    def scales_of(self, owner: str | None, function: int) -> Scales | None:
+        """The same, where somebody new is asked for; None is nobody."""
+        new = owner is not None and self._is_new(owner, function) and not self._mistrusted(owner, function)
+        return self._scales if new else None
+
+    def _mistrusted(self, owner: str | None, function: int) -> list[Member]:
+        """All modules of an owner of whom none counts because the others contradict them, where they were kept."""
+        if owner is None or self.coupling is not None:
+            return []
+        own = [m for m in self.members if (m.owner, m.function) == (owner, function)]
+        told = all(m.verdict is not None and m.verdict.flagged and m.weight == 0 and m.site is not None for m in own)
+        return own if told else []
+
+    def _of_its_own(self, own: Sequence[Member]) -> FunctionPosterior:
+        """What such an owner knows by itself: under the kernel and mean of its largest module."""
+        warn_user(
+            f"{own[0].owner} contradicts the others and does not count: it is answered from its own module alone",
+            category=ContradictionWarning,
+        )
+        latent = max(own, key=lambda m: m.rows).latent
+        site = stack_sites([m.latent.known_site for m in own])
+        return solve((latent._replace(site=site),), own[0].likelihoods[0]).posteriors[0]
+
+    def noise_of(self, owner: str | None, function: int) -> Gaussian | None:
+        """Of an owner's observations, where noises were brought together; a new owner's is any of theirs.
+
+        An owner's is the one under which its modules count, which is drawn towards the common one; its own estimate is
+        only used where nothing else of the ensemble is.
+        """
+        mistrusted = self._mistrusted(owner, function)
+        if mistrusted:
+            return _with_one_noise([(m.likelihoods[0].values[0], m.rows) for m in mistrusted])
+        known = [m for m in active(self.members) if m.function == function]
+        own = [(m.noise, m.weighted_rows) for m in known if m.owner == owner]
+        if own:
+            return _with_one_noise(own)
+        noises = [m.noise for m in known if m.noise is not None]
+        return mixed(noises, [m.weighted_rows for m in known]) if noises and len(noises) == len(known) else None
 
     def report(self) -> tuple[Member, ...]:
         """Members with their agreement with the rest, and their owners' offsets."""
@@ -210,14 +257,17 @@ class Group:
             self.need_sites("another module of an owner who has one here")
             with self.sites(members) as everything:
                 form = base.only(everything, numbers)
-        pooled = tuple(
-            pooling.with_unknown_filled(known, pooling.pool_likelihoods([m for m in members if m.function == c]))
-            for c, known in zip(self.functions, self.likelihoods, strict=True)
-        )
-        more = replace(self, form=form, members=members, likelihoods=pooled)
+        more = replace(self, form=form, members=members, likelihoods=self.pooled(members))
         lost = form.slack - self.form.slack + sum(m.slack for m in new)
         points = len(form.chosen_points) or sum(len(m.site.Z) for m in new if m.site is not None)
         return Grown(more if self.keeps_sites else more.without_sites(store, first), lost, points)
+
+    def pooled(self, members: Sequence[Member]) -> tuple[tuple[Likelihood, ...], ...]:
+        """Its likelihoods, and those that only these members have, for each function."""
+        return tuple(
+            pooling.with_unknown_filled(known, pooling.pool_likelihoods([m for m in members if m.function == c]))
+            for c, known in zip(self.functions, self.likelihoods, strict=True)
+        )
 
     def rebuilt(self, members: tuple[Member, ...]) -> Group:
         """Of these members, at the same kernel, mean, noise and points."""
@@ -229,7 +279,20 @@ class Group:
             likelihoods.append(tuple(p for p in known if p.name in left))
         return replace(self, form=form, members=members, likelihoods=tuple(likelihoods))
 
-    def without(self, gone: set[str], how: How, categories: tuple[Categories, Categories]) -> Group:
+    def with_noise(self, known: Mapping[int, Gaussian], changed: Callable[[Member], Member]) -> Group:
+        """With noises that are given, by function, and members that were changed so."""
+        if any(m.function in known and m.noise_evidence is not None for m in self.members):
+            self.need_sites("with_noise")
+        now = replace(self, members=tuple(map(changed, self.members)))
+        now = now.rebuilt(now.members) if now.keeps_sites else now
+        own = zip(self.functions, now.likelihoods, strict=True)
+        likelihoods = [tuple(known.get(c, p) if isinstance(p, Gaussian) else p for p in parts) for c, parts in own]
+        noises = (None if c in known else noise for c, noise in zip(self.functions, self.noises, strict=True))
+        return replace(now, likelihoods=tuple(likelihoods), noises=tuple(noises))
+
+    def without(
+        self, gone: set[str], how: How, categories: tuple[Categories, Categories], waiting: Sequence[Member]
+    ) -> Group:
         """Without some members, at the same kernel and mean; levels that only they had are forgotten."""
         rest = tuple(m for m in self.members if m.name not in gone)
         form = self.form.without_points(kept_points(self.members, gone, len(self.form.Z)))
@@ -239,21 +302,22 @@ class Group:
             unlearning.likelihoods_without(old, [m for m in rest if m.function == c])
             for c, old in zip(self.functions, self.likelihoods, strict=True)
         )
-        return replace(left, likelihoods=known, unlearned=self.after_removal(gone, how, relearned=False))
+        return replace(left, likelihoods=known, unlearned=self.after_removal(gone, how, waiting, relearned=False))
 
     def recoded(self, old: Categories, new: Categories, *, members: tuple[Member, ...]) -> Group:
         """With codes of other levels, in its points and in these members, which are its own from now on."""
         members = tuple(m.recoded(old, new) for m in members)
         return replace(self, form=self.form.recoded(lambda Z: old.recoded(Z, new)), members=members)
 
-    def after_removal(self, gone: set[str], how: How, *, relearned: bool) -> Unlearned:
-        """What is left of modules that go now, and of those that went before."""
+    def after_removal(self, gone: set[str], how: How, waiting: Sequence[Member], *, relearned: bool) -> Unlearned:
+        """What is left of modules that go now, and of those that went before; also in rows that wait."""
+        later = self.mapped([m for m in waiting if m.function in self.functions])
         known = tuple(p for own in self.likelihoods for p in own)
         noise = next((n for n in self.noises if n is not None), None)
         config = how.configs[self.functions[0]]
-        chosen = Chosen(
-            self.form, self.mapped(self.members), config, how.owners, noise, known, how.choice not in (None, ALL)
-        )
+        everybody = (*self.mapped(self.members), *later)
+        by_modules = how.choice not in (None, ALL)
+        chosen = Chosen(self.form, everybody, config, how.owners, noise, known, by_modules, later)
         return unlearning.after_removal(self.unlearned, chosen, gone, relearned=relearned)
 
     def decayed(self, share: float) -> Group:
@@ -294,14 +358,14 @@ class Group:
                 for known, change in zip(self.likelihoods, own, strict=True)
             ),
             noises=tuple(
-                None if noise is None else noise.in_units(change.scale)
+                None if noise is None else noise.in_units(change.scale, inputs)
                 for noise, change in zip(self.noises, own, strict=True)
             ),
             extent=None if self.extent is None else inputs.of(self.extent),
             coupling=None if self.coupling is None else coupled.rescaled(self.coupling, own),
         )
 
-    def at_points(self, points: int | Tensor | None) -> tuple[PointsForm, ...]:
+    def at_points(self, points: int | Tensor | None) -> tuple[FormAtPoints, ...]:
         """What it knows of each function at points: at its own, at these, or at as many as it takes or were asked for.
 
         Of outputs that go together it is what modules say of each output by itself: what outputs tell each other is
@@ -330,3 +394,10 @@ class Group:
                 "the ones to leave out, or merge with ",
                 Argument("keep", "sites"),
             )
+
+
+def _with_one_noise(known: Sequence[tuple[Any, float]]) -> Gaussian | None:
+    """That of an owner, whose modules have noises and rows; None where a noise is not known."""
+    if any(noise is None for noise, _ in known):
+        return None
+    return Gaussian(sum(noise * rows for noise, rows in known) / sum(rows for _, rows in known))

@@ -12,7 +12,7 @@ from ..kernels.units import InputUnits
 from ..likelihoods import Change
 from ..merging.merge_config import USUAL, MergeConfig
 from ..merging.owners import Owners
-from .choice import Choice
+from ..merging.points import Choice
 
 
 class Frame(NamedTuple):
@@ -32,6 +32,13 @@ class OutputsWanted(NamedTuple):
     only_if_better: bool = False  # than each output by itself
 
 
+class Skipped(NamedTuple):
+    """A module that could not be read or merged."""
+
+    name: str  # of the module, or of its file
+    reason: str
+
+
 class How(NamedTuple):
     """How an ensemble was merged: what relearning does again."""
 
@@ -39,6 +46,12 @@ class How(NamedTuple):
     owners: Owners = Owners.NONE  # how owners might differ
     configs: tuple[MergeConfig, ...] = (USUAL,)  # how kernel, noise and trust were chosen, for each function
     outputs: OutputsWanted | None = None  # how outputs were to go together
+    skipped: tuple[Skipped, ...] = ()  # what was left out because it failed
+
+    @property
+    def learning(self) -> How:
+        """The same, but that hyperparameters are learned."""
+        return self._replace(configs=tuple(config._replace(learn=True) for config in self.configs))
 
     def in_units(self, changes: list[Change], inputs: InputUnits) -> How:
         """For the ensemble of s·f((x − shift)/scale) + b of every function, the inputs changed so."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 
+from ..core.packing import PackedSites
 from ..core.sites import Site
 from ..devices import memory_factor
 from ..errors import Argument, RecycleGPError
@@ -16,13 +18,14 @@ from ..likelihoods import Likelihood, Outputs
 from ..merging.member import Member
 from ..merging.site_source import SiteSource
 from ..merging.site_store import SiteStore
-from ..record import About, Record
+from ..merging.unfinished import finished_part, is_unfinished
+from ..record import About, Latent, Record
 from .alignment import aligned, fitted, words_of
 from .blocks import Piece
-from .how import Frame
+from .how import Frame, Skipped
 from .merge_warnings import MergeWarnings
 from .naming import few
-from .sources import Source, items
+from .sources import Item, Source, items
 from .weights import Weights
 
 T = TypeVar("T")
@@ -39,6 +42,7 @@ class ModulesRead(NamedTuple):
     likelihood: Likelihood  # what all functions are together
     functions: tuple[FunctionRead, ...]
     frame: Frame
+    skipped: tuple[Skipped, ...] = ()  # what was left out because it failed
 
 
 class Known(NamedTuple):
@@ -106,11 +110,33 @@ class ModuleIntake:
     def read(self, source: Source, check: Callable[[Frame], None] | None = None) -> ModulesRead:
         """Every module of the source; `check` sees the inputs of the first before the others are read."""
         for item, label in items(source):
-            if isinstance(item, Record):
-                self.append(item, label, check)
-            else:
-                self.append_pieces(item, label, check)
+            self._take(item, label, check)
         return self.finish()
+
+    def read_what_can_be(self, source: Source, check: Callable[[Frame], None]) -> ModulesRead:
+        """The same without what fails, which is remembered; of other inputs than most have is a failure, too."""
+        skipped: list[Skipped] = []
+
+        def refused(label: str, failed: Exception) -> None:
+            skipped.append(Skipped(label, str(failed)))
+
+        found = list(items(source, refused))
+        inputs = {i: item.dimension for i, (item, _) in enumerate(found) if isinstance(item, Record)}
+        usual = Counter(inputs.values()).most_common(1)[0][0] if inputs else 0
+        for i, (item, label) in enumerate(found):
+            try:
+                if inputs.get(i, usual) != usual:
+                    raise RecycleGPError(f"it has {inputs[i]} inputs, where most have {usual}")
+                self._take(item, label, check)
+            except RecycleGPError as failed:
+                refused(item.about.name if isinstance(item, Record) else label, failed)
+        return self.finish()._replace(skipped=tuple(skipped))
+
+    def _take(self, item: Item, label: str, check: Callable[[Frame], None] | None) -> None:
+        if isinstance(item, Record):
+            self.append(item, label, check)
+        else:
+            self.append_pieces(item, label, check)
 
     # --- one module, or many as columns ---
 
@@ -118,14 +144,16 @@ class ModuleIntake:
         about, likelihoods, latents = record
         D = latents[0].known_site.Z.shape[1]
         self._check_inputs(Frame(D, about.columns, about.categories, about.name), label, check)
-        weight = self._admit(about, all(p.convergence.converged for p in latents))
+        weight = self._admit(about, all([p.convergence.converged for p in latents]))
+        shared, known = self._shared, self._known is not None
         for c, reading in enumerate(self._readings(about, likelihoods, label)):
             own = aligned(about, latents[c], self._frame)
-            parts = tuple(p.parts[c] for p in likelihoods)
+            if is_unfinished(about, own):
+                own = finished_part(own).latent
+            parts = tuple([p.parts[c] for p in likelihoods])
             self._warnings.look_at_target(about.targets[c], likelihoods[0].functions[c], parts, label)
-            words = words_of(about, c, self._frame)
-            member = self._shared.member(Member(words, own, parts, weight, added_after_merge=self._known is not None))
-            reading.append(member, self._keep)
+            words, own = shared.about(words_of(about, c, self._frame)), shared.latent(own)
+            reading.append(Member(words, own, shared.one(parts), weight, added_after_merge=known), self._keep)
 
     def append_pieces(self, pieces: Iterable[Piece], label: str, check: Callable[[Frame], None] | None = None) -> None:
         """Many modules, in the order of their positions; no objects are made of them.
@@ -139,7 +167,7 @@ class ModuleIntake:
             common = block.common
             frame = Frame(common.dimension, common.columns, common.categories, block.names[0])
             self._check_inputs(frame, f"{label}: module {block.names[0]!r}", None if admitted else check)
-            block = block.in_order(self._frame.columns).in_coding(self._frame.categories)
+            block = block.aligned(self._frame)
             weights = [self._weights.of(n, first + p) for n, p in zip(block.names, positions, strict=True)]
             about = About(block.names[0], targets=common.targets)
             for c, reading in enumerate(self._readings(about, (common.likelihood,), label)):
@@ -148,14 +176,18 @@ class ModuleIntake:
                 places = [start + p for p in positions]
                 if reading is not self._single:
                     places = [start + len(new) + i for i in range(len(block))]
-                for packed in block.packs(places, weights, memory_factor(self._device), c):
+                packs: Iterable[PackedSites] = block.functions[c].models.sites.packs(memory=memory_factor(self._device))
+                if self._keep:
+                    packs = list(packs)  # which the members and the store then share
+                for packed in block.packs(packs, places, weights):
                     reading.store.put_packed(packed)
                 parts = (common.likelihood.parts[c],)
                 self._warnings.look_at_target(common.targets[c], common.likelihood.functions[c], parts, label)
-                for place, position, member in zip(
-                    places, positions, block.members(weights, keep=self._keep, function=c), strict=True
-                ):
-                    new.append(_Placed(place, member._replace(added_after_merge=self._known is not None)))
+                members = block.members(weights, keep=self._keep, function=c, packs=packs)
+                if self._known is not None:
+                    members = (member._replace(added_after_merge=True) for member in members)
+                for place, position, member in zip(places, positions, members, strict=True):
+                    new.append(_Placed(place, member))
                     settled = admitted.get(position, (member.about, True))[1] and member.converged
                     admitted[position] = (member.about, settled)
         for position in sorted(admitted):
@@ -172,7 +204,9 @@ class ModuleIntake:
         for c, reading in enumerate(self._readings(about, (likelihood,), label)):
             own = members[c]
             self._warnings.look_at_target(own.target, likelihood.functions[c], own.likelihoods, label)
-            reading.members.append(self._shared.member(own)._replace(weight=weight))
+            likelihoods = self._shared.one(own.likelihoods)
+            words, latent = self._shared.about(own.about), self._shared.latent(own.latent)
+            reading.members.append(own._replace(about=words, latent=latent, likelihoods=likelihoods, weight=weight))
 
     @property
     def _frame(self) -> Frame:
@@ -183,6 +217,8 @@ class ModuleIntake:
         """Has it the inputs of those before it?"""
         if check is not None and not self.count and self._known is None:
             check(frame)
+        if self.frame is not None and frame[:3] == self.frame[:3] and not frame.categories:
+            return  # as nearly always
         self.frame = fitted(self.frame, frame, label)
         self._warnings.look_at_levels(frame.categories, frame.columns, frame.named_by)
 
@@ -289,14 +325,15 @@ class _Shared:
         self.firsts.add(id(first))
         return first
 
-    def member(self, m: Member) -> Member:
-        """The same, with what it has in common with others as one object."""
-        latent, about, own = m.latent, m.about, m.latent.kernel
-        structure, targets, likelihoods = self.one(own.structure), self.one(about.targets), self.one(m.likelihoods)
-        if structure is not own.structure:
-            latent = latent._replace(kernel=Kernel(structure, own.theta))
-        if targets is not about.targets:
-            about = about._replace(targets=targets)
-        if latent is m.latent and about is m.about and likelihoods is m.likelihoods:
-            return m
-        return m._replace(about=about, latent=latent, likelihoods=likelihoods)
+    def latent(self, latent: Latent) -> Latent:
+        """The same, with the structure that its kernel has in common with others as one object."""
+        own = latent.kernel
+        structure = self.one(own.structure)
+        if structure is own.structure:
+            return latent
+        return Latent(latent.site, Kernel(structure, own.theta), *latent[2:])
+
+    def about(self, about: About) -> About:
+        """The same, with what it says of y as one object."""
+        targets = self.one(about.targets)
+        return about if targets is about.targets else about._replace(targets=targets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -13,11 +13,13 @@ from ..errors import OfStranger, RecycleGPError
 from ..storage import container
 from ..storage.container import SCHEMA
 from ..storage.fields import Fields
-from ..storage.making import ENSEMBLE, JOINT_ENSEMBLE, JOINT_MODULE, MODULE, MODULES, made_from
-from . import ensemble_file, module_file, modules_file
+from ..storage.making import ANSWER, ENSEMBLE, JOINT_ENSEMBLE, JOINT_MODULE, MODULE, MODULES, PLAN, made_from
+from . import ensemble_file, module_file, modules_file, plan_file
+from .answer import Answer
 from .ensemble import Ensemble
 from .module import Module
 from .modules import Modules, of_pieces
+from .plan import Plan
 
 Model = Module | Ensemble  # what one file may hold
 
@@ -40,6 +42,10 @@ MAKERS: dict[tuple[int, str], Callable[[Fields], Model]] = {  # by schema and ki
     (2, JOINT_ENSEMBLE): _ensemble,
     (SCHEMA, ENSEMBLE): _ensemble,
 }
+EXCHANGES: dict[tuple[int, str], Callable[[Fields], Plan | Answer]] = {
+    (SCHEMA, PLAN): lambda f: Plan._of(plan_file.plan_from_fields(f)),
+    (SCHEMA, ANSWER): lambda f: Answer(plan_file.answer_from_fields(f)),
+}
 ASKED_POINTS = 512  # of a model that is asked while it is loaded, which takes a few MiB
 ASKED_WORK = 2**24  # M²D: numbers that go into its kernel matrix
 
@@ -51,8 +57,8 @@ class Opened(NamedTuple):
     content_id: str  # of the very bytes it was made from
 
 
-def load(path: str | PathLike[str]) -> Model:
-    """Read what was saved: a module or an ensemble. Nothing in the file is executed.
+def load(path: str | PathLike[str]) -> Any:
+    """Read what was saved: a module, an ensemble, a plan or an answer. Nothing in the file is executed.
 
     Args:
         path: a file that `save` has written, here or elsewhere.
@@ -69,7 +75,10 @@ def load(path: str | PathLike[str]) -> Model:
         >>> rgp.load("a.safetensors").name
         'a'
     """
-    model = made_from(Path(path), container.read(path), MAKERS)
+    document = container.read(path)
+    if document.header.get("kind") in (PLAN, ANSWER):
+        return made_from(Path(path), document, EXCHANGES)
+    model = made_from(Path(path), document, MAKERS)
     try:
         _check_it_answers(model)
     except RecycleGPError as silent:
@@ -101,7 +110,7 @@ def load_many(path: str | PathLike[str]) -> Modules:
 def opened(path: str | PathLike[str]) -> Opened:
     """One model or many, with the content id, and not asked anything yet: for those who merge thousands."""
     path = Path(path)
-    with container.opened(path) as file:
+    with container.opened(path, identify=True) as file:
         if file.header.get("kind") == MODULES:
             return Opened(of_pieces(modules_file.pieces_in(file)), file.content_id)
         document = file.document()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import gpytorch
 
 from .. import arrays
-from ..arrays import Array, CountOrPoints
+from ..arrays import Array, CountOrPoints, PerOutput
 from ..devices import default_device, device_of, retry_on_oom
 from ..errors import Argument, RecycleGPError
 from ..kernels import Kernel, parse
@@ -21,12 +22,12 @@ from ..merging.merge_config import MergeConfig
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
 from ..merging.trust import Trust
-from .choice import choice_of
 from .couple import wanted as outputs_wanted
 from .ensemble import Ensemble
+from .failures import FAILED, OnFailure, culprits, named, on_failure_wanted, warn_skipped, without
 from .how import Frame, How
 from .intake import FunctionRead, ModuleIntake, ModulesRead
-from .merging import merge_functions
+from .merging import given_noises, merge_functions
 from .sources import Source
 
 POOL, KEEP = "pool", "keep"  # what becomes of the modules' noises
@@ -40,7 +41,7 @@ class MergeOptions:
     kernel: Any = None  # a name, a GPyTorch kernel, a Kernel, or None for the modules' own
     learn: bool = True
     owners: str | None = "auto"
-    noise: str = POOL
+    noise: Any = POOL  # or "keep", a variance, or one for each output
     trust: str | None = "learn"
     half_life: float | None = None
     now: Any = None
@@ -51,7 +52,8 @@ class MergeOptions:
         if not isinstance(self.learn, bool):
             raise TypeError(f"learn must be True or False, not {self.learn!r}")
         check_half_life(self.half_life, self.now)
-        owners_wanted(self.owners), noise_wanted(self.noise), trust_wanted(self.trust)
+        check_noise(self.noise)
+        owners_wanted(self.owners), trust_wanted(self.trust)
 
     @staticmethod
     def among(names: Mapping[str, Any]) -> MergeOptions:
@@ -72,10 +74,33 @@ class MergeOptions:
                     " pass a kernel, or none",
                 )
             parse(SMOOTHNESS[0] if self.kernel == AUTO else self.kernel, dimension, frame.categories.columns)
-        elif self.kernel is not None and not isinstance(self.kernel, Kernel):
-            from_gpytorch(self.kernel, dimension)
+        else:
+            self._kernel_given(dimension)
+
+    def _kernel_given(self, dimension: int) -> Kernel | str | None:
+        """What `kernel` asks for; a GPyTorch object is read once for each number of columns."""
+        if self.kernel is None or isinstance(self.kernel, (str, Kernel)):
+            return self.kernel
+        if dimension not in self._kernels_read:
+            self._kernels_read[dimension] = from_gpytorch(self.kernel, dimension)
+        return self._kernels_read[dimension]
+
+    @cached_property
+    def _kernels_read(self) -> dict[int, Kernel]:
+        return {}
+
+    @cached_property
+    def _points(self) -> dict[Frame, PointsWanted]:
+        return {}
 
     def points(self, frame: Frame) -> PointsWanted:
+        """What `inducing` asks for beside these inputs; looked at once, unless later modules name columns or levels."""
+        inputs = frame._replace(named_by="")
+        if inputs not in self._points:
+            self._points[inputs] = self._wanted(inputs)
+        return self._points[inputs]
+
+    def _wanted(self, frame: Frame) -> PointsWanted:
         if isinstance(self.inducing, str) and self.inducing == "auto":
             return PointsWanted()
         if isinstance(self.inducing, str) and self.inducing == "all":
@@ -87,21 +112,22 @@ class MergeOptions:
 
     def how(self, read: ModulesRead) -> How:
         """How all is chosen, for each function."""
-        given = self.kernel
-        if given is not None and not isinstance(given, (str, Kernel)):
-            given = from_gpytorch(given, read.frame.dimension)
+        given = self._kernel_given(read.frame.dimension)
         # of a function that changes nobody can say who is wrong
         trust = trust_wanted(self.trust) if self.half_life is None else Trust.NONE
-        config = MergeConfig(given, self.learn, self.noise == POOL, trust)
+        config = MergeConfig(given, self.learn, not isinstance(self.noise, str) or self.noise == POOL, trust)
+        noises = [None] * len(read.functions)
+        if not isinstance(self.noise, str):
+            noises = given_noises(read.likelihood, self.noise)  # type: ignore[assignment]
         C = len(read.functions)
-        choice = choice_of(self.points(read.frame))
+        choice = self.points(read.frame).choice
         if isinstance(read.likelihood, Outputs):
             asked = outputs_wanted(self.outputs, C)
         elif isinstance(self.outputs, str) and self.outputs == "auto":
             asked = None
         else:
             raise RecycleGPError(f"outputs: these modules have {read.likelihood.meaning}; leave it out")
-        return How(choice, owners_wanted(self.owners), (config,) * C, asked)
+        return How(choice, owners_wanted(self.owners), tuple(map(config.with_noise, noises)), asked, read.skipped)
 
 
 def merge(
@@ -113,12 +139,13 @@ def merge(
     weights: Mapping[str, float] | Sequence[float] | None = None,
     keep: str = "sites",
     owners: str | None = "auto",
-    noise: str = "pool",
+    noise: str | float | PerOutput = "pool",
     trust: str | None = "learn",
     half_life: float | None = None,
     now: Any = None,
     device: Any = None,
     outputs: str | int | Array = "auto",
+    on_failure: str = "name",
 ) -> Ensemble:
     """One global GP from fitted modules, without their data.
 
@@ -133,8 +160,9 @@ def merge(
             it costs), a number (of the modules' own points; where they are too few to express them, moved), or the
             points Z_* themselves.
         kernel: the global kernel, or its structure by name; by default the structure with most rows, at the median of
-            the modules' parameters, each counting with its rows. "auto" compares rbf, matern52 and matern32, and each
-            with a linear part, by the evidence of some of the modules.
+            the modules' parameters, each counting with its rows; with rbf in place of matern52, which is what modules
+            have unless their owners say otherwise, where the evidence prefers it. "auto" compares rbf, matern52 and
+            matern32, and each with a linear part, by the evidence of some of the modules.
         learn: True then maximises the block-marginal evidence over kernel and mean, less a price on slack.
         weights: name → w ≥ 0, or one per module; 0 leaves a module out, 2 counts it twice.
         keep: "sites" (needed to remove modules later) or "names".
@@ -142,8 +170,10 @@ def merge(
             by a constant of its own), "smooth" (also by a smooth function of its own), both learned by the evidence;
             or "auto", the simplest of the three unless the evidence clearly asks for more (with learn=False: None).
         noise: "pool" (Gaussian modules come to one noise, learned by the evidence from what they say about it; to
-            noises of their own, where these clearly differ; with learn=False they stay) or "keep" (they stay as
-            they were published).
+            noises of their own, where these clearly differ; with learn=False they stay), "keep" (they stay as
+            they were published), or a variance that is known: the ensemble's, also after `add`, `remove` and
+            relearning. Modules that say what their rows know of their noise are brought to it; what others say of f
+            stays. Of several outputs one number for all, one for each, or {output: number} of some.
         trust: what becomes of modules that contradict the others (see `screen`): "learn" (they do not count, and a
             warning says who and why), "report" (they count, and `report` names them) or None (nobody looks). With
             learn=False or a half_life nobody looks either: what changes with time contradicts itself honestly.
@@ -155,6 +185,8 @@ def merge(
             "correlated" (by an index kernel B = WWᵀ + diag(κ) beside the kernel of the inputs, both learned; as many
             columns of W as the evidence asks for), a number of columns, B itself, or "auto": correlated where the
             evidence clearly asks for it (with learn=False: independent).
+        on_failure: what to do about a module that cannot be read or merged: "name" (the merge fails, and says whose
+            fault it is) or "skip" (it goes on without, warns, and the ensemble remembers it in `skipped`).
 
     Returns:
         The ensemble. It warns where its points cannot express what the modules know.
@@ -173,8 +205,22 @@ def merge(
     if keep not in ("sites", "names"):
         raise RecycleGPError(Argument("keep", keep), "; use 'sites' or 'names'")
     options = MergeOptions.among(locals())
+    skip = on_failure_wanted(on_failure) is OnFailure.SKIP
     with ModuleIntake(device=device_of(device), keep=keep == "sites", weights=weights) as intake:
-        return merge_read(intake.read(modules, options.check), options)
+        read = (intake.read_what_can_be if skip else intake.read)(modules, options.check)
+        try:
+            merged = merge_read(read, options)
+        except FAILED as failed:
+            plain = replace(options, learn=False, owners=None, trust=None, noise=KEEP, kernel=None)
+            bad = culprits(read, lambda some: merge_read(some, plain))
+            if not bad:
+                raise
+            if not skip:
+                raise named(bad, failed) from failed
+            read = without(read, bad)
+            merged = merge_read(read, options)
+    warn_skipped(read.skipped)
+    return merged
 
 
 def merge_read(read: ModulesRead, options: MergeOptions) -> Ensemble:
@@ -193,11 +239,12 @@ def merge_read(read: ModulesRead, options: MergeOptions) -> Ensemble:
         return retry_on_oom(merged)
 
 
-def noise_wanted(noise: Any) -> str:
-    """The argument `noise`, checked."""
-    if noise not in (POOL, KEEP):
-        raise RecycleGPError(Argument("noise", noise), "; use 'pool' or 'keep'")
-    return str(noise)
+def check_noise(noise: Any) -> None:
+    """The argument `noise`, as far as it can be checked without modules."""
+    if noise is None or (isinstance(noise, str) and noise not in (POOL, KEEP)):
+        raise RecycleGPError(Argument("noise", noise), "; use 'pool', 'keep' or a variance")
+    if not isinstance(noise, (str, Mapping)) and not arrays.are_several(noise):
+        arrays.number(noise, "noise", positive=True)
 
 
 def trust_wanted(trust: Any) -> Trust:

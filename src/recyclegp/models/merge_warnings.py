@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
-
 from .. import arrays
 from ..categories import Categories, called, shown
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..core.sites import box
 from ..errors import Argument, ContradictionWarning, Either, Message, RecycleGPError, Remedy, warn_user
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
-from ..merging.constants import LEARNING, REGION_UNITS
-from ..merging.input_units import powers_of_ten
+from ..merging.constants import LEARNING
 from ..merging.learning import slack_tolerance
 from ..merging.member import Member
+from ..merging.merge_config import Held
 from ..merging.pooling import shorter_than_all
 from ..merging.size import Size
-from ..merging.verdicts import InputFactor, Units
-from ..record import About
+from ..merging.unfinished import is_unfinished
+from ..record import IMPORTED, About
 from ..target import Target, contradiction
 from .naming import SHOWN, few
 
@@ -64,7 +61,7 @@ class MergeWarnings:
     def look_at(self, about: About, converged: bool) -> None:
         if about.columns is None:
             self.unnamed.append(about.name)
-        if not converged:
+        if not converged and about.method not in IMPORTED:  # see about_held
             self.unsettled.append(about.name)
 
     def look_at_levels(self, categories: Categories, columns: arrays.Columns, owner: str) -> None:
@@ -103,9 +100,27 @@ class MergeWarnings:
             )
         if self.unsettled:
             warn_user(
-                f"{few(self.unsettled)} had not converged when they were published; ask their owners for another fit, "
-                "or give them a smaller weight"
+                f"{few(self.unsettled)} had not converged when they were published; ask their owners for another fit"
             )
+
+
+def about_held(held: Held, members: Sequence[Member]) -> None:
+    """Was something not learned that should have been, and what of unfinished modules counts?"""
+    unfinished = [m.name for m in members if m.weight > 0 and is_unfinished(m.about, m.latent)]
+    if unfinished:
+        learned = "; kernel, mean, noise and effects were learned from the others"
+        if held is Held.UNFINISHED:
+            learned = "; the kernel is theirs and was not learned, but for the size of f within a factor of two"
+        warn_user(
+            f"{few(unfinished)} were fitted elsewhere by searches that had not ended: what cannot be so does not "
+            f"count{learned}. Finish those fits, and merge again"
+        )
+    if held is Held.ABSURD:
+        warn_user(
+            "what the modules say together led to a function far outside what any of them says, so nothing was learned "
+            "and the kernel is theirs; look at report() for modules that disagree, leave them out, or pass ",
+            Argument("kernel"),
+        )
 
 
 def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[Member]) -> None:
@@ -153,38 +168,14 @@ def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> No
             "merge with modules of others who know the same region",
             category=ContradictionWarning,
         )
-    elsewhere = [m for m in members if m.verdict is not None and m.verdict.agrees_in_other_units]
-    if elsewhere:
+    asked = [m for m in members if m.verdict is not None and m.verdict.is_a_question]
+    if asked:
         warn_user(
-            f"{len(elsewhere)} of {len(members)} modules count, but the others know little of what they say, and in "
-            "other units they would agree with them: ",
-            few([why[m.name] for m in elsewhere]),
+            f"{len(asked)} of {len(members)} modules count, but may be in other units, in which they would agree with "
+            "the others: ",
+            few([why[m.name] for m in asked]),
             "; ask their owners",
-        )
-
-
-def about_regions(members: Sequence[Member], columns: arrays.Columns) -> None:
-    """Has one module an input whose numbers are a power of ten away from those of others, who share a region?
-
-    This is no proof, and needs no agreement about f: modules that differ otherwise, too, hide a wrong unit from those
-    who look at what is said.
-    """
-    here = [m for m in members if m.site is not None and m.weight > 0]
-    if not REGION_UNITS.fewest <= len(here) <= REGION_UNITS.most_compared:
-        return
-    discrete = here[0].kernel.structure.discrete
-    numbers = [c for c in range(here[0].latent.known_site.Z.shape[1]) if c not in discrete]
-    for place, column, power in powers_of_ten(torch.stack([box(m.latent.known_site.Z) for m in here]), numbers):
-        m = here[place]
-        if m.verdict is not None and m.verdict.proposed() is not None:
-            continue  # which has been said
-        low, high = m.latent.known_site.Z[:, column].aminmax()
-        own = m.about.columns
-        change = Units(inputs=(InputFactor(column if own is None else own[column], 10.0**power),))
-        warn_user(
-            f"{m.name} has {called(column, columns)} from {float(low):.3g} to {float(high):.3g}, where the others "
-            f"would be if theirs were divided by {10.0**power:g}; if its unit is another one, use ",
-            change.remedy(),
+            category=ContradictionWarning,
         )
 
 

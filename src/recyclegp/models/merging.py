@@ -6,11 +6,14 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 
-from ..errors import RecycleGPError, RecycleGPWarning, warn_user
-from ..likelihoods import Likelihood
+from .. import arrays
+from ..errors import Argument, RecycleGPError, RecycleGPWarning, warn_user
+from ..likelihoods import Gaussian, Likelihood, Outputs, SeveralFunctions
+from ..merging import noise as noises
 from ..merging import pooling
 from ..merging.member import Member, active, stored
 from ..merging.merge_config import MergeConfig
@@ -18,7 +21,6 @@ from ..merging.noise import Readings, at_noise, with_noise
 from ..merging.points import PointsWanted
 from ..merging.trust import Trust, reset_screening
 from . import merge_warnings
-from .choice import wanted_again
 from .couple import Start, couple
 from .coupling import over_index
 from .group import Group
@@ -35,6 +37,7 @@ def merge_functions(
     several = repeated(m.name for own in functions for m in own.members)
     for c, (own, function) in enumerate(zip(functions, likelihood.functions, strict=True)):
         with _naming(function, likelihood):
+            own = at_given_noise(own, how.configs[c].noise)
             apart.append(_merge_one(c, own, frame, how, points, dict.fromkeys(several, function)))
     asked = how.outputs
     keeps = all(group.keeps_sites for group in apart)
@@ -49,6 +52,33 @@ def merge_functions(
     return tuple(apart) if together is None else (together,)
 
 
+def given_noises(likelihood: Likelihood, noise: Any) -> list[float | None]:
+    """A noise for each function, as somebody gives it: a number, or one for each output; None where none is given."""
+    if isinstance(likelihood, SeveralFunctions) and not isinstance(likelihood, Outputs):
+        raise RecycleGPError(
+            Argument("noise", noise), f": likelihood {likelihood.name!r} has none to give; leave it out"
+        )
+    each = likelihood.one_each(noise, "noise", None) if isinstance(likelihood, Outputs) else [noise]
+    of_some = isinstance(noise, Mapping)
+    return [None if v is None and of_some else arrays.number(v, "noise", positive=True) for v in each]
+
+
+def at_given_noise(own: FunctionRead, noise: float | None) -> FunctionRead:
+    """What was read, as if all Gaussian modules had been published with this noise, where it is given."""
+    if noise is None or not own.members:
+        return own
+    given = Gaussian(noise)
+    check_is_gaussian(own.members, given)
+    return FunctionRead(*noises.at_given_noise(own.members, own.sites, given))
+
+
+def check_is_gaussian(members: Sequence[Member], given: Gaussian) -> None:
+    """Can this noise be that of some of them?"""
+    if not any(isinstance(p, Gaussian) for m in members for p in m.likelihoods):
+        names = ", ".join(sorted({p.name for m in members for p in m.likelihoods}))
+        raise RecycleGPError(Argument("noise", given.values[0]), f": likelihood {names!r} has none; leave it out")
+
+
 def _merge_one(
     c: int, own: FunctionRead, frame: Frame, how: How, points: PointsWanted, outputs: Mapping[str, str]
 ) -> Group:
@@ -56,9 +86,12 @@ def _merge_one(
     if not active(own.members):
         raise RecycleGPError("all of its modules have the weight zero; give at least one a positive weight")
     config = how.configs[c]
-    merged, judged, sites = config.run(own.members, own.sites, points, frame.dimension, how.owners)
+    merged, judged, sites, held = config.run(own.members, own.sites, points, frame.dimension, how.owners)
     members = tuple(
-        m._replace(added_after_merge=m.weight == 0, points_appended=0) for m in with_noise(judged, merged.noise)
+        m
+        if not m.points_appended and m.added_after_merge == (m.weight == 0)  # as nearly always
+        else m._replace(added_after_merge=m.weight == 0, points_appended=0)
+        for m in with_noise(judged, merged.noise, sites)
     )
     group = Group(
         functions=(c,),
@@ -69,11 +102,13 @@ def _merge_one(
         convergence=merged.convergence,
     )
     merge_warnings.about_screening(members, outputs)
-    merge_warnings.about_regions(members, frame.columns)
+    merge_warnings.about_held(held, members)
     merge_warnings.about_learning(merged.form.kernel, merged.convergence, members)
     if points.automatic:
         merge_warnings.about_points(merged.form.size(sites.rows), members)
-    return group if group.keeps_sites else group.without_sites(at_noise(sites, Readings.of(members), merged.noise))
+    return (
+        group if group.keeps_sites else group.without_sites(at_noise(sites, Readings.of(members, sites), merged.noise))
+    )
 
 
 def _merge_coupled(
@@ -93,7 +128,7 @@ def _merge_coupled(
         given = torch.cat([torch.nn.functional.pad(points.given, (0, 1), value=float(c)) for c in range(C)])
         points = replace(points, given=given)
     with stored(mapped) as store:
-        merged, _, _ = config.run(mapped, store, points, frame.dimension + 1, how.owners)
+        merged, *_ = config.run(mapped, store, points, frame.dimension + 1, how.owners)
     return Group(
         functions=tuple(range(len(apart))),
         form=merged.form,
@@ -108,13 +143,12 @@ def _merge_coupled(
 def relearn(
     likelihood: Likelihood, members: Sequence[Sequence[Member]], frame: Frame, how: How, Z: torch.Tensor
 ) -> tuple[Group, ...]:
-    """Kernel, mean, effects, points, noise and trust chosen anew, in the way they were chosen first."""
-    how = how._replace(configs=tuple(config._replace(learn=True) for config in how.configs))
+    """Kernel, mean, effects, points, noise and trust chosen anew, in this way."""
     functions = []
     for own in members:
         before = reset_screening(tuple(own))
         functions.append(FunctionRead(before, stored(before, now=False)))
-    return merge_functions(likelihood, functions, frame, how, wanted_again(how.choice, Z))
+    return merge_functions(likelihood, functions, frame, how, PointsWanted.again(how.choice, Z))
 
 
 @contextmanager

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from os import PathLike
 from typing import Any
 
 import gpytorch
-import numpy as np
-import torch
 from torch import Tensor
 
 from .. import arrays
 from ..arrays import Array, CountOrPoints
-from ..categories import Categories
-from ..core import least_squares, sites
-from ..core.convergence import Convergence
-from ..core.least_squares import Solution
-from ..core.posterior import Basis, Posterior, basis
-from ..core.sites import Site
-from ..devices import CPU
-from ..errors import Argument, RecycleGPError
-from ..kernels import Kernel
-from ..likelihoods import Likelihood, Outputs
-from ..record import About, Latent, Record
-from ..storage import container
-from ..target import Target
-from ..times import When, when
-from . import module_file, moments, publishing
-from .checks import check_finite
-from .naming import check_name, check_owner
-from .predictive import Predictive, outside_autograd, squeezed
-from .processes import OneFunction, Process
-from .units import input_units
+from ..local.candidates import is_row
+from ..record import Origin, of_outputs, worst
+from ..times import when
+from . import moments, publishing
+from .published import PublishedModel
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Module(Predictive):
+class Module(PublishedModel):
     """A fitted local model of one function or of several, ready to be saved, sent and merged.
 
     Made by `fit`, `load`, `from_moments` and `of_outputs`. What is one value for a single function (mean, kernel,
@@ -49,159 +30,6 @@ class Module(Predictive):
         >>> X = np.linspace(0, 6, 30)[:, None]
         >>> m = rgp.fit(X, np.sin(X[:, 0]), noise=0.01, name="a")
     """
-
-    about: About
-    likelihoods: tuple[Likelihood, ...]  # of all functions together
-    latents: tuple[Latent, ...]  # one for each function
-    _device: torch.device = CPU  # where it predicts; what it says stays on the CPU
-
-    def __post_init__(self) -> None:
-        check_name(self.about.name)
-        check_owner(self.about.owner_override)
-        if len({len(self.latents), len(self.about.targets), *(len(p.functions) for p in self.likelihoods)}) > 1:
-            raise RecycleGPError(
-                f"{len(self.latents)} functions with {len(self.about.targets)} targets, of a likelihood of "
-                f"{len(self.likelihoods[0].functions)}; give one of each for every function"
-            )
-        object.__setattr__(self, "latents", tuple(self._owned(latent) for latent in self.latents))
-
-    def _owned(self, latent: Latent) -> Latent:
-        """With copies of its numbers that nobody else can change."""
-        check_finite(f"module {self.name!r}", *latent.known_site, latent.kernel.theta)
-        site = Site(*map(arrays.own, latent.known_site))
-        return latent._replace(site=site, kernel=latent.kernel.own())
-
-    def __repr__(self) -> str:
-        state = "" if self.convergence.converged else ", NOT CONVERGED"
-        shares = [p.kept for p in self.latents if p.kept is not None]
-        kept = f" keep {min(shares):.0%}" if shares else ""
-        kept += f" to {max(shares):.0%}" if shares and max(shares) > min(shares) else ""
-        several = len(self.latents) > 1
-        said = f"{self.likelihoods[0].words}; " if several else ""
-        kernel = "" if several else f", {self.likelihood}, {self.latents[0].kernel.describe()}"
-        return (
-            f"Module({self.name!r}, {said}{self.rows} rows, {max(map(len, self._points))} points in "
-            f"{self.dimension}-D{kept}{kernel}{state})"
-        )
-
-    # --- who and what ---
-
-    @property
-    def name(self) -> str:
-        """Unique within an ensemble."""
-        return self.about.name
-
-    @property
-    def owner(self) -> str:
-        """Whose it is: its name's, unless its owner has said so."""
-        return self.about.owner
-
-    @property
-    def time(self) -> When | None:
-        """Of its rows, where its owner has said so."""
-        return self.about.time
-
-    @property
-    def method(self) -> str:
-        """How it was made."""
-        return self.about.method
-
-    @property
-    def columns(self) -> arrays.Columns:
-        return self.about.columns
-
-    @property
-    def categories(self) -> Categories:
-        return self.about.categories
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        return self.about.targets
-
-    # --- what it knows ---
-
-    @property
-    def rows(self) -> int:
-        """Data rows behind it; where outputs were not always seen, behind the function that has most."""
-        return max(latent.rows for latent in self.latents)
-
-    @property
-    def mean(self) -> Any:
-        """Constant prior mean of f."""
-        return squeezed([latent.mean for latent in self.latents])
-
-    @property
-    def jitter(self) -> Any:
-        """Added to the diagonal of K_ZZ, and part of the kernel there."""
-        return squeezed([latent.jitter for latent in self.latents])
-
-    @property
-    def kept(self) -> Any:
-        """Of what its rows say about f, in (0, 1]; None where that is not known."""
-        return squeezed([latent.kept for latent in self.latents])
-
-    @property
-    def noise_evidence(self) -> Any:
-        """What its rows say about their noise, where they were asked."""
-        return squeezed([latent.noise_evidence for latent in self.latents])
-
-    @property
-    def convergence(self) -> Convergence:
-        """How the search for its parameters ended; of several functions the first that had not, or the longest."""
-        return min((p.convergence for p in self.latents), key=lambda c: (c.converged, -c.evaluations))
-
-    @property
-    def site(self) -> Any:
-        """What it says about f, as a copy."""
-        return squeezed([Site(*(t.clone() for t in latent.known_site)) for latent in self.latents])
-
-    @property
-    def evidence(self) -> float:
-        """log∫ t(u) p(u) du under its own prior: the local (bound on the) log marginal likelihood."""
-        return sum(float(s.bound) for s in self._solutions)
-
-    @property
-    def region(self) -> np.ndarray:
-        """(D, 2): from where to where it has points, along each input."""
-        Z = torch.cat(self._points)
-        return arrays.frozen(torch.stack([Z.amin(0), Z.amax(0)], 1))
-
-    @property
-    def _points(self) -> tuple[Tensor, ...]:
-        return tuple(latent.known_site.Z for latent in self.latents)
-
-    @property
-    def _boxes(self) -> list[Tensor]:
-        return [sites.box(torch.cat(self._points))]
-
-    @property
-    def _kernels(self) -> tuple[Kernel, ...]:
-        return tuple(latent.kernel for latent in self.latents)
-
-    @cached_property
-    @outside_autograd
-    def _bases(self) -> tuple[Basis, ...]:
-        return tuple(basis(latent.kernel, latent.known_site.Z, latent.jitter) for latent in self.latents)
-
-    @cached_property
-    @outside_autograd
-    def _solutions(self) -> tuple[Solution, ...]:
-        parts = zip(self.latents, self._bases, strict=True)
-        return tuple(least_squares.solve(sites.to_rows(p.known_site, base.L, p.mean)) for p, base in parts)
-
-    @cached_property
-    @outside_autograd
-    def _posteriors(self) -> tuple[Posterior, ...]:
-        parts = zip(self.latents, self._bases, self._solutions, strict=True)
-        return tuple(
-            Posterior(base, torch.tensor(p.mean, dtype=torch.float64), found.v, found.C).to(self._device)
-            for p, base, found in parts
-        )
-
-    def _processes(self, owner: str | None, *, of_y: bool) -> Sequence[Process]:
-        if owner not in (None, self.owner):
-            raise RecycleGPError(Argument("owner", owner), f": the module is of {self.owner!r} alone; leave owner out")
-        return [OneFunction(posterior) for posterior in self._posteriors]
 
     # --- one function of several, and several as one ---
 
@@ -222,13 +50,7 @@ class Module(Predictive):
             >>> both.part("salt").target.name
             'salt'
         """
-        if function not in self.functions:
-            raise RecycleGPError(f"function={function!r}: there are {', '.join(self.functions)}")
-        c = self.functions.index(function)
-        about = self.about._replace(targets=(self.targets[c],))
-        return replace(
-            self, about=about, likelihoods=tuple(p.parts[c] for p in self.likelihoods), latents=(self.latents[c],)
-        )
+        return replace(self, **self._record.part(self._number_of(function))._asdict())
 
     @staticmethod
     def of_outputs(parts: Sequence[Module]) -> Module:
@@ -249,24 +71,8 @@ class Module(Predictive):
             >>> rgp.Module.of_outputs([heat, salt]).outputs
             ('heat', 'salt')
         """
-        names = [part.target.name for part in parts]
-        if not parts or not all(names) or any(len(part.latents) > 1 for part in parts):
-            raise RecycleGPError("outputs are called like their targets; fit each module with ", Argument("target"))
-        first = parts[0]
-        for part in parts[1:]:
-            if (part.name, part.owner, part.columns, part.dimension, part.categories) != (
-                first.name,
-                first.owner,
-                first.columns,
-                first.dimension,
-                first.categories,
-            ):
-                raise RecycleGPError(
-                    "functions of one module must have its name, its owner, its columns and its categories"
-                )
-        whole = Outputs(tuple(str(n) for n in names), tuple(part.likelihoods[0] for part in parts))
-        about = first.about._replace(targets=tuple(part.target for part in parts))
-        return replace(first, about=about, likelihoods=(whole,), latents=tuple(part.latents[0] for part in parts))
+        whole = of_outputs([part._record for part in parts])
+        return replace(parts[0], **whole._asdict())
 
     # --- the same, otherwise ---
 
@@ -288,7 +94,13 @@ class Module(Predictive):
             4
         """
         chosen = arrays.count_or_points(points, "points", self.dimension, self.columns, "cpu", self.categories)
-        return self._with_latents(publishing.published(self._as_posteriors, chosen, arrays.seed(seed)))
+        origin = self.about.origin
+        if isinstance(chosen, Tensor) and not (
+            origin is Origin.ROWS and any(bool(is_row(chosen, Z).any()) for Z in self._points)
+        ):
+            origin = Origin.UNKNOWN
+        about = self.about._replace(origin=origin)
+        return replace(self, about=about, latents=publishing.published(self._solved, chosen, arrays.seed(seed)))
 
     def rounded(self, digits: int) -> Module:
         """The same in numbers of fewer digits: the points, and what is known of f there.
@@ -310,7 +122,8 @@ class Module(Predictive):
             >>> m.rounded(3).name
             'a'
         """
-        return self._with_latents(publishing.rounded(self._as_posteriors, digits))
+        about = self.about._replace(origin=worst([self.about.origin, Origin.UNKNOWN]))
+        return replace(self, about=about, latents=publishing.rounded(self._solved, digits))
 
     def rename(self, name: str) -> Module:
         """The same under another name.
@@ -395,41 +208,10 @@ class Module(Predictive):
             '°F'
         """
         changes = self.likelihoods[0].changes(output_scale, output_shift, unit)
-        inputs = input_units(
-            input_scale,
-            input_shift,
-            dimension=self.dimension,
-            columns=self.columns,
-            discrete=self.latents[0].kernel.structure.discrete,
-        )
-        latents = tuple(p.in_units(change, inputs) for p, change in zip(self.latents, changes, strict=True))
-        targets = tuple(t.in_units(*change) for t, change in zip(self.targets, changes, strict=True))
-        about, changed = self.about._replace(targets=targets), [p.rescaled(changes) for p in self.likelihoods]
-        return replace(self, about=about, likelihoods=tuple(changed), latents=latents)
+        changed = self._record.in_units(changes, self._input_units(input_scale, input_shift))
+        return replace(self, **changed._asdict())
 
-    @property
-    def _record(self) -> Record:
-        return Record(self.about, self.likelihoods, self.latents)
-
-    @property
-    def _as_posteriors(self) -> publishing.Posteriors:
-        return publishing.Posteriors(self.latents, self._bases, self._posteriors, self.likelihoods[0])
-
-    def _with_latents(self, latents: Sequence[Latent]) -> Module:
-        return replace(self, latents=tuple(latents))
-
-    # --- files, and models from elsewhere ---
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write to a safetensors file, all or nothing.
-
-        Raises:
-            OSError: The file cannot be written; what was there before is as it was.
-
-        Examples:
-            >>> m.save("a.safetensors")
-        """
-        container.write(path, module_file.to_document(self._record))
+    # --- models from elsewhere ---
 
     @staticmethod
     def from_moments(
@@ -437,7 +219,7 @@ class Module(Predictive):
         mean: Array,
         covariance: Array,
         *,
-        kernel: gpytorch.kernels.Kernel,
+        kernel: gpytorch.kernels.Kernel | str,
         likelihood: str = "gaussian",
         name: str | None = None,
         noise: float | None = None,
@@ -445,6 +227,12 @@ class Module(Predictive):
         jitter: float | None = None,
         rows: int | None = None,
         evidence: float = 0.0,
+        owner: str | None = None,
+        time: Any = None,
+        columns: Sequence[str] | None = None,
+        target: str | None = None,
+        unit: str | None = None,
+        labels: Sequence[str | None] | None = None,
     ) -> Module:
         """Any q(f(Z)) = N(mean, covariance) fitted elsewhere, under GP(prior_mean, kernel).
 
@@ -453,7 +241,8 @@ class Module(Predictive):
             mean: M numbers, the mean of f(Z).
             covariance: (M, M), of f(Z). One that is wider than the prior (a local fit that had not converged) is
                 floored at the prior, its mean kept, with a warning.
-            kernel: the fitted GPyTorch kernel, with its parameters.
+            kernel: the fitted GPyTorch kernel; or a name with its parameters, as kernels are printed:
+                "rbf(outputscale=2, lengthscale=0.5/0.3)", one lengthscale for each input or one for all.
             likelihood: of the rows behind the moments, by name.
             name: unique within an ensemble; made up when not given.
             noise: noise variance of that likelihood, where it has one and it is known.
@@ -463,6 +252,7 @@ class Module(Predictive):
                 added to prior and posterior alike, which keeps the subtraction of the two well posed.
             rows: data rows behind the moments; M unless given.
             evidence: the source's ELBO, where known.
+            owner, time, columns, target, unit, labels: who and what, as for `fit`.
 
         Returns:
             The module.
@@ -478,4 +268,5 @@ class Module(Predictive):
         """
         given = moments.Moments(Z, mean, covariance)
         source = moments.Source(kernel, likelihood, noise, prior_mean, jitter, rows, evidence)
-        return Module(*moments.from_moments(given, source, name))
+        words = moments.Words(name, owner, time, columns, target, unit, labels)
+        return Module(*moments.from_moments(given, source, words))

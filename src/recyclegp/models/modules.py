@@ -1,8 +1,4 @@
-"""Many modules, kept as columns: a sequence that behaves like a list of them.
-
-A module is an object of its own, with its own tensors; a hundred thousand of them are slow to make and to hold. What
-`fit_many` returns is a few tensors. A `Module` appears when one is asked for, and merging asks for none.
-"""
+"""Many modules as columns that behave like a list of them: a hundred thousand objects would be slow to hold."""
 
 from __future__ import annotations
 
@@ -19,9 +15,9 @@ from ..storage import container
 from ..storage.container import Document
 from . import modules_file
 from .blocks import Block, Common, Piece, concatenate, in_one_coding
+from .model import squeezed
 from .module import Module
 from .naming import few
-from .predictive import squeezed
 from .units import input_units
 
 

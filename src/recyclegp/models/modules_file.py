@@ -29,8 +29,13 @@ from ..storage.record_json import (
     categories_from_json,
     categories_to_json,
     columns_from_json,
+    held_back_from_json,
     likelihood_from_json,
     likelihood_to_json,
+    origin_from_json,
+    origin_to_json,
+    privacy_from_json,
+    privacy_to_json,
     targets_from_json,
     targets_to_json,
     time_from_json,
@@ -72,7 +77,7 @@ def _name(b: int, what: str) -> str:
 
 
 def _header(block: Block) -> Header:
-    c = block.common
+    c, origins = block.common, [origin_to_json(origin) for origin in block.origins]
     parts = zip(c.structures, block.functions, strict=True)
     said = {
         "kernels": [to_json(Kernel(structure, own.models.theta[0]), c.dimension) for structure, own in parts],
@@ -83,9 +88,12 @@ def _header(block: Block) -> Header:
         "names": list(block.names),
         "owners": list(block.owners) if any(o is not None for o in block.owners) else None,
         "times": [None if t is None else written(t) for t in block.times] if any_known(block.times) else None,
+        "origins": origins if any_known(origins) else None,
         "messages": _different(block),
         "targets": targets_to_json(c.targets),
         "categories": categories_to_json(c.categories),
+        "privacy": privacy_to_json(c.privacy),
+        "held_back": c.held_back,
     }
     return {key: value for key, value in said.items() if value is not None}
 
@@ -186,6 +194,7 @@ class _BlockReader:
             check_name(name)
         self.owners = [None if o is None else check_owner(text(o, "an owner")) for o in self._each(header, "owners")]
         self.times = [time_from_json(t) for t in self._each(header, "times")]
+        self.origins = [origin_from_json(o) for o in self._each(header, "origins")]
         messages = [text(m, "a message") for m in listed(header["messages"], "messages", most=MOST_MESSAGES)]
         likelihood = likelihood_from_json(header["likelihood"])
         C = len(likelihood.functions)
@@ -200,6 +209,8 @@ class _BlockReader:
             columns=columns_from_json(header.get("columns"), D),
             targets=targets_from_json(header.get("targets"), C),
             categories=categories_from_json(header.get("categories"), D),
+            privacy=privacy_from_json(header.get("privacy")),
+            held_back=held_back_from_json(header.get("held_back")),
         )
         self.total = total
         parts = zip(self.common.structures, likelihood.parts, strict=True)
@@ -254,6 +265,7 @@ class _BlockReader:
             tuple(self.names[i] for i in lines),
             tuple(self.owners[i] for i in lines),
             tuple(self.times[i] for i in lines),
+            tuple(self.origins[i] for i in lines),
             tuple(columns),
         )
         return Piece(block, [int(p) for p in table[:, 0].tolist()])

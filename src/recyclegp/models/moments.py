@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import gpytorch
@@ -16,11 +17,15 @@ from ..core.convergence import Convergence
 from ..core.sites import Converted
 from ..errors import Argument, RecycleGPError, warn_user
 from ..kernels.gpytorch_objects import from_gpytorch
-from ..likelihoods import Likelihood
+from ..kernels.parsing import parse_with_values
+from ..likelihoods import Likelihood, gaussian_noise
 from ..likelihoods.constants import SCALES
 from ..record import About, Latent, Record
-from .naming import name_or_new
+from ..target import described
+from ..times import TimeLike, when
+from .naming import check_owner, name_or_new
 
+MOST_KNOWN = 2.0  # times what rows with the stated noise could know, from which on the noise is questioned
 MOMENTS_JITTER = 1e-8  # of the prior variance, where the source's jitter is not given
 
 
@@ -35,7 +40,7 @@ class Moments(NamedTuple):
 class Source(NamedTuple):
     """Under what they were fitted, as a user says it."""
 
-    kernel: gpytorch.kernels.Kernel
+    kernel: gpytorch.kernels.Kernel | str
     likelihood: str
     noise: float | None
     prior_mean: float
@@ -44,10 +49,24 @@ class Source(NamedTuple):
     evidence: float
 
 
-def from_moments(given: Moments, source: Source, name: str | None) -> Record:
+class Words(NamedTuple):
+    """Who and what, as a user says it."""
+
+    name: str | None = None
+    owner: str | None = None
+    time: TimeLike = None
+    columns: Sequence[str] | None = None
+    target: str | None = None
+    unit: str | None = None
+    labels: Sequence[str | None] | None = None
+
+
+def from_moments(given: Moments, source: Source, words: Words) -> Record:
     """All of it checked."""
     points, columns, categories = arrays.inputs(given.Z, "Z", device="cpu")
     M, D = points.shape
+    if words.columns is not None:
+        columns = arrays.named_columns(words.columns, D)
     if M == 0 or len(torch.unique(points, dim=0)) < M:
         raise RecycleGPError(f"Z has {M} points, which must be distinct and at least one")
     mu, S = arrays.targets(given.mean, M, "mean", device="cpu"), _covariance(given.covariance, M)
@@ -61,23 +80,49 @@ def from_moments(given: Moments, source: Source, name: str | None) -> Record:
     if source.noise is not None:
         observed = with_noise(observed, source.noise)
     if isinstance(source.kernel, str):
-        raise RecycleGPError(
-            Argument("kernel", source.kernel), ": pass the fitted GPyTorch kernel, with its parameters"
-        )
-    kernel = from_gpytorch(source.kernel, D)
+        kernel = parse_with_values(source.kernel, D, categories.columns)
+    else:
+        kernel = from_gpytorch(source.kernel, D)
     K = kernel.matrix(points, points)
     first = MOMENTS_JITTER * float(K.diagonal().mean()) if jitter is None else jitter
     L, used = linalg.cholesky(K, first)
     # what is added beyond the source's own jitter is added to both: they are then moments of f + noise
     S = S + (used - (jitter or 0.0)) * torch.eye(M, dtype=S.dtype)
-    return from_site(
+    made = from_site(
         sites.from_moments(points, L, prior_mean, mu, S),
         L,
-        About(name_or_new(name), method="moments", columns=columns, categories=categories),
+        About(
+            name_or_new(words.name),
+            check_owner(words.owner),
+            None if words.time is None else when(words.time),
+            "moments",
+            columns,
+            categories,
+            (described(None, words.target, words.unit, words.labels),),
+        ),
         Latent(None, kernel, prior_mean, M if rows is None else int(rows), float(used)),
         observed,
         evidence,
     )
+    if rows is not None and observed.known and observed.conjugate:
+        question_noise(made, L, float(gaussian_noise(observed)))
+    return made
+
+
+def question_noise(record: Record, L: Tensor, noise: float) -> None:
+    """Can so many rows with this noise know as much? n rows at one place give f there the precision n/σ², no row more.
+
+    In whitened coordinates HᵀH = Σ_i hhᵀ/σ² with ‖h(x)‖² ≤ k(x, x): its trace is at most Σ_i k(x_i, x_i)/σ².
+    """
+    latent = record.latents[0]
+    site = latent.known_site
+    most = latent.rows * float(latent.kernel.diagonal(site.Z).max()) / noise
+    known = float(sites.to_rows(site, L, latent.mean).H.square().sum())
+    if known > MOST_KNOWN * most:
+        warn_user(
+            f"module {record.about.name}: {latent.rows} rows with the noise variance {noise:.4g} cannot know f as well "
+            f"as its covariance says, by a factor of {known / most:.2g}; check both of them"
+        )
 
 
 def _covariance(given: Array, M: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import Argument, Message, Part, RecycleGPError
@@ -42,14 +42,19 @@ def check_owner(owner: str | None) -> str | None:
     return owner
 
 
-def name_of_update(name: str | None, taken: Sequence[str]) -> str:
-    """The given name, if it is free; or update-1, update-2, …: the first that is."""
+def name_of_update(name: str | None, owner: str | None, updates: Mapping[str, str | None], taken: Sequence[str]) -> str:
+    """Rows join earlier ones of one name and owner; without a name update-1, …: the owner's, or the first that is free.
+
+    `updates` are those that can be joined: names, and owners where somebody has said so.
+    """
     known = set(taken)
     if name is None:
-        return next(f"update-{i}" for i in range(1, len(known) + 2) if f"update-{i}" not in known)
+        made_up = (f"update-{i}" for i in range(1, len(known) + 2))
+        return next(n for n in made_up if n not in known or (n in updates and updates[n] == owner))
     check_name(name)
-    if name in known:
-        raise RecycleGPError(f"update: a module is already named {name!r}; pass another name")
+    if name in known and (name not in updates or updates[name] != owner):
+        whose = " of another owner" if name in updates else ""
+        raise RecycleGPError(f"update: a module{whose} is already named {name!r}; pass another name")
     return name
 
 

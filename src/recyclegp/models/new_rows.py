@@ -1,7 +1,8 @@
 """Rows of data that come to an ensemble, as what they say of each of its functions.
 
 They are summarised as a module of their own is, under the ensemble's prior (see `merging.updating`): each function by
-itself where observations are its own, all functions together where the likelihood couples them.
+itself where observations are its own, all functions together where the likelihood couples them. In memory nothing of
+them is lost; what becomes of them in a file is said in `models.waiting`.
 """
 
 from __future__ import annotations
@@ -16,78 +17,87 @@ from .. import arrays, likelihoods
 from ..arrays import Array
 from ..core import sites
 from ..core.convergence import Convergence
-from ..core.posterior import Basis, basis
+from ..core.posterior import Basis
 from ..core.sites import Site
+from ..devices import CPU
 from ..errors import Argument, RecycleGPError, warn_user
 from ..likelihoods import DirichletCategorical, Gaussian, Likelihood, Outputs, SeveralFunctions
 from ..local import dual
+from ..local.candidates import is_row
 from ..local.dual import WhitenedData
 from ..local.observations import Observed
+from ..local.options import Publishing
 from ..local.request import check_rows_have_noises
 from ..local.samples import known_noise
-from ..merging.constants import POINTS
-from ..merging.extending import candidates_among
-from ..merging.form import Form
+from ..merging.extending import Covered, cover
 from ..merging.member import Member
+from ..merging.points import AUTO, MOST_AUTOMATIC, Choice
 from ..merging.updating import RowsSummary, summarise
-from ..record import About, Latent
+from ..record import About, Latent, Origin
+from . import merge_warnings
 from .group import Group
 from .moments import with_noise
+from .waiting import Waiting, with_members
 
 
 class NewRows(NamedTuple):
-    """What they say of one function."""
+    """Whose rows they are, how they may be published, and how the ensemble's points were chosen."""
 
-    member: Member
-    form: Form | None  # of the function's group, with points for them; None where it has all of its own
+    about: About
+    publishing: Publishing
+    points: Choice
 
 
 class _Place(NamedTuple):
     """Where the rows of one function are summarised."""
 
     new: Observed
-    base: Basis
+    covered: Covered
     mean: float
-    form: Form | None
-    appended: int
+
+    @property
+    def base(self) -> Basis:
+        return self.covered.basis
 
 
-def members_of_rows(
-    groups: Sequence[Group],
-    whole: Likelihood,
-    rows: Sequence[Observed | None],
-    about: About,
-    *,
-    may_append: bool,
-) -> dict[int, NewRows]:
-    """By function; of those that were seen at all."""
+def with_rows(
+    waiting: Waiting, groups: Sequence[Group], whole: Likelihood, rows: Sequence[Observed | None], news: NewRows
+) -> Waiting:
+    """With what new rows say of each function, joined with those of the same name that wait already."""
     where = {c: group for group in groups for c in group.functions}
-    places = {c: _place(where[c], c, new, may_append) for c, new in enumerate(rows) if new is not None}
+    before = {c: w.member for c in where for w in waiting if (w.member.name, w.member.function) == (news.about.name, c)}
+    places = {c: _place(where[c], c, new, before.get(c), news) for c, new in enumerate(rows) if new is not None}
     if isinstance(whole, SeveralFunctions) and not isinstance(whole, (Outputs, DirichletCategorical)):
         found = dict(zip(places, _summarised_together(whole, list(places.values())), strict=True))
     else:
-        found = {c: summarise(place.base, place.mean, place.new) for c, place in places.items()}
+        found = {c: summarise(p.base, p.mean, p.new, p.covered.seen) for c, p in places.items()}
     if not all(s.settled for s in found.values()):
-        warn_user(f"update {about.name!r}: the posterior had not settled")
-    return {c: NewRows(_member(where[c], c, places[c], found[c], whole, about), places[c].form) for c in places}
+        warn_user(f"update {news.about.name!r}: the posterior had not settled")
+    if news.points is not None:  # who gave the points themselves knows what they can express
+        points = sum(len(p.base.Z) for p in places.values())
+        merge_warnings.about_new_slack(points, sum(s.slack for s in found.values()))
+    new = {c: _member(where[c], c, places[c], found[c], whole, news.about) for c in places}
+    return with_members(waiting, new, news.publishing)
 
 
-def _place(group: Group, c: int, new: Observed, may_append: bool) -> _Place:
+def _place(group: Group, c: int, new: Observed, before: Member | None, news: NewRows) -> _Place:
+    """At the form's own points, if it has such, and at rows that these leave open."""
     i = group.functions.index(c)
-    if group.coupling is None:
-        rows = group.rows_of(c) + len(new.y) if may_append else None
-        found = group.form.basis_for_rows(new, rows)
-        return _Place(new, found.basis, group.form.mean, found.form, found.appended)
-    kernel, mean = group.kernels[i], group.means[i]
-    Z = candidates_among(new, kernel, mean, min(POINTS.of_update, max(16, 2 * len(new.y)))).Z
-    return _Place(new, basis(kernel, Z), mean, None, 0)
+    kernel, mean, chosen = group.kernels[i], group.means[i], len(group.form.chosen_points) > 0
+    Z, jitter = new.X[:0], None
+    if before is not None and before.site is not None:
+        Z, jitter = before.site.Z.to(new.X.device), before.latent.jitter
+    elif chosen:
+        Z, jitter = group.points[i], group.form.jitter if group.coupling is None else None
+    most = MOST_AUTOMATIC if news.points == AUTO or not chosen else len(Z)
+    return _Place(new, cover(kernel, Z, jitter, new, mean, most), mean)
 
 
 def _member(group: Group, c: int, place: _Place, found: RowsSummary, whole: Likelihood, about: About) -> Member:
     known = [m for m in group.members if m.function == c]
     latent = Latent(
         site=Site(*(t.cpu() for t in found.site)),
-        kernel=place.base.kernel.own(),
+        kernel=place.base.kernel.own(CPU),
         mean=place.mean,
         rows=len(place.new.y),
         jitter=float(place.base.jitter),
@@ -97,12 +107,13 @@ def _member(group: Group, c: int, place: _Place, found: RowsSummary, whole: Like
     if isinstance(whole, Outputs):
         own = (place.new.likelihood,)
     target = known[0].target if known else about.targets[0]
+    points = group.points[group.functions.index(c)]  # at which they may be published
+    origin = Origin.ROWS if bool(is_row(points.cpu(), place.new.X.cpu()).any()) else about.origin
     return Member(
-        about=about._replace(targets=(target,)),
+        about=about._replace(targets=(target,), origin=origin),
         latent=latent,
         likelihoods=own,
         function=c,
-        points_appended=place.appended,
         slack=found.slack,
         added_after_merge=True,
         update=True,
@@ -196,9 +207,10 @@ def _likelihood_for(known: Sequence[Likelihood], name: str | None, noise: object
     if noise is not None:
         wanted = likelihoods.only(tuple(known)) if name is None else likelihoods.named(name)
         return with_noise(found.get(wanted.name, wanted), noise)
-    if name is None or likelihoods.named(name).name in found:
+    if name is None or name in likelihoods.CHOICES or likelihoods.named(name).name in found:
         return likelihoods.choose(tuple(known), name)
     new = likelihoods.named(name)
     if not new.known:
-        raise RecycleGPError(f"update: the noise of {name} data is not known here; pass ", Argument("noise"))
+        remedy = ["pass ", Argument("noise")] if new.has_units else ["fit a module of them, and add it"]
+        raise RecycleGPError(f"update: the {new.parameter_names[0]} of {name} data is not known here; ", *remedy)
     return new

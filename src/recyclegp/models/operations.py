@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -10,12 +10,11 @@ from ..categories import Categories, used_codes
 from ..core.convergence import Convergence
 from ..merging.member import Member, stored
 from ..merging.noise import Readings, at_noise, with_noise
+from ..merging.points import Choice
 from ..record import IMPORTED, Latent
 from . import merge_warnings
-from .choice import Choice
 from .group import Group, Grown
 from .intake import FunctionRead
-from .new_rows import NewRows
 
 
 def add(groups: Sequence[Group], functions: Sequence[FunctionRead], choice: Choice) -> list[Group]:
@@ -23,30 +22,16 @@ def add(groups: Sequence[Group], functions: Sequence[FunctionRead], choice: Choi
     grown = []
     for group in groups:
         own = [functions[c] for c in group.functions]
-        parts = [with_noise(f.members, noise) for f, noise in zip(own, group.noises, strict=True) if f.members]
+        parts = [with_noise(f.members, noise, f.sites) for f, noise in zip(own, group.noises, strict=True) if f.members]
         new = tuple(m for members in parts for m in members)
         if not new:
             grown.append(Grown(group))
         elif group.coupling is None:
-            sites = at_noise(own[0].sites, Readings.of(own[0].members), group.noises[0])
+            sites = at_noise(own[0].sites, Readings.of(own[0].members, own[0].sites), group.noises[0])
             grown.append(group.add(new, sites, choice))
         else:
             with stored(group.mapped(new)) as store:
                 grown.append(group.add(new, store, choice))
-    return _warned(grown, choice)
-
-
-def add_rows(groups: Sequence[Group], found: Mapping[int, NewRows], choice: Choice) -> list[Group]:
-    """With rows that were summarised, by function."""
-    grown = []
-    for group in groups:
-        own = [found[c] for c in group.functions if c in found]
-        if not own:
-            grown.append(Grown(group))
-            continue
-        new = tuple(rows.member for rows in own)
-        with stored(group.mapped(new)) as store:
-            grown.append(group.add(new, store, choice, own[0].form))
     return _warned(grown, choice)
 
 
@@ -68,7 +53,7 @@ def latents_of(group: Group, points: int | Tensor | None, ended: Convergence) ->
 
 
 def method_of(members: Sequence[Member]) -> str:
-    """Of a module that is made of these: that points were chosen elsewhere is remembered."""
+    """Of a module that is made of these: that some were fitted elsewhere is remembered."""
     return "ensemble of imports" if any(m.about.method in IMPORTED for m in members) else "ensemble"
 
 

@@ -17,7 +17,7 @@ class OwnerView(NamedTuple):
 
     @property
     def likelihoods(self) -> tuple[Likelihood, ...]:
-        return self.gp.likelihoods
+        return tuple(self.gp._likelihood_of(self.owner, p.name) for p in self.gp.likelihoods)
 
     def predict(self, X: Array) -> tuple[Any, Any]:
         return self.gp.predict(X, self.owner)

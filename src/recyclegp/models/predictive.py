@@ -1,51 +1,21 @@
-"""What modules and ensembles have in common: Gaussian processes one can ask, of one function or of several.
-
-Inside, moments are (n, C) for C functions. What a question answers is the likelihood's business; of one function it is
-(n,), as in scikit-learn.
-"""
+"""What modules and ensembles can be asked. Of one function answers are (n,), as in scikit-learn, of several (n, C)."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import wraps
-from typing import Any, Self, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from .. import arrays, likelihoods
+from .. import arrays
 from ..arrays import Array
-from ..categories import Categories, described
 from ..core import linalg
-from ..core.exact import ExactPosterior
-from ..core.posterior import Posterior
-from ..devices import CPU, device_of
-from ..errors import RecycleGPError, warn_user
-from ..kernels import Kernel
-from ..kernels.gpytorch_objects import to_gpytorch
-from ..likelihoods import Likelihood, Moments
-from ..target import Target
+from ..errors import RecycleGPError
 from . import regions
-from .processes import Process
-
-T = TypeVar("T")
+from .model import Model
 
 
-def outside_autograd(compute: Callable[[Any], Any]) -> Any:
-    """For what is computed once and kept: the same whatever gradient mode the first caller was in."""
-
-    @wraps(compute)
-    def computed(self: Any) -> Any:
-        with torch.inference_mode(False), torch.no_grad():
-            return compute(self)
-
-    return computed
-
-
-class Predictive(ABC):
+class Predictive(Model):
     """Predictions from posteriors; the two final classes Module and Ensemble say which.
 
     Examples:
@@ -53,143 +23,6 @@ class Predictive(ABC):
         >>> X = np.linspace(0, 6, 30)[:, None]
         >>> m = rgp.fit(X, np.sin(X[:, 0]), noise=0.01, name="a")
     """
-
-    likelihoods: tuple[Likelihood, ...]  # what y may be: several where modules of different data share one function
-    _device: torch.device = CPU
-
-    # --- what the two classes say ---
-
-    @property
-    @abstractmethod
-    def columns(self) -> arrays.Columns:
-        """Names of the inputs, where somebody has given them."""
-
-    @property
-    @abstractmethod
-    def categories(self) -> Categories:
-        """Inputs that hold categories, with their levels by name."""
-
-    @property
-    @abstractmethod
-    def targets(self) -> tuple[Target, ...]:
-        """What y means, for each function."""
-
-    @property
-    @abstractmethod
-    def _kernels(self) -> tuple[Kernel, ...]:
-        """Of each function, as they are kept inside."""
-
-    @property
-    @abstractmethod
-    def _posteriors(self) -> tuple[Posterior | ExactPosterior, ...]:
-        """q(f) of every shared f."""
-
-    @property
-    @abstractmethod
-    def _points(self) -> tuple[Tensor, ...]:
-        """Z of each function, as they are kept inside."""
-
-    @property
-    @abstractmethod
-    def _boxes(self) -> list[Tensor]:
-        """(2, D) each: the corners of the boxes in which modules have points, as far as that is known."""
-
-    @abstractmethod
-    def _processes(self, owner: str | None, *, of_y: bool) -> Sequence[Process]:
-        """Whose functions a question is about, checked; in the order of the functions."""
-
-    # --- what it is ---
-
-    def to(self, device: Any) -> Self:
-        """The same on another device, as "cuda" or "cpu": predictions and all operations are computed there.
-
-        Raises:
-            RecycleGPError: There is no such device here.
-
-        Examples:
-            >>> m.to("cpu").device
-            device(type='cpu')
-        """
-        return replace(self, _device=device_of(device))  # type: ignore[type-var]  # both classes are dataclasses
-
-    @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-        return self._device
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickled without what can be computed again, and as it is on the CPU: not every machine has the same GPU."""
-        here = vars(self if self._device.type == "cpu" else self.to("cpu"))
-        return {name: value for name, value in here.items() if name in type(self).__annotations__}
-
-    @property
-    def likelihood(self) -> str:
-        """Its name, or several joined by +."""
-        return "+".join(p.name for p in self.likelihoods)
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """Names of its functions: outputs, classes, f and the logarithm of its noise; a single one is called f."""
-        return self.likelihoods[0].functions
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The labels of its classes, in the order of `predict_proba`."""
-        chosen = self._likelihood(None)
-        if not chosen.classifies:
-            raise RecycleGPError(f"classes: this model has {chosen.meaning} of likelihood {chosen.name!r}")
-        labels = self.targets[0].labels
-        return chosen.classes if labels is None else tuple(own or c for own, c in zip(labels, ("0", "1"), strict=True))
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The names of its outputs, in the order of the columns of `predict`."""
-        chosen = self.likelihoods[0]
-        if chosen.predicts_all and not chosen.classifies:
-            return chosen.functions
-        if len(self.functions) > 1:
-            raise RecycleGPError(f"outputs: this model has {chosen.meaning}; see its functions")
-        return (self.targets[0].name or "y",)
-
-    @property
-    def target(self) -> Target:
-        """What y means, where somebody has said so; of several outputs see `targets`."""
-        return self.targets[0]
-
-    @property
-    def dimension(self) -> int:
-        """Number of input columns."""
-        return self._points[0].shape[1]
-
-    @property
-    def posterior(self) -> Any:
-        """q(f) as prior and solution: a copy; of several functions a tuple."""
-        return squeezed([q.copy() for q in self._posteriors])
-
-    @property
-    def inducing(self) -> Any:
-        """The points Z, read-only; of several functions that have different ones a tuple."""
-        if all(Z is self._points[0] or torch.equal(Z, self._points[0]) for Z in self._points):
-            return arrays.frozen(self._points[0])
-        return tuple(arrays.frozen(Z) for Z in self._points)
-
-    @property
-    def kernel_spec(self) -> Any:
-        """The kernel as a value: a copy; of several functions a tuple."""
-        return squeezed([k.own() for k in self._kernels])
-
-    @property
-    def kernel(self) -> Any:
-        """A fresh GPyTorch kernel in the user's units; of several functions a tuple."""
-        return squeezed([to_gpytorch(k, self.dimension) for k in self._kernels])
-
-    @property
-    def noise(self) -> Any:
-        """Noise variance of the gaussian (or student-t) likelihood, where there is one; of several outputs a tuple."""
-        parts = zip(*(p.parts for p in self.likelihoods), strict=True)
-        return squeezed([_noise_among(own) for own in parts])
-
-    # --- questions ---
 
     def predict(self, X: Array, owner: str | None = None) -> tuple[Any, Any]:
         """Mean and variance of the latent f at each row of X.
@@ -232,7 +65,7 @@ class Predictive(ABC):
             >>> bool((m.predict_y(X)[1] > m.predict(X)[1]).all())
             True
         """
-        mean, variance = self._likelihood(likelihood).observed(self._moments(X, owner, of_y=True))
+        mean, variance = self._observed(X, owner, likelihood).moments()
         return arrays.like(X, mean), arrays.like(X, variance)
 
     def predict_noise(self, X: Array, likelihood: str | None = None, owner: str | None = None) -> Any:
@@ -253,7 +86,7 @@ class Predictive(ABC):
             >>> m.predict_noise(X[:2])
             array([0.01, 0.01])
         """
-        chosen = self._likelihood(likelihood)
+        chosen = self._likelihood_of(owner, likelihood)
         return arrays.like(X, chosen.noise_at(self._moments(X, owner, of_y=False)))
 
     def predict_interval(
@@ -278,8 +111,8 @@ class Predictive(ABC):
             >>> bool((low < high).all())
             True
         """
-        level, chosen = arrays.share(level, "level"), self._likelihood(likelihood)
-        low, high = chosen.interval_at(self._moments(X, owner, of_y=True), level)
+        level = arrays.share(level, "level")
+        low, high = self._observed(X, owner, likelihood).interval(level)
         return arrays.like(X, low), arrays.like(X, high)
 
     def predict_quantiles(self, X: Array, q: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
@@ -301,9 +134,8 @@ class Predictive(ABC):
             >>> m.predict_quantiles(X, [0.1, 0.5, 0.9]).shape
             (30, 3)
         """
-        levels, chosen = levels_of(q), self._likelihood(likelihood)
-        at = self._moments(X, owner, of_y=True)
-        found = torch.stack([chosen.quantile_at(p, at) for p in levels], dim=-1)
+        levels, observed = levels_of(q), self._observed(X, owner, likelihood)
+        found = torch.stack([observed.quantile(p) for p in levels], dim=-1)
         return arrays.like(X, found if np.ndim(q) else found[..., 0])
 
     def predict_joint(self, X: Array, owner: str | None = None) -> tuple[Any, Any]:
@@ -349,8 +181,7 @@ class Predictive(ABC):
             >>> rgp.fit(X, X[:, 0] > 3, likelihood="bernoulli").predict_proba(X).shape
             (30, 2)
         """
-        chosen = self._likelihood(likelihood)
-        return arrays.like(X, chosen.probabilities(self._moments(X, owner, of_y=True)))
+        return arrays.like(X, self._observed(X, owner, likelihood).probabilities())
 
     def predict_class(self, X: Array, likelihood: str | None = None, owner: str | None = None) -> np.ndarray:
         """The most probable class at each row of X.
@@ -393,9 +224,9 @@ class Predictive(ABC):
             >>> m.log_density(X, np.sin(X[:, 0])).shape
             (30,)
         """
-        chosen = self._likelihood(likelihood)
-        at = self._moments(X, owner, of_y=True)
-        return arrays.like(X, chosen.log_density_at(chosen.targets(y, len(at.mean), at.mean.device), at))
+        observed = self._observed(X, owner, likelihood)
+        mean = observed.at.mean
+        return arrays.like(X, observed.log_density(observed.likelihood.targets(y, len(mean), mean.device)))
 
     def sample(self, X: Array, n: int = 1, seed: int = 0, owner: str | None = None) -> Any:
         """Joint draws of f at the rows of X.
@@ -422,12 +253,18 @@ class Predictive(ABC):
             raise RecycleGPError(f"n={n!r}; pass a positive number of draws")
         rng = np.random.default_rng(arrays.seed(seed))
         found = []
-        for process in self._processes(owner, of_y=False):
-            mean, covariance = process.together(points)
-            draws = torch.as_tensor(rng.standard_normal((n, len(mean))), device=points.device)
-            if len(mean):
-                draws = draws @ linalg.cholesky(covariance).L.mT
-            found.append((mean + draws).unflatten(-1, (-1, len(points))) if len(points) else draws[:, None])
+        for parts, scales in self._parts_to_draw(points, owner):
+            mean = parts[0].mean
+            drawn = mean.expand(n, -1)
+            for part, scale in zip(parts, (None, scales), strict=False):
+                z = torch.as_tensor(rng.standard_normal((n, len(mean))), device=points.device)
+                if scale is not None:  # of effects, each draw's own
+                    z = (
+                        z
+                        * torch.as_tensor(rng.choice(scale.values, n, p=scale.weights), device=z.device).sqrt()[:, None]
+                    )
+                drawn = drawn + (z @ linalg.cholesky(part.covariance).L.mT if len(mean) else z)
+            found.append(drawn.unflatten(-1, (-1, len(points))) if len(points) else drawn[:, None])
         drawn = torch.cat(found, 1).mT  # (draws, rows, functions)
         return arrays.like(X, drawn if len(self.functions) > 1 else drawn[..., 0])
 
@@ -459,42 +296,6 @@ class Predictive(ABC):
     def outside(self, X: Array) -> np.ndarray:
         """The older name of `extrapolates`."""
         return self.extrapolates(X)
-
-    # --- behind them ---
-
-    def _inputs(self, X: Any) -> Tensor:
-        device = None if self._device.type == "cpu" else self._device  # then it follows X
-        points, _, found = arrays.matched(X, self.dimension, self.columns, self.categories, device=device)
-        unseen = found.beyond(self.categories)
-        if unseen:
-            warn_user(
-                f"X has levels that the model has not seen: {described(unseen, self.columns)}; what all levels share "
-                "is predicted for them, with more variance"
-            )
-        return points
-
-    def _moments(self, X: Any, owner: str | None, *, of_y: bool) -> Moments:
-        """Mean and variance of every function at each row: (n, C) both."""
-        points = self._inputs(X)
-        return self._moments_at(points, owner, of_y=of_y)
-
-    def _moments_at(self, points: Tensor, owner: str | None = None, *, of_y: bool = False) -> Moments:
-        """The same at inputs that are checked and coded."""
-        found = [process.moments(points) for process in self._processes(owner, of_y=of_y)]
-        return Moments(*(torch.cat(part, -1) for part in zip(*found, strict=True)))
-
-    def _likelihood(self, name: str | None) -> Likelihood:
-        return likelihoods.choose(self.likelihoods, name)
-
-
-def squeezed(values: Sequence[T]) -> Any:
-    """One value for one function, a tuple for several."""
-    return values[0] if len(values) == 1 else tuple(values)
-
-
-def _noise_among(own: Sequence[Likelihood]) -> float | None:
-    known = [p.parameters[0] for p in own if p.has_units and p.known]
-    return known[0] if known else None
 
 
 def levels_of(q: Any) -> list[float]:

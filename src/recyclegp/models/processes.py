@@ -8,10 +8,13 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ..core.effects import Scales
 from ..core.owner_posterior import FunctionPosterior
 from ..core.posterior import Joint, Predicted
 from ..devices import retry_on_oom
 from ..errors import RecycleGPError
+
+DrawnParts = tuple[list[Joint], Scales | None]  # which add up to f; the second, effects, is scaled in each draw
 
 
 class Process(Protocol):

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..core import least_squares, rounding, sites
 from ..core import publishing as core
-from ..core import rounding, sites
+from ..core.least_squares import Solution
 from ..core.noise import NoiseEvidence
 from ..core.posterior import Basis, Posterior, basis
 from ..core.publishing import PublishedSite
@@ -21,16 +22,28 @@ from ..record import Latent
 MOST_DIGITS = 15  # that a float64 has
 
 
-class Posteriors(NamedTuple):
-    """What is published: every function, with its prior at its points and what is known there."""
+class Solved(NamedTuple):
+    """Every function, with its prior at its points and what is known there."""
 
     latents: tuple[Latent, ...]
-    bases: tuple[Basis, ...]
-    posteriors: tuple[Posterior, ...]
     likelihood: Likelihood  # of all functions together
+    bases: tuple[Basis, ...]
+    solutions: tuple[Solution, ...]
+
+    @property
+    def posteriors(self) -> list[Posterior]:
+        parts = zip(self.latents, self.bases, self.solutions, strict=True)
+        return [Posterior(base, torch.tensor(p.mean, dtype=torch.float64), s.v, s.C) for p, base, s in parts]
 
 
-def published(of: Posteriors, points: int | Tensor, seed: int) -> list[Latent]:
+def solve(latents: tuple[Latent, ...], likelihood: Likelihood) -> Solved:
+    """Each function's site under its own prior."""
+    bases = tuple(basis(latent.kernel, latent.known_site.Z, latent.jitter) for latent in latents)
+    rows = (sites.to_rows(p.known_site, base.L, p.mean) for p, base in zip(latents, bases, strict=True))
+    return Solved(latents, likelihood, bases, tuple(map(least_squares.solve, rows)))
+
+
+def published(of: Solved, points: int | Tensor, seed: int) -> tuple[Latent, ...]:
     """Every function at other points; functions that had points in common have them again."""
     Zs = [latent.known_site.Z for latent in of.latents]
     common = all(torch.equal(Z, Zs[0]) for Z in Zs)
@@ -39,7 +52,7 @@ def published(of: Posteriors, points: int | Tensor, seed: int) -> list[Latent]:
         chosen = found[0].known_site.Z if common and found else _chosen(latent, of.posteriors[c], points, seed)
         unchanged = chosen is Zs[c] or (common and chosen is Zs[0])
         found.append(latent if unchanged else _at(latent, of.bases[c], of.likelihood.parts[c], chosen))
-    return found
+    return tuple(found)
 
 
 def _chosen(latent: Latent, posterior: Posterior, points: int | Tensor, seed: int) -> Tensor:
@@ -49,7 +62,7 @@ def _chosen(latent: Latent, posterior: Posterior, points: int | Tensor, seed: in
         return points
     if points >= len(Z):
         return Z
-    means = posterior.to(Z.device).predict(Z).mean
+    means = posterior.predict(Z).mean
     rng = np.random.default_rng(placement.entropy(seed, Z, means))
     return placement.over(Z, points, latent.kernel, rng)
 
@@ -79,7 +92,7 @@ def _noise_evidence_after(latent: Latent, likelihood: Likelihood, made: Publishe
     return latent.noise_evidence.published(noise[0], latent.effective_row_count, made.chi2, made.left_open)
 
 
-def rounded(of: Posteriors, digits: Any) -> list[Latent]:
+def rounded(of: Solved, digits: Any) -> tuple[Latent, ...]:
     """The points, and what is known of f there, in fewer digits."""
     if isinstance(digits, bool) or not isinstance(digits, (int, np.integer)) or not 1 <= digits <= MOST_DIGITS:
         raise RecycleGPError(f"digits={digits!r}; pass a whole number from 1 to {MOST_DIGITS}")
@@ -88,7 +101,7 @@ def rounded(of: Posteriors, digits: Any) -> list[Latent]:
         Z = rounding.by_column(latent.known_site.Z, int(digits), latent.kernel.structure.discrete)
         moved = _at(latent, base, own, Z)
         found.append(_in_digits(moved, basis(moved.kernel, moved.known_site.Z, moved.jitter), int(digits)))
-    return found
+    return tuple(found)
 
 
 def _in_digits(latent: Latent, base: Basis, digits: int) -> Latent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..merging.member import Member
@@ -11,10 +11,16 @@ from .naming import repeated
 from .unlearning import Guarantee
 
 
-def rows(members: Sequence[Member], functions: Sequence[str], guarantee: Guarantee) -> list[dict[str, Any]]:
-    """One for each function of each module."""
+def rows(
+    members: Sequence[Member], functions: Sequence[str], guarantee: Guarantee, waiting: Collection[str]
+) -> list[dict[str, Any]]:
+    """One for each function of each module; updates of the names that are waiting have not been published."""
     several = repeated(m.name for m in members)
-    return [_row(m, functions[m.function], guarantee, alone=m.name not in several) for m in members]
+    return [
+        _row(m, functions[m.function], guarantee, alone=m.name not in several)
+        | {"waiting": m.update and m.name in waiting}
+        for m in members
+    ]
 
 
 def _row(m: Member, function: str, guarantee: Guarantee, *, alone: bool) -> dict[str, Any]:
@@ -25,13 +31,17 @@ def _row(m: Member, function: str, guarantee: Guarantee, *, alone: bool) -> dict
         "owner": m.owner,
         "rows": m.rows,
         "points": None if m.site is None else len(m.site.Z),
+        "points_per_row": m.points_per_row,
+        "origin": m.about.origin.value,
+        "privacy": None if m.about.privacy is None else m.about.privacy.value,
         "weight": m.weight,
         "time": None if m.time is None else written(m.time),
         "kept": m.kept,
-        "noise": m.likelihoods_now[0].parameters[0] if m.likelihoods_now[0].has_units else None,
+        "noise": next(iter(m.likelihoods_now[0].parameters), None) if m.likelihoods_now[0].has_units else None,
         "likelihood": "+".join(p.name for p in m.likelihoods),
         "surprise": m.surprise,
         "agreement": m.agreement,
+        "others_add": m.others_add,
         "converged": m.converged,
         "slack": m.slack,
         "offset": None if m.offset is None else m.offset.mean,

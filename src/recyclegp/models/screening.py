@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..devices import CPU
-from ..errors import Remedy
+from ..errors import Argument, RecycleGPError, Remedy
 from ..merging.trust import screen_members
 from ..merging.verdicts import TRUSTED, Standing, Verdict, proposed
 from .intake import ModuleIntake
-from .merge import POOL, noise_wanted, owners_wanted
+from .merge import KEEP, POOL, owners_wanted
 from .sources import Source
 
 WORST_FIRST = (Standing.FLAGGED, Standing.UNCHECKED, Standing.TRUSTED)
@@ -103,7 +103,9 @@ def screen(modules: Source, *, owners: str | None = "auto", noise: str = "pool")
         >>> rgp.screen(ms).flagged
         []
     """
-    wanted, pool = owners_wanted(owners), noise_wanted(noise) == POOL
+    if noise not in (POOL, KEEP):
+        raise RecycleGPError(Argument("noise", noise), "; use 'pool' or 'keep'")
+    wanted, pool = owners_wanted(owners), noise == POOL
     found: dict[str, dict[str, Verdict]] = {}  # name → function → verdict
     rows: dict[str, int] = {}
     with ModuleIntake(device=CPU, keep=False) as intake:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,34 +10,48 @@ from typing import Any
 from ..errors import RecycleGPError
 from ..record import Record
 from ..storage import container
-from ..storage.making import MODULES
-from . import module_file, modules_file
+from ..storage.making import ANSWER, MODULES, made_from
+from . import module_file, modules_file, plan_file
+from .answer import Answer
 from .blocks import Piece
 from .module import Module
 from .modules import Modules
+from .plan_ensemble import record as record_of
 
-Source = Module | Modules | str | PathLike[str] | Iterable[Module | Modules | str | PathLike[str]]
+Source = Module | Answer | Modules | str | PathLike[str] | Iterable[Module | Answer | Modules | str | PathLike[str]]
 PATTERN = "*.safetensors"
 Item = Record | Iterable[Piece]
 
 
-def items(source: Source) -> Iterator[tuple[Item, str]]:
-    """Each module, or many of them as columns, and what to call it in an error."""
+def items(source: Source, refused: Callable[[str, Exception], None] | None = None) -> Iterator[tuple[Item, str]]:
+    """Each module, or many of them as columns, and what to call it in an error.
+
+    A file that cannot be read is an error, unless somebody wants to be told.
+    """
     several: Iterable[Any]
-    if isinstance(source, (Module, Modules)) or hasattr(source, "to_module"):
+    if isinstance(source, (Module, Answer, Modules)) or hasattr(source, "to_module"):
         several = [source]  # an ensemble is refused below, like anything else
     elif isinstance(source, (str, PathLike)):
         several = _files(Path(source))
     else:
         several = source
     for item in several:
+        if isinstance(item, Answer):  # which is a module at the points of its plan
+            item = item.module
         if isinstance(item, Module):
             yield item._record, f"module {item.name!r}"
         elif isinstance(item, Modules):
             yield item._pieces(), "modules"
         elif isinstance(item, (str, PathLike)):
             for path in _files(Path(item)):
-                yield _loaded(path)
+                try:
+                    loaded = _loaded(path)
+                except (RecycleGPError, OSError) as failed:
+                    if refused is None:
+                        raise
+                    refused(str(path), failed)
+                else:
+                    yield loaded
         else:
             remedy = "; call its to_module(name) first" if hasattr(item, "to_module") else ""
             raise TypeError(f"modules must hold Module objects or paths, not {type(item).__name__}{remedy}")
@@ -57,5 +71,8 @@ def _loaded(path: Path) -> tuple[Item, str]:
         if file.header.get("kind") == MODULES:
             return modules_file.pieces(path), str(path)  # opened again, to be read a piece at a time
         document = file.document()
-    record = module_file.record_in(path, document)
+    if document.header.get("kind") == ANSWER:
+        record = record_of(made_from(path, document, {(container.SCHEMA, ANSWER): plan_file.answer_from_fields}))
+    else:
+        record = module_file.record_in(path, document)
     return record, f"module {record.about.name!r} ({path})"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from ..core.packing import shared_points
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..merging.form import Form
@@ -93,6 +94,7 @@ class Chosen(NamedTuple):
     noise: PooledNoise | None
     likelihoods: tuple[Likelihood, ...]
     points_chosen: bool  # from the modules, or that it needs none
+    waiting: Sequence[Member] = ()  # updates that have not been published, among the members
 
 
 def likelihoods_without(known: tuple[Likelihood, ...], rest: Sequence[Member]) -> tuple[Likelihood, ...]:
@@ -143,6 +145,11 @@ def _alike(one: Kernel, other: Kernel) -> bool:
     return one.structure == other.structure and float((one.theta - other.theta).abs().max()) <= ROUNDING
 
 
+def _shares_points(one: Member, other: Member) -> bool:
+    known = one.site is not None and other.site is not None
+    return known and len(shared_points(one.site.Z, other.site.Z).i) > 0  # type: ignore[union-attr]
+
+
 def _reflects(u: Member, e: Chosen, gone: set[str], traces: set[Trace], rest: Sequence[Member]) -> bool:
     """Were the rows of an update summarised under something that somebody who goes had a part in?
 
@@ -150,10 +157,13 @@ def _reflects(u: Member, e: Chosen, gone: set[str], traces: set[Trace], rest: Se
     """
     if not u.update:
         return False
-    names = [m.name for m in e.members]
-    earlier = [m for m in e.members[: names.index(u.name)] if m.name in gone]
-    if any(m.points_appended for m in earlier):  # it was summarised at their points
+    place = next(i for i, m in enumerate(e.members) if m is u)
+    earlier = [m for m in e.members[:place] if m.name in gone]
+    if any(_shares_points(u, m) for m in earlier):  # it was summarised at their points
         return True
+    no_points = not len(e.form.chosen_points)
+    if not any(u is w for w in e.waiting) and any(no_points or m.points_appended for m in earlier):
+        return True  # it was published at points that were chosen beside theirs
     if all(m.added_after_merge for m in earlier):
         return False
     other_noise = u.likelihoods[0] in e.likelihoods and (

@@ -4,7 +4,8 @@ Of several outputs each has panels of its own. Several classes are curves of the
 2-D; where noise varies, so does the band of y.
 
 `ensemble` and `modules` draw on axes you give, or on those of a new figure, and return them; `save` writes
-everything into one file. `reliability` and `pit` show whether probabilities and intervals are right. Pyplot is not
+everything into one file. `reliability` and `pit` show whether probabilities and intervals are right, `rounds` what
+asking owners again has gained. Pyplot is not
 used and no setting of matplotlib is changed.
 """
 
@@ -23,11 +24,12 @@ from ..models.module import Module
 from ..storage.atomic import write_atomically
 from . import figure as figures
 from . import page
+from .rounds import rounds
 from .scene import scenes
 from .scores import pit, reliability
 from .style import encoded
 
-__all__ = ["ensemble", "modules", "pit", "reliability", "save"]
+__all__ = ["ensemble", "modules", "pit", "reliability", "rounds", "save"]
 
 FORMATS = ("png", "svg", "pdf", "html")
 
@@ -78,12 +80,7 @@ def ensemble(
 
 
 def modules(
-    ms: Module | Sequence[Module],
-    ax: Any = None,
-    *,
-    region: Any = None,
-    likelihood: str | None = None,
-    at: Any = None,
+    ms: Module | Sequence[Module], ax: Any = None, *, region: Any = None, likelihood: str | None = None, at: Any = None
 ) -> Any:
     """Draw modules, each in its own colour and where it has points; return the axes.
 

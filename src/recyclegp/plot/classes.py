@@ -14,6 +14,7 @@ from matplotlib.figure import FigureBase
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
+from scipy.ndimage import distance_transform_cdt
 
 from ..errors import RecycleGPError
 from . import maps, numbers
@@ -186,22 +187,11 @@ def _draw_region(ax: Axes, scene: Scene, subject: Subject) -> None:
 
 def _write_name(ax: Axes, x: Array, y: Array, lead: Array, name: str) -> None:
     """The name of a class where its region is widest."""
-    i, j = _deepest(np.nan_to_num(lead, nan=-1.0) > 0)
+    depth = distance_transform_cdt(np.pad(np.nan_to_num(lead, nan=-1.0) > 0, 1), "taxicab")[1:-1, 1:-1]
+    deepest = np.argwhere(depth == depth.max())
+    i, j = deepest[len(deepest) // 2]
     text = ax.text(x[j], y[i], as_text(plain(name)), ha="center", va="center", fontsize=9, zorder=4)
     text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
-
-
-def _deepest(inside: np.ndarray) -> tuple[int, int]:
-    """A place of a region that is furthest from its border, which is worn off until nothing would be left."""
-    worn = np.pad(inside, 1)
-    while worn.any():
-        left = worn
-        worn = np.zeros_like(left)
-        inner = left[1:-1, 1:-1] & left[:-2, 1:-1] & left[2:, 1:-1] & left[1:-1, :-2] & left[1:-1, 2:]
-        worn[1:-1, 1:-1] = inner
-    places = np.argwhere(left) - 1
-    i, j = places[len(places) // 2]
-    return int(i), int(j)
 
 
 # --- both ---

@@ -174,10 +174,7 @@ def _map(scene: Scene, subject: Subject) -> Map:
 
 
 def over(scene: Scene, subject: Subject, side: int, said: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
-    """Places along both inputs, and what is said there, [y, x, …]; a module among others is asked where it has points.
-
-    Elsewhere it is NaN. `said` takes rows of the two inputs, and gives as many.
-    """
+    """Places along both inputs, and what is said there, [y, x, …]; NaN beyond the points of a module among others."""
     x, y = (np.linspace(low, high, side) for low, high in scene.region)
     X = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     inside = np.ones(len(X), dtype=bool)

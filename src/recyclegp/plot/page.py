@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
@@ -20,7 +21,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from ..errors import printable
-from ..merging.verdicts import Standing
+from ..merging.verdicts import TRUSTED, Standing
 from . import classes, figure, maps, numbers, ranges
 from .numbers import Curve, Map, Panel
 from .scale import Array, Scale
@@ -72,8 +73,9 @@ def curves(scene: Scene, panels: Sequence[Panel]) -> Json:
 
 
 def _trust(scene: Scene) -> list[Json]:
-    """Modules of ensembles that are not simply trusted, and why."""
-    judged = [(m, m.verdict, s.model.functions[m.function]) for s in scene.subjects for m in s.said]
+    """Modules of ensembles that are not simply trusted, why, and what the others add to them."""
+    doubted = [s for s in scene.subjects if any(m.verdict not in (None, TRUSTED) for m in s.said)]
+    judged = [(m, m.verdict, s.model.functions[m.function]) for s in doubted for m in s.reported]
     return [
         {
             "name": plain(m.name),
@@ -81,6 +83,7 @@ def _trust(scene: Scene) -> list[Json]:
             "standing": verdict.standing.value,
             "reason": printable(verdict.reason),
             "weight": m.weight,
+            "others_add": m.others_add if math.isfinite(m.others_add) else None,
         }
         for m, verdict, function in judged
         if verdict is not None and verdict.standing is not Standing.TRUSTED
@@ -94,10 +97,7 @@ def _embedded(data: Json) -> str:
 
 
 class Entries:
-    """What can be switched on and off, in order: models or classes, owners, modules of which only points are known.
-
-    Each is known by its look: label, colour and dashes.
-    """
+    """What can be switched on and off, in order, each known by its look: label, colour and dashes."""
 
     def __init__(self, first: Iterable[tuple[str, str, str]], kinds: Iterable[str]) -> None:
         self.found: list[Json] = []

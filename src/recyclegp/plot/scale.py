@@ -67,7 +67,7 @@ class Scale(NamedTuple):
 
     @property
     def is_rate(self) -> bool:
-        return isinstance(self.likelihood, Poisson)
+        return self.likelihood is not None and self.likelihood.counts
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -90,8 +90,9 @@ class Scale(NamedTuple):
         m, v = torch.as_tensor(mean), torch.as_tensor(variance)
         # The centre is what predict_y gives, which averages over f; the limits are what a certain f would give.
         certain = torch.zeros_like(v)
-        found: list[Tensor] = [self.likelihood.moments(m, v).mean]
-        found += [self.likelihood.moments(torch.as_tensor(limit), certain).mean for limit in (low, high)]
+        of_y = Poisson() if self.is_rate else self.likelihood  # all counts have the mean exp f, whatever their spread
+        found: list[Tensor] = [of_y.moments(m, v).mean]
+        found += [of_y.moments(torch.as_tensor(limit), certain).mean for limit in (low, high)]
         if self.is_rate:
             # Rates of a model that knows nothing overflow, or vanish from a logarithmic axis.
             found = [rate.clamp(1 / arrays.LARGEST, arrays.LARGEST) for rate in found]
@@ -107,10 +108,7 @@ class Scale(NamedTuple):
 
 
 def choose(whole: Likelihood, function: str, own: Sequence[Likelihood], wanted: str | None) -> Scale:
-    """The scale of one function of models whose functions together are `whole`, and are observed as `own`.
-
-    That of the likelihood asked for, of the only one there is, or else of f.
-    """
+    """The scale of a function among `whole`: that of the likelihood asked for, of the only one of `own`, or of f."""
     if whole.predicts_all and whole.classifies:
         return Scale(whole, positive=function)
     if not whole.predicts_all and len(whole.functions) > 1:

@@ -50,8 +50,10 @@ def reliability(curve: Any, ax: Any = None, *, of: str = "class 1") -> Any:
     half = style.BAND_SDS * np.sqrt(said * (1 - said) / rows)
     ax.vlines(said, (said - half).clip(0), (said + half).clip(max=1), color=style.FAINT, lw=3, alpha=0.5, zorder=3)
     ax.plot(said, happened, "o-", color=style.BLUE, ms=5, lw=1.4, label="what happened", zorder=4)
-    style.tidy(ax, xlabel=f"probability of {of}", ylabel="share in which it was so", xlim=(0, 1), ylim=(0, 1))
-    ax.legend(frameon=False, fontsize=9, loc="upper left")
+    legend = {"fontsize": 9, "loc": "upper left"}
+    style.tidy(
+        ax, None, legend, xlabel=f"probability of {of}", ylabel="share in which it was so", xlim=(0, 1), ylim=(0, 1)
+    )
     return ax
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
@@ -21,13 +22,15 @@ BAND_LEVEL = 0.95  # the probability that every band holds
 BAND_SDS = normal_quantile(0.5 * (1 + BAND_LEVEL))  # standard deviations from the mean of f to the edge of its band
 
 
-def tidy(panel: Axes, title: str | None = None, **labels: Any) -> None:
-    """Remove the box around a panel, and put its title on the left."""
+def tidy(panel: Axes, title: str | None = None, legend: Mapping[str, Any] | None = None, **labels: Any) -> None:
+    """Remove the box around a panel, and put its title on the left; `legend`: where and how it has one."""
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["bottom", "left"]].set_color(FAINT)
     panel.set(**labels)
     if title is not None:
         panel.set_title(title, loc="left", fontsize=10, fontweight="bold")
+    if legend is not None:
+        panel.legend(**{"fontsize": 8, "frameon": False, **legend})
 
 
 def band(panel: Axes, x: Any, mean: Any, variance: Any, colour: str, label: str | None, **style: Any) -> None:
@@ -46,18 +49,8 @@ def outline(panel: Axes, x: Any, mean: Any, variance: Any, colour: str, label: s
 
 def inducing(panel: Axes, Z: Any, colour: str, label: str | None = None, level: float = 0.02, mark: str = "^") -> None:
     """Mark the inducing inputs by triangles, or others, along the lower edge."""
-    panel.plot(
-        Z,
-        np.full(len(Z), level),
-        mark,
-        color=colour,
-        ms=5,
-        mew=0 if mark == "^" else 1.2,
-        transform=panel.get_xaxis_transform(),
-        clip_on=False,
-        label=label,
-        zorder=5,
-    )
+    look: dict[str, Any] = {"color": colour, "ms": 5, "mew": 0 if mark == "^" else 1.2, "label": label, "zorder": 5}
+    panel.plot(Z, np.full(len(Z), level), mark, transform=panel.get_xaxis_transform(), clip_on=False, **look)
 
 
 def first(axes: Any, count: int) -> list[Axes]:

@@ -70,7 +70,7 @@ class Origin(NamedTuple):
 
 def origin_of(model: Model) -> Origin:
     """The one place that tells modules and ensembles apart."""
-    found = (getattr(model, field, None) for field in ("name", "owner", "names", "groups"))
+    found = (getattr(model, field, None) for field in ("name", "owner", "names", "_live"))
     name, owner, modules, groups = found
     return Origin(name, owner, tuple(modules or ()), groups or ())
 
@@ -105,6 +105,11 @@ class Subject(NamedTuple):
     def said(self) -> list[Member]:
         """What modules of an ensemble say of these functions."""
         return [m for group in self.groups for m in group.members if m.function in self.functions]
+
+    @property
+    def reported(self) -> list[Member]:
+        """The same with what the others say of them."""
+        return [m for group in self.groups for m in group.report() if m.function in self.functions]
 
     @property
     def owners_differ(self) -> bool:

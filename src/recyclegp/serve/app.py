@@ -25,8 +25,7 @@ from ..plot import page
 from . import views
 from .choices import Choice, from_json
 from .guard import Guard
-from .reading import SUFFIX
-from .state import ServeState
+from .state import SUFFIX, ServeState
 
 LARGEST_FILE = 64 * 2**20  # bytes of an upload
 LARGEST_QUESTION = 2**20  # bytes
@@ -49,7 +48,7 @@ def application(serve_state: ServeState, token: str, worker: Executor) -> ASGIAp
         Route("/api/file", inside.file, methods=["POST"]),
         Route("/api/upload", inside.upload, methods=["POST"]),
     ]
-    handlers: dict[Any, Any] = {RecycleGPError: _refused, HTTPException: _http_error, Exception: _failed}
+    handlers: dict[Any, Any] = dict.fromkeys((RecycleGPError, HTTPException, Exception), _refused)
     return Guard(Starlette(routes=routes, exception_handlers=handlers), token)
 
 
@@ -145,14 +144,10 @@ async def _within(request: Request, limit: int) -> Any:
         yield part
 
 
-def _refused(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": in_words([error], shell=True)}, 422)
-
-
-def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
-
-
-def _failed(request: Request, error: Exception) -> Response:
+def _refused(request: Request, error: Any) -> Response:
+    """What went wrong, for the person at the page."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+    if isinstance(error, RecycleGPError):
+        return JSONResponse({"error": in_words([error], shell=True)}, 422)
     return JSONResponse({"error": "something went wrong here; the terminal says more"}, 500)

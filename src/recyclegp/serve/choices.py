@@ -8,8 +8,8 @@ from typing import Any
 
 from .. import arrays
 from ..errors import RecycleGPError
+from ..models.model import squeezed
 from ..models.module import Module
-from ..models.predictive import squeezed
 
 FIELDS = ("output_scale", "output_shift", "input_scale", "input_shift", "unit")
 
@@ -77,9 +77,8 @@ def from_json(given: Any, modules: Sequence[Module]) -> Choice:
     gone = {_position(i, len(modules)) for i in off}
     changes = {_position(i, len(modules)): c for i, c in units.items()}
     made = ((i, _change(c, modules[i])) for i, c in sorted(changes.items()))
-    return Choice(
-        tuple(i for i in range(len(modules)) if i not in gone), tuple((i, c) for i, c in made if c != NO_CHANGE)
-    )
+    on = tuple(i for i in range(len(modules)) if i not in gone)
+    return Choice(on, tuple((i, c) for i, c in made if c != NO_CHANGE))
 
 
 def _position(given: Any, count: int) -> int:
@@ -99,36 +98,32 @@ def outputs_of(module: Module) -> tuple[str, ...]:
 def _change(given: Any, module: Module) -> Change:
     if not isinstance(given, Mapping) or not set(given) <= set(FIELDS):
         raise RecycleGPError(f"units: send an object with {', '.join(FIELDS)}")
-    count = len(outputs_of(module))
-    units = _listed(given, "unit", count, "outputs")
+    outputs, inputs = (len(outputs_of(module)), "outputs"), (module.dimension, "input columns")
+    units = _listed(given, "unit", *outputs)
     if not all(unit is None or isinstance(unit, str) for unit in units):
         raise RecycleGPError("unit must be text")
     return Change(
-        _numbers(given, "output_scale", 1.0, count, "outputs"),
-        _numbers(given, "output_shift", 0.0, count, "outputs"),
-        _numbers(given, "input_scale", 1.0, module.dimension, "input columns"),
-        _numbers(given, "input_shift", 0.0, module.dimension, "input columns"),
+        _numbers(given, "output_scale", 1.0, *outputs),
+        _numbers(given, "output_shift", 0.0, *outputs),
+        _numbers(given, "input_scale", 1.0, *inputs),
+        _numbers(given, "input_shift", 0.0, *inputs),
         tuple(unit or None for unit in units) if any(units) else (),
     )
 
 
 def _listed(given: Mapping[str, Any], name: str, count: int, of: str) -> list[Any]:
     """One value for each of them, or none; one alone needs no list."""
-    found = given.get(name)
-    if count == 1 and found is not None and not isinstance(found, list):
-        return [found]
-    if not isinstance(found or [], list) or len(found or []) not in (0, count):
+    found = [] if given.get(name) is None else given[name]
+    found = [found] if count == 1 and not isinstance(found, list) else found
+    if not isinstance(found, list) or len(found) not in (0, count):
         raise RecycleGPError(f"{name}: send one number for each of the {count} {of}")
-    return found or []
+    return found
 
 
 def _numbers(given: Mapping[str, Any], name: str, usual: float, count: int, of: str) -> tuple[float, ...]:
     """None where all are as usual."""
-    found = tuple(_number(n, name) for n in _listed(given, name, count, of))
-    return found if any(n != usual for n in found) else ()
-
-
-def _number(given: Any, name: str) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not abs(given) <= arrays.LARGEST:
-        raise RecycleGPError(f"{name} must be a number of ordinary size")
-    return float(given)
+    found = _listed(given, name, count, of)
+    for n in found:
+        if isinstance(n, bool) or not isinstance(n, (int, float)) or not abs(n) <= arrays.LARGEST:
+            raise RecycleGPError(f"{name} must be a number of ordinary size")
+    return tuple(map(float, found)) if any(n != usual for n in found) else ()

@@ -284,8 +284,9 @@ function drawScores() {
 
 // --- the table of modules ---
 
+const ORIGIN = { placed: ["", "placed by recyclegp, and none is a data row"], unknown: [" ?", "chosen by somebody else, or rounded: data rows may be among them"], rows: [" !", "data rows are among them"] };
 const HEAD = [["", "switch-cell"], ["module", ""], ["rows", "number"], ["points", "number"], ["kernel", "kernel"], ["likelihood", "likelihood"], ["kept", "number"],
-  ["noise sd", "number"], ["agreement", "number"], ["verdict", "verdict"], ["", "units-cell"]];
+  ["noise sd", "number"], ["agreement", "number"], ["others add", "number"], ["verdict", "verdict"], ["", "units-cell"]];
 function buildModules() {
   const table = $("modules"), head = tag("tr", {}), body = table.tBodies[0];
   table.tHead.replaceChildren(head);
@@ -310,17 +311,20 @@ function moduleRow(m, i, body) {
   const changed = tag("span", { className: "sub changed", hidden: true }, words);
   const part = m.parts[shown.function], text = value => part ? value(part) : "–";
   cell("number", "rows").append(text(p => p.rows.toLocaleString("en")));
-  cell("number", "points").append(text(p => p.points.toLocaleString("en")));
+  const points = cell("number", "points");
+  points.append(text(p => p.points.toLocaleString("en") + ORIGIN[p.origin][0]));
+  points.title = text(p => ORIGIN[p.origin][1]);
   const kernel = cell("kernel", "kernel");
   kernel.append(text(p => p.kernel));
   kernel.title = text(p => p.kernel_in_full);
   cell("likelihood", "likelihood").append(text(p => p.likelihood) + (m.converged ? "" : ", not converged"));
   cell("number", "kept").append(text(p => percent(p.kept)));
-  const noise = cell("number", "noise sd"), agreement = cell("number", "agreement"), verdict = cell("verdict");
+  const noise = cell("number", "noise sd"), agreement = cell("number", "agreement"), added = cell("number", "others add"), verdict = cell("verdict");
   const units = tag("button", { type: "button", className: "small", onclick: () => edit(i) }, cell("units-cell"), "Units…");
   units.setAttribute("aria-expanded", "false");
   units.setAttribute("aria-label", `Units of ${m.name}`);
-  return { row, turn, noise, agreement, verdict, changed, units, editor: null };
+  added.title = "nats for each row: by how much what the others say makes its rows more probable; below zero they mislead";
+  return { row, turn, noise, agreement, added, verdict, changed, units, editor: null };
 }
 function updateModules() {
   const known = new Map((shown.view ? shown.view.rows : []).map(r => [r.position, r]));
@@ -332,6 +336,7 @@ function updateModules() {
     line.changed.textContent = units.has(i) ? `units: ${inWords(units.get(i), m)}` : "";
     if (asking && !away) return;  // verdicts stay until there are new ones
     line.noise.replaceChildren(short(told ? told.noise_sd : part && part.noise_sd));
+    line.added.replaceChildren(!told || told.others_add === null ? "–" : told.others_add.toFixed(2));
     line.agreement.replaceChildren();
     line.verdict.replaceChildren();
     if (!told || told.agreement === null) line.agreement.append("–");

@@ -152,6 +152,7 @@ def _part(m: Module, k: int | None) -> Json | None:
     return {
         "rows": latent.rows,
         "points": len(m._points[k]),
+        "origin": m.about.origin.value,
         "kernel": text(latent.kernel.structure),
         "kernel_in_full": latent.kernel.describe(),
         "likelihood": "+".join(p.name for p in own),
@@ -184,6 +185,7 @@ def _verdicts(snapshot: Snapshot, merged: Merged, function: str) -> list[Json]:
                 "noise_sd": _sd(row["noise"]),
                 "surprise": _finite(row["surprise"]),
                 "agreement": _finite(row["agreement"]),
+                "others_add": _finite(row["others_add"]),
                 "offset": _finite(row["offset"]),
                 "offset_sd": _finite(row["offset_sd"]),
                 "standing": None if verdict is None else verdict.standing.value,

@@ -9,15 +9,16 @@ elsewhere; none of them holds a data row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from ..arrays import Array, CountOrPoints
+from ..anonymity import check_classes
+from ..arrays import Array
 from ..errors import RecycleGPError
-from ..likelihoods import Gaussian, Heteroscedastic, Poisson, StudentT
-from ..local.options import KernelLike, PublishLike
+from ..likelihoods import CHOICES, FAMILIES, Gaussian, Heteroscedastic, StudentT
 from ..models.module import Module
 from ..target import target_name
 from .estimator import OwnerOfRows, RandomState, RecyclableGP
@@ -26,19 +27,21 @@ from .parts import checked, fitted_modules, regions, seed_of, target_names
 
 __all__ = ["RecyclableGPClassifier", "RecyclableGPRegressor", "regions"]
 
-REGRESSIONS = (Gaussian.name, StudentT.name, Poisson.name, Heteroscedastic.name)
+OF_COUNTS = (*(p.name for p in FAMILIES.values() if p.counts), *CHOICES)
+REGRESSIONS = (Gaussian.name, StudentT.name, *OF_COUNTS, Heteroscedastic.name)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
     """Gaussian process regression whose fitted parts can be shared and merged.
 
     Parameters
     ----------
     kernel : str or gpytorch.kernels.Kernel
-        A name ("rbf", "matern52 + linear", …) or a GPyTorch kernel in your units.
-    likelihood : {"gaussian", "student-t", "poisson", "heteroscedastic"}
-        How y follows from f: with Gaussian noise, with outliers, as counts of rate eᶠ, or with Gaussian noise whose
-        size is a function of X as well.
+        A name ("matern52", "rbf + linear", …) or a GPyTorch kernel in your units.
+    likelihood : {"gaussian", "student-t", "poisson", "negative-binomial", "counts", "heteroscedastic"}
+        How y follows from f: with Gaussian noise, with outliers, as counts of mean eᶠ (Poisson's, more varied ones, or
+        one of the two as the data say), or with Gaussian noise whose size is a function of X as well.
     noise : float or None
         Noise variance, kept fixed; None learns it.
     method : {"auto", "exact", "collapsed", "dual"}
@@ -51,8 +54,14 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
         accurate and slower.
     rows_per_point : int or None
         Rows that share each published point, at least: never more points than rows // this number.
+    privacy : {"people", "things"} or None
+        What the rows are about, which decides what is published of them, as for `rgp.fit`.
     learn : bool
         False takes a kernel object as it is.
+    hold_back : float or None
+        The share of rows that `fit` keeps out, as 0.1, for `ensemble_.gain`, as for `rgp.fit`.
+    categories : list of columns, or None
+        Columns of text, by name or position, all of whose levels may be named in a file, as for `rgp.fit`.
     ensemble_inducing : int, array, "all" or "auto"
         Points of the ensemble, where there are several modules.
     owners : {"auto", "offset", "smooth"} or None
@@ -91,45 +100,14 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
     `ensemble_.noise`; `predict_interval` is about a new y.
     """
 
-    def __init__(
-        self,
-        kernel: KernelLike = "rbf",
-        *,
-        likelihood: str = "gaussian",
-        noise: float | None = None,
-        method: str = "auto",
-        inducing: CountOrPoints = None,
-        publish: PublishLike = "auto",
-        rows_per_point: int | None = None,
-        learn: bool = True,
-        ensemble_inducing: CountOrPoints = "auto",
-        owners: str | None = None,
-        trust: str | None = None,
-        n_partitions: int = 1,
-        n_jobs: int | None = None,
-        name: str | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.noise = noise
-        self.method = method
-        self.inducing = inducing
-        self.publish = publish
-        self.rows_per_point = rows_per_point
-        self.learn = learn
-        self.ensemble_inducing = ensemble_inducing
-        self.owners = owners
-        self.trust = trust
-        self.n_partitions = n_partitions
-        self.n_jobs = n_jobs
-        self.name = name
-        self.random_state = random_state
+    likelihood: str = "gaussian"
+    noise: float | None = None
+    method: str = "auto"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = self.likelihood != Heteroscedastic.name
-        tags.target_tags.positive_only = self.likelihood == Poisson.name
+        tags.target_tags.positive_only = self.likelihood in OF_COUNTS
         return tags
 
     def partial_fit(self, X: Array, y: Array, sample_weight: Array = None, owner: OwnerOfRows = None) -> Self:
@@ -156,8 +134,8 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
         rows = checked(self, X, y, sample_weight, owner, numeric=True, reset=not old)
         if self.likelihood not in REGRESSIONS:
             raise RecycleGPError(f"likelihood={self.likelihood!r}; use one of {', '.join(REGRESSIONS)}")
-        self.likelihood_ = self.likelihood
-        new = fitted_modules(self, rows, self.likelihood_, old, noise=self.noise, target=names)
+        new = fitted_modules(self, rows, self.likelihood, old, noise=self.noise, target=names)
+        self.likelihood_ = new[0].likelihoods[0].parts[0].name if self.likelihood in CHOICES else self.likelihood
         return self._take(old, new)
 
     def predict(self, X: Array, return_std: bool = False, return_cov: bool = False, *, owner: str | None = None) -> Any:
@@ -183,7 +161,7 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
             raise RecycleGPError("return_std and return_cov: at most one of them can be requested")
         X = self._asked(X)
         m, v = self.ensemble_.predict(X, owner)
-        counts = self.likelihood_ == Poisson.name
+        counts = self.likelihood_ in OF_COUNTS
         mean = np.exp(m + 0.5 * v) if counts else m  # of counts the rate: E[eᶠ] = exp(m + v/2)
         if return_std:  # var[eᶠ] = E[eᶠ]²(eᵛ − 1)
             return mean, np.sqrt(mean**2 * np.expm1(v) if counts else v)
@@ -203,12 +181,10 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
 
         Parameters
         ----------
-        X : array of shape (n, D)
-            Inputs.
+        X, owner
+            As for `predict`; without an owner it is the observation of somebody new.
         level : float
             The probability that it holds y, if the model is right.
-        owner : str or None
-            Whose observation, by name; None for that of somebody new.
 
         Returns
         -------
@@ -226,14 +202,12 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
 
         Parameters
         ----------
-        X : array of shape (n, D)
-            Inputs.
+        X, owner
+            As for `predict`.
         n_samples : int
             Number of draws.
         random_state : int, RandomState or None
             Of the draws.
-        owner : str or None
-            As for `predict`.
 
         Returns
         -------
@@ -245,21 +219,24 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
         if drawn.ndim == 3 and not self.ensemble_.likelihoods[0].predicts_all:  # f, and not its noise
             drawn = drawn[..., 0]
         drawn = np.moveaxis(drawn, 0, -1)
-        return np.exp(drawn) if self.likelihood_ == Poisson.name else drawn
+        return np.exp(drawn) if self.likelihood_ in OF_COUNTS else drawn
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
     """Gaussian process classification whose fitted parts can be shared and merged.
 
     Parameters
     ----------
     kernel : str or gpytorch.kernels.Kernel
-        A name ("rbf", "matern52 + linear", …) or a GPyTorch kernel in your units.
+        A name ("matern52", "rbf + linear", …) or a GPyTorch kernel in your units.
     likelihood : {"auto", "bernoulli", "bernoulli-probit", "categorical", "categorical-softmax"}
         "auto" is "bernoulli" (logistic) for two classes and "categorical" (a regression for each) for more.
         "categorical-softmax" fits their softmax, which is much slower. The last two match classes by name when they
         are merged, so that estimators may know different ones.
-    inducing, publish, rows_per_point, learn, ensemble_inducing, owners, trust, n_partitions, n_jobs, name, random_state
+    inducing, publish, rows_per_point, privacy, learn, hold_back, categories, ensemble_inducing, owners, trust
+        As for `RecyclableGPRegressor`, which explains them.
+    n_partitions, n_jobs, name, random_state
         As for `RecyclableGPRegressor`, which explains them.
 
     Attributes
@@ -270,38 +247,8 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
         As for `RecyclableGPRegressor`.
     """
 
-    classes_: np.ndarray
-
-    def __init__(
-        self,
-        kernel: KernelLike = "rbf",
-        *,
-        likelihood: str = AUTO,
-        inducing: CountOrPoints = None,
-        publish: PublishLike = "auto",
-        rows_per_point: int | None = None,
-        learn: bool = True,
-        ensemble_inducing: CountOrPoints = "auto",
-        owners: str | None = None,
-        trust: str | None = None,
-        n_partitions: int = 1,
-        n_jobs: int | None = None,
-        name: str | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.inducing = inducing
-        self.publish = publish
-        self.rows_per_point = rows_per_point
-        self.learn = learn
-        self.ensemble_inducing = ensemble_inducing
-        self.owners = owners
-        self.trust = trust
-        self.n_partitions = n_partitions
-        self.n_jobs = n_jobs
-        self.name = name
-        self.random_state = random_state
+    likelihood: str = AUTO
+    classes_: np.ndarray = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -309,12 +256,7 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
         return tags
 
     def partial_fit(
-        self,
-        X: Array,
-        y: Array,
-        classes: Array = None,
-        sample_weight: Array = None,
-        owner: OwnerOfRows = None,
+        self, X: Array, y: Array, classes: Array = None, sample_weight: Array = None, owner: OwnerOfRows = None
     ) -> Self:
         """Fit these rows as a further module, and merge it with those there are, as the regressor does.
 
@@ -333,13 +275,7 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
         return self._fit(X, y, sample_weight, owner, getattr(self, "modules_", []), classes)
 
     def _fit(
-        self,
-        X: Array,
-        y: Array,
-        sample_weight: Array,
-        owner: OwnerOfRows,
-        old: list[Module],
-        given: Array = None,
+        self, X: Array, y: Array, sample_weight: Array, owner: OwnerOfRows, old: list[Module], given: Array = None
     ) -> Self:
         options: dict[str, Any] = {"target": target_name(y)}
         rows = checked(self, X, y, sample_weight, owner, reset=not old)
@@ -355,6 +291,8 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
             options["labels"] = words_of_two(classes)
         else:
             words = words_of(classes)
+            if known is None and not old:
+                check_classes(map(str, labels.tolist()))
             labels = np.array(words, dtype=object)[np.searchsorted(classes, labels)]
             options["classes"] = words
         return self._take(old, fitted_modules(self, rows._replace(y=labels), self.likelihood_, old, **options))
@@ -386,9 +324,7 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
 
         Parameters
         ----------
-        X : array of shape (n, D)
-            Inputs.
-        owner : str or None
+        X, owner
             As for `predict`.
 
         Returns

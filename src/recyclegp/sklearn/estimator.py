@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..arrays import Array, CodedInputs
+from ..arrays import Array, CodedInputs, CountOrPoints
+from ..kernels import DEFAULT_KERNEL
+from ..local.options import KernelLike, PrivacyLike, PublishLike
 from ..models.ensemble import Ensemble
 from ..models.merge import merge
 from ..models.module import Module
@@ -20,10 +23,26 @@ RandomState: TypeAlias = Any  # as everywhere in scikit-learn: an int, a RandomS
 Mergeable: TypeAlias = Any  # a fitted estimator of the same kind, a Module, or several of them
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RecyclableGP(BaseEstimator, ABC):
-    """Abstract; the regressor and the classifier are final."""
+    """Abstract; the regressor and the classifier are final. Fields are parameters, as scikit-learn knows them."""
 
-    likelihood_: str
+    kernel: KernelLike = field(default=DEFAULT_KERNEL, kw_only=False)
+    inducing: CountOrPoints = None
+    publish: PublishLike = "auto"
+    rows_per_point: int | None = None
+    privacy: PrivacyLike = None
+    learn: bool = True
+    hold_back: float | None = None
+    categories: Sequence[str | int] | None = None
+    ensemble_inducing: CountOrPoints = "auto"
+    owners: str | None = None
+    trust: str | None = None
+    n_partitions: int = 1
+    n_jobs: int | None = None
+    name: str | None = None
+    random_state: RandomState = 0
+    likelihood_: str = field(init=False)
 
     def fit(self, X: Array, y: Array, sample_weight: Array = None, owner: OwnerOfRows = None) -> Self:
         """Fit, forgetting what was fitted before.
@@ -94,7 +113,7 @@ class RecyclableGP(BaseEstimator, ABC):
         return self
 
     def _ensemble(self, modules: Sequence[Module]) -> Ensemble:
-        options = {"owners": self.owners, "trust": self.trust}
+        options: dict[str, Any] = {"owners": self.owners, "trust": self.trust}
         if len(modules) > 1:
             return merge(modules, inducing=self.ensemble_inducing, learn=self.learn, **options)
         # The ensemble is the module itself, with its own kernel and points: those of all functions, where they differ.

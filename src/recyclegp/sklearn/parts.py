@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +12,10 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from ..anonymity import warn_of_record_numbers
 from ..arrays import CodedInputs, holds_categories, inputs
 from ..errors import RecycleGPError
-from ..local.options import OPTIONS
+from ..local.options import OPTIONS, FitOptions
 from ..models.fit import fit, fit_many
 from ..models.module import Module
 from ..models.naming import name_or_new
@@ -64,13 +66,19 @@ def checked(
 
 def _inputs_and_targets(estimator: Any, X: Any, y: Any, numeric: bool, reset: bool) -> tuple[Any, Any]:
     """Where X has categories, its numbers and their codes."""
-    if not holds_categories(X):
-        return validate_data(estimator, X, y, dtype=np.float64, y_numeric=numeric, multi_output=numeric, reset=reset)
+    guard = FitOptions.of(categories=estimator.categories, privacy=estimator.privacy).level_guard
+    if not holds_categories(X) and not guard.named:
+        how = {"dtype": np.float64, "y_numeric": numeric, "multi_output": numeric, "reset": reset}
+        numbers, y = validate_data(estimator, X, y, **how)
+        warn_of_record_numbers(numbers, getattr(X, "columns", None))
+        return numbers, y
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if numeric:
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     check_consistent_length(X, y)
-    found = inputs(X)
+    if not reset:
+        guard = replace(guard, known=dict(estimator.ensemble_.categories.levels))
+    found = inputs(X, guard=guard)
     return CodedInputs(found.X.numpy(), found.columns, found.categories), y
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import stat
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -11,14 +12,16 @@ from pathlib import Path
 
 from .. import likelihoods
 from ..errors import Argument, Either, OfStranger, RecycleGPError
-from . import strict_json
+from . import digest, strict_json
 from .atomic import write_atomically
 from .fields import count, fields, listed, number, text
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)  # the first has no digest
 WRITER = Either("Calibration.save", "`recyclegp calibrate`")
 LARGEST = 65_536  # bytes of a file
 MOST_LEVELS = 1000
+DIGEST = re.compile(rb'"digest": "([0-9a-f]{64})"')
 SAME = 1e-9  # levels that differ by less are one
 
 
@@ -84,8 +87,9 @@ class Calibration:
         Examples:
             >>> c.save("c.json")
         """
-        content = {"recyclegp_calibration": FORMAT, **asdict(self)}
-        write_atomically(Path(path), (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+        said = {"recyclegp_calibration": FORMAT, "digest": digest.ZEROS, **asdict(self)}
+        content = (json.dumps(said, indent=1, allow_nan=False) + "\n").encode()
+        write_atomically(Path(path), digest.replaced(DIGEST, content, digest.of(content)))
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Calibration:
@@ -126,15 +130,20 @@ def _read(path: Path) -> Calibration:
         content = stream.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise RecycleGPError("too large for a calibration; name one that ", WRITER, " wrote")
+    checked = digest.check(DIGEST, content)
     found = fields(strict_json.parsed(content.decode()), "it")
-    expected = {"recyclegp_calibration", *Calibration.__dataclass_fields__}
-    if "recyclegp_calibration" in found and found["recyclegp_calibration"] != FORMAT:
+    if "recyclegp_calibration" in found and found["recyclegp_calibration"] not in READABLE:
         raise RecycleGPError("a calibration of another format; upgrade recyclegp")
+    expected = {"recyclegp_calibration", *Calibration.__dataclass_fields__}
     found.setdefault("output", None)  # which earlier files do not have
-    if set(found) != expected or type(found["recyclegp_calibration"]) is not int:
+    if checked != (found.get("recyclegp_calibration") == FORMAT):
+        raise ValueError("a digest is missing, or there should be none")
+    if set(found) - {"digest"} != expected or ("digest" in found) != checked:
         raise ValueError("other fields")
-    owner, digest = found["owner"], found["content_id"]
-    if digest is not None and (len(bytes.fromhex(text(digest, "content_id"))) != 32 or digest != digest.lower()):
+    if type(found["recyclegp_calibration"]) is not int:
+        raise ValueError("no format")
+    owner, model = found["owner"], found["content_id"]
+    if model is not None and (len(bytes.fromhex(text(model, "content_id"))) != 32 or model != model.lower()):
         raise ValueError("no content id")
     return Calibration(
         likelihood=text(found["likelihood"], "likelihood"),
@@ -144,6 +153,6 @@ def _read(path: Path) -> Calibration:
         quantiles=tuple(
             number(v, "a quantile", 0.0) for v in listed(found["quantiles"], "quantiles", most=MOST_LEVELS)
         ),
-        content_id=digest,
+        content_id=model,
         output=None if found["output"] is None else text(found["output"], "output"),
     )

@@ -4,7 +4,8 @@ Tensors are stored as float64 as they are, so a round trip is bit-exact. docs/sc
 
 Files are read here rather than by the safetensors library, which would map them into memory: a file that somebody cuts
 short meanwhile would then end the process. Here all that a file announces is compared with its size and with `limits`
-before memory is taken, and its content id is that of the very bytes that were read.
+before memory is taken, bytes are compared with the `digest` before they are looked at, and a content id is that of the
+very bytes that were read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -27,8 +28,8 @@ from torch import Tensor
 
 from ..errors import Argument, Either, OfStranger, RecycleGPError
 from ..version import __version__
-from . import layout, limits, strict_json
-from .atomic import write_atomically
+from . import digest, layout, limits, strict_json
+from .atomic import replacing
 
 SCHEMA = 3
 FIT = Either("recyclegp.fit", "`recyclegp fit`")  # what makes a file
@@ -45,27 +46,32 @@ class Document(NamedTuple):
 
     header: Header
     tensors: Tensors
-    content_id: str = ""  # SHA-256 of all bytes, as hexadecimal digits; empty for what is yet to be written
+    content_id: str = ""  # SHA-256 of all bytes, as hexadecimal digits; empty where nobody has asked for it
 
 
 def write(path: str | PathLike[str], document: Document) -> None:
     """All or nothing."""
-    header = {"schema": SCHEMA, "written_by": f"recyclegp {__version__}", **document.header}
-    text = json.dumps(header, allow_nan=False, sort_keys=True)
     tensors = {k: t.detach().cpu().contiguous() for k, t in document.tensors.items()}
     for name, tensor in tensors.items():
         limits.check_tensor(name, tensor.shape)
-    content = to_bytes(tensors, metadata={KEY: text})
-    if _number(content[:LENGTH]) > limits.LARGEST_HEADER or len(content) > limits.LARGEST_FILE:
+    header = {"schema": SCHEMA, "written_by": f"recyclegp {__version__}", **document.header}
+    header |= digest.blank(sum(t.nbytes for t in tensors.values()))
+    text = json.dumps(header, allow_nan=False, sort_keys=True)
+    content = memoryview(to_bytes(tensors, metadata={KEY: text}))
+    length = _number(content[:LENGTH])
+    if length > limits.LARGEST_HEADER or len(content) > limits.LARGEST_FILE:
         raise RecycleGPError(
             f"{path}: so much does not fit into one file; merge fewer modules, or with ", Argument("keep", "names")
         )
-    write_atomically(Path(path), content)
+    data = content[LENGTH + length :]
+    with replacing(Path(path)) as stream:
+        stream.write(digest.fill(bytes(content[: LENGTH + length]), data))
+        stream.write(data)
 
 
-def read(path: str | PathLike[str]) -> Document:
+def read(path: str | PathLike[str], *, identify: bool = False) -> Document:
     """Header and tensors of a file of ours: the container is checked, what they say is not looked at yet."""
-    with opened(path) as file:
+    with opened(path, identify=identify) as file:
         return file.document()
 
 
@@ -76,7 +82,7 @@ def header(path: str | PathLike[str]) -> Header:
 
 
 @contextmanager
-def opened(path: str | PathLike[str]) -> Iterator[OpenFile]:
+def opened(path: str | PathLike[str], *, identify: bool = False) -> Iterator[OpenFile]:
     """The same for somebody who takes the tensors piece by piece, in the order of `places`."""
     path = Path(path)
     kind = path.stat().st_mode  # FileNotFoundError and PermissionError are the convention
@@ -86,7 +92,7 @@ def opened(path: str | PathLike[str]) -> Iterator[OpenFile]:
         raise RecycleGPError(f"{path}: neither a file nor a folder; save what it says to a file first")
     try:
         with open(path, "rb") as stream:
-            yield OpenFile(stream, os.fstat(stream.fileno()).st_size)
+            yield OpenFile(stream, os.fstat(stream.fileno()).st_size, identify)
     except RecycleGPError as refused:
         named = str(refused).startswith(f"{path}: ")
         raise RecycleGPError("" if named else f"{path}: ", OfStranger(refused)) from None
@@ -94,33 +100,50 @@ def opened(path: str | PathLike[str]) -> Iterator[OpenFile]:
         raise RecycleGPError(
             f"{path}: not a complete recyclegp file (",
             OfStranger(broken),
-            "); it may be truncated or of another format (of a table, ",
+            "); it may be damaged, cut short or of another format; ask for it again (of a table, ",
             FIT,
             " makes one)",
         ) from None
 
 
 class OpenFile:
-    """A stream that is read once, from its beginning to its end, while its content id is computed."""
+    """A stream that is read once, from its beginning to its end; its bytes are compared with its digests on the way."""
 
-    def __init__(self, stream: BinaryIO, size: int) -> None:
+    def __init__(self, stream: BinaryIO, size: int, identify: bool) -> None:
         self.stream = stream
-        self.digest = hashlib.sha256()
+        self.sha256 = hashlib.sha256() if identify else None  # of all bytes; another one than those in the file
         if size > limits.LARGEST_FILE:
             raise RecycleGPError(f"{size} bytes is larger than a module can be; ask for a smaller one")
-        length = _number(self._take(LENGTH))
+        first = self._take(LENGTH)
+        length = _number(first)
         if length > min(limits.LARGEST_HEADER, size - LENGTH):
             raise ValueError(f"a header of {length} bytes in a file of {size}")
-        outer = strict_json.parsed(self._take(length).decode("utf-8"))
+        text = self._take(length)
+        checked = digest.check(digest.IN_HEAD, first + text)
+        outer = strict_json.parsed(text.decode("utf-8"))
         self.header = _header(layout.metadata(outer).get(KEY))
-        self.places = layout.places(outer, size - LENGTH - length)
+        self.left = size - LENGTH - length  # bytes of tensors that have not been taken from the stream yet
+        pieces = digest.of_pieces(self.header, checked, self.left)
+        self.digests = None if pieces is None else iter(pieces)
+        self.places = layout.places(outer, self.left)
+        mentioned = text.count(b"linear") + text.count(b"\\u00")  # or a letter of it, escaped
+        limits.check_linear(mentioned, _columns(self.header, self.places), size)
+        self.piece = memoryview(b"")  # bytes that nobody has wanted yet
 
     def _take(self, size: int) -> bytes:
         content = self.stream.read(size)
-        self.digest.update(content)
+        if self.sha256 is not None:
+            self.sha256.update(content)
         if len(content) < size:
             raise ValueError("it ends early")
         return content
+
+    def _next_piece(self) -> None:
+        content = self._take(min(digest.PIECE, self.left))
+        if self.digests is not None and digest.of(content) != next(self.digests):
+            digest.refuse()
+        self.left -= len(content)
+        self.piece = memoryview(content)
 
     def document(self) -> Document:
         """All of it, for somebody who has taken nothing yet."""
@@ -129,24 +152,35 @@ class OpenFile:
 
     @property
     def content_id(self) -> str:
-        """Of what has been taken: of the whole file, once all tensors have."""
-        return self.digest.hexdigest()
+        """Of what has been taken: of the whole file, once all tensors have. Empty where nobody has asked for it."""
+        return "" if self.sha256 is None else self.sha256.hexdigest()
 
     def tensor(self, shape: tuple[int, ...]) -> Tensor:
         """The next numbers, which are float64 and little-endian."""
         tensor = torch.empty(shape, dtype=torch.float64)
         if not tensor.numel():
             return tensor
-        content = tensor.numpy().reshape(-1).data.cast("B")
-        if self.stream.readinto(content) < len(content):  # type: ignore[attr-defined]
-            raise ValueError("it ends early")
-        self.digest.update(content)
+        wanted = tensor.numpy().reshape(-1).data.cast("B")
+        while wanted:
+            if not self.piece:
+                self._next_piece()
+            size = min(len(self.piece), len(wanted))
+            wanted[:size] = self.piece[:size]
+            wanted, self.piece = wanted[size:], self.piece[size:]
         if sys.byteorder == "big":
             tensor.numpy().byteswap(inplace=True)
         return tensor
 
 
-def _number(content: bytes) -> int:
+def _columns(header: Header, places: Sequence[layout.Place]) -> int:
+    """Of inputs, at most: as tensors have them, or as a file of many modules says it."""
+    shapes = [place.shape[1] for place in places if len(place.shape) == 2 and place.name.endswith("Z")]
+    blocks = header.get("blocks")
+    said = [b.get("dimension") for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
+    return max([0, *shapes, *(D for D in said if type(D) is int)])
+
+
+def _number(content: bytes | memoryview) -> int:
     return int.from_bytes(content, "little")
 
 

@@ -21,6 +21,7 @@ MOST_AXES = 8  # of a tensor
 MOST_COLUMNS = 65_536  # D
 MOST_POINTS = 32_768  # M of a module or of Z_*, and of all sites together where an ensemble is exact
 MOST_MEMBERS = 1_000_000
+FREE_CENTRES = 2**17  # numbers that kernels of a file may have beside one for each of its bytes
 LARGEST_WEIGHT = 1e6  # of a module
 
 
@@ -36,6 +37,21 @@ def check_tensor(name: str, shape: Sequence[int]) -> None:
         raise RecycleGPError(f"{name!r} has {columns:,} input columns; files may have 1 to {MOST_COLUMNS:,}")
     if own == "Z":
         check_points(points)
+
+
+def check_linear(mentioned: int, columns: int, size: int) -> None:
+    """A linear kernel has a centre for every column, of which a file need not say anything: refused before it is built.
+
+    Args:
+        mentioned: how often a file speaks of linear kernels, at most.
+        columns: of the inputs, at most.
+        size: of the file, in bytes.
+    """
+    if mentioned * columns > FREE_CENTRES + size:
+        raise RecycleGPError(
+            f"up to {mentioned:,} linear kernels of {columns:,} input columns in {size:,} bytes are more than such a "
+            "file can mean; ask for it again"
+        )
 
 
 def check_points(points: int) -> None:

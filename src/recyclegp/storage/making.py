@@ -11,6 +11,7 @@ from .container import Document
 from .fields import Fields
 
 MODULE, ENSEMBLE, MODULES = "module", "ensemble", "modules"  # kinds of files
+PLAN, ANSWER = "plan", "answer"
 JOINT_MODULE, JOINT_ENSEMBLE = "joint module", "joint ensemble"  # of several functions, up to schema 2
 T = TypeVar("T")
 

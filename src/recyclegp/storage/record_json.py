@@ -22,7 +22,7 @@ from ..likelihoods import (
     Outputs,
     SeveralFunctions,
 )
-from ..record import About, Latent
+from ..record import About, Latent, Origin, Privacy
 from ..target import NO_TARGET, Target
 from ..times import When, when, written
 from . import facts
@@ -121,6 +121,22 @@ def targets_from_json(found: Any, functions: int) -> tuple[Target, ...]:
     return tuple(NO_TARGET if entry is None else TARGET.read(entry, NOWHERE) for entry in entries)
 
 
+def privacy_to_json(privacy: Privacy | None) -> str | None:
+    return None if privacy is None else privacy.value
+
+
+def privacy_from_json(found: Any) -> Privacy | None:
+    if found not in (None, *(p.value for p in Privacy)):
+        raise RecycleGPError(f"privacy is {str(found)[:50]!r}, which is not known")
+    return None if found is None else Privacy(found)
+
+
+def held_back_from_json(found: Any) -> float | None:
+    if found is not None and not 0 < number(found, "held_back") < 1:
+        raise RecycleGPError("held_back is not a share of the rows")
+    return None if found is None else float(found)
+
+
 def columns_from_json(names: Any, dimension: int) -> arrays.Columns:
     if names is None:
         return None
@@ -148,6 +164,16 @@ def categories_from_json(found: Any, dimension: int) -> Categories:
     return Categories(tuple(levels))
 
 
+def origin_from_json(found: Any) -> Origin:
+    """Not known where a file does not say it, or says what a later version may know of."""
+    known = {origin.value: origin for origin in Origin}
+    return known.get("" if found is None else text(found, "origin"), Origin.UNKNOWN)
+
+
+def origin_to_json(origin: Origin) -> str | None:
+    return None if origin is Origin.UNKNOWN else origin.value
+
+
 # --- a record: words, the inputs that these are about, and numbers -----------------------------------------------
 
 WORDS = (
@@ -160,6 +186,9 @@ WORDS = (
         lambda v, at: None if v == "unknown" else v,
     ),
     Fact("targets", lambda v, at: targets_from_json(v, at.functions), lambda v, at: targets_to_json(v)),
+    Fact("privacy", lambda v, at: privacy_from_json(v), lambda v, at: privacy_to_json(v)),
+    Fact("origin", lambda v, at: origin_from_json(v), lambda v, at: origin_to_json(v)),
+    Fact("held_back", lambda v, at: held_back_from_json(v)),
 )
 INPUTS = (
     Fact("columns", lambda v, at: columns_from_json(v, at.dimension), lambda v, at: None if v is None else list(v)),

@@ -1,0 +1,77 @@
+"""How much one member may decide of what is common to all: kernel, mean, noise.
+
+A file says itself how many rows are behind it, and how noisy they were, and nobody can check that. So no member counts
+for more rows than is usual, and noise that is far larger than usual is a member's own affair: brought to the common
+noise, its site would become as much surer of itself as it claims that it was noisy.
+
+What Gaussian rows can say is bounded. With f(x) = h(x)ᵀv + what points leave open, v ~ N(0, I), ‖h(x)‖² ≤ k(x, x),
+n rows of noise σ² have the precision P ≤ Σ_i h_ih_iᵀ/σ² about v, so that
+
+    σ² tr(K_ZZ RRᵀ) ≤ n·max k(x, x)
+
+A site that says more counts only as much as its rows can say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..likelihoods import Gaussian
+from .constants import INFLUENCE, SCREENING
+from .member import Member
+from .site_source import SiteSource
+
+
+def usual_rows(rows: Sequence[float]) -> float:
+    """As many as that share of the members have at most, which is taken to be honest; no limit for one or two."""
+    some = sorted(r for r in rows if r > 0)
+    if len(some) < SCREENING.fewest:
+        return math.inf
+    return some[math.ceil(INFLUENCE.honest * len(some)) - 1]
+
+
+def votes(rows: Sequence[float]) -> list[float]:
+    """Rows with which each counts in medians and where the most common is sought: none has more than is usual."""
+    most = usual_rows(rows)
+    return [min(r, most) for r in rows]
+
+
+def noise_shares(rows: Tensor) -> Tensor:
+    """What counts of each member's statement about its noise, (K,) in (0, 1]."""
+    most = INFLUENCE.noise_rows * usual_rows(rows.tolist())
+    return (most / rows.clamp_min(1e-300)).clamp_max(1.0)
+
+
+def relative_precision(store: SiteSource, members: int) -> Tensor:
+    """‖R_k‖² for each point, over the median of that; NaN for members without a site."""
+    precision = torch.full((members,), math.nan, dtype=torch.float64)
+    for p in store.packs(1):
+        precision[torch.tensor(p.members)] = (p.Rt.square().sum((-2, -1)) / p.Z.shape[1]).cpu()
+    return precision / precision.nanmedian().clamp_min(1e-300)
+
+
+@torch.no_grad()
+def believable_shares(members: Sequence[Member], store: SiteSource) -> dict[int, float]:
+    """What counts of sites that say more than their rows can, by members' positions. Only striking ones are asked."""
+    sure = relative_precision(store, len(members)) > SCREENING.max_relative_precision
+    found: dict[int, float] = {}
+    for p in store.packs(1) if bool(sure.any()) else ():
+        for i, k in enumerate(p.members):
+            m = members[k]
+            if sure[k] and isinstance(m.likelihoods[0], Gaussian) and m.likelihoods[0].known:
+                K = m.kernel.to(p.Z.device).matrix(p.Z[i], p.Z[i])
+                said = float(m.likelihoods[0].values[0]) * float(((p.Rt[i] @ K) * p.Rt[i]).sum())
+                most = INFLUENCE.more_than_rows * m.effective_row_count * m.weight * float(K.diagonal().amax())
+                found |= {k: most / said} if said > most else {}
+    return found
+
+
+def of_usual_noise(noise: Tensor, known: Tensor) -> Tensor:
+    """Which of those whose noise is known do not claim to be far noisier than the others, (K,) bool."""
+    if int(known.sum()) < SCREENING.fewest:
+        return known
+    return known & (noise <= INFLUENCE.noisier * torch.median(noise[known]))

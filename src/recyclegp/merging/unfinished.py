@@ -1,0 +1,75 @@
+"""Modules whose search elsewhere had not ended: what of them counts, and what may be learned beside them.
+
+In the whitened coordinates of its own prior a site says, direction by direction, that v is o with precision p. Under
+the prior o has the variance 1 + 1/p. A search that was stopped early has moved the mean of q before its variance: it
+then says, with next to no precision, that v lies thousands of standard deviations away. One such direction is no
+evidence about the function, and a kernel learned from it grows without limit. So those directions do not count, what is
+left of the module counts as much as the share of its directions that is left, and kernel, mean, noise and effects are
+learned from the other modules. Where there are none, the kernel stays that of the modules, and only its size is
+chosen, within a factor of what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from ..core import linalg, sites
+from ..core.posterior import basis
+from ..core.sites import Site
+from ..kernels import Kernel
+from ..record import IMPORTED, About, Latent
+from .constants import UNFINISHED
+from .member import Member, active
+
+
+class Finished(NamedTuple):
+    latent: Latent
+    share: float  # of its directions that count
+
+
+def is_unfinished(about: About, latent: Latent) -> bool:
+    """Was it fitted elsewhere, by a search that had not ended?"""
+    return about.method in IMPORTED and not latent.convergence.converged
+
+
+@torch.no_grad()
+def finished_part(latent: Latent) -> Finished:
+    """Without the directions that say what cannot be, and with the share of its precision that is left."""
+    site = latent.known_site
+    L = basis(latent.kernel, site.Z, latent.jitter).L
+    rows = sites.to_rows(site, L, latent.mean)
+    # TᵀT = U diag(p) Uᵀ and Tᵀρ = Uλ: o = λ/p, whose variance under the prior is 1 + 1/p
+    p, U = torch.linalg.eigh(rows.H.mT @ rows.H)
+    p = p.clamp_min(torch.finfo(p.dtype).tiny)
+    moved = U.mT @ (rows.H.mT @ rows.rho)
+    counts = moved.square() <= UNFINISHED.farthest**2 * p * (1 + p)
+    share = float(counts.double().mean())
+    if share == 0:
+        counts, share = p == p.max(), 1.0 / len(p)
+        moved = torch.where(counts, p * torch.sign(moved), moved)
+    root = (p[counts] * share).sqrt()
+    Rt = linalg.solve_right(L, root[:, None] * U.mT[counts])
+    rho = root * moved[counts] / p[counts]
+    kept = Site(site.Z, Rt, rho + latent.mean * Rt.sum(-1), site.e * share)
+    return Finished(latent._replace(site=kept), share)
+
+
+def is_absurd(kernel: Kernel, mean: float, members: Sequence[Member]) -> bool:
+    """Is f far larger, or elsewhere, than any module says?"""
+    known = [m for m in active(members) if m.site is not None]
+    if not known:
+        return False
+    here = float(kernel.diagonal(known[0].latent.known_site.Z).mean())
+    means = torch.tensor([m.mean for m in known], dtype=torch.float64)
+    away, spread = abs(mean - float(means.median())), float(means.amax() - means.amin())
+    larger = elsewhere = True
+    for m in known:  # mostly the first says that neither is so, and the others need not be asked
+        own = float(m.kernel.diagonal(m.latent.known_site.Z).mean())
+        larger = larger and here > UNFINISHED.absurd * own
+        elsewhere = elsewhere and away > UNFINISHED.absurd * (own**0.5 + spread)
+        if not (larger or elsewhere):
+            return False
+    return True

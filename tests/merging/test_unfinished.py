@@ -1,0 +1,122 @@
+"""Modules whose search elsewhere had not ended: they are of use, and never decide what is learned."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import recyclegp as rgp
+from recyclegp.merging.unfinished import finished_part, is_absurd
+from recyclegp.record import Latent
+
+KERNEL = "rbf(outputscale=2, lengthscale=0.5)"
+AUTHORS = Path(__file__).parents[3] / "shared" / "data" / "authors"
+
+
+def rbf(A: np.ndarray, B: np.ndarray, variance: float = 2.0, length: float = 0.5) -> np.ndarray:
+    return variance * np.exp(-0.5 * np.square((A[:, None] - B[None]) / length).sum(-1))
+
+
+def stopped(rng: np.random.Generator, low: float, name: str) -> rgp.Module:
+    """The mean of q has moved; its covariance is the identity, wider than the prior in some directions."""
+    Z = low + np.linspace(0, 1, 5)[:, None]
+    mean = 2 * np.sin(3 * Z[:, 0]) + 0.1 * rng.standard_normal(5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return rgp.Module.from_moments(Z, mean, np.eye(5), kernel=KERNEL, noise=0.04, name=name)
+
+
+def finished(rng: np.random.Generator, low: float, name: str) -> rgp.Module:
+    X = rng.uniform(low, low + 1, (60, 1))
+    return rgp.fit(X, 2 * np.sin(3 * X[:, 0]) + 0.2 * rng.standard_normal(60), name=name)
+
+
+def test_what_counts_of_a_site_against_numpy() -> None:
+    """Directions of the whitened site whose statement lies too far away are gone; the rest has its share left."""
+    m = stopped(np.random.default_rng(3), 0.0, "a")
+    latent: Latent = m.latents[0]
+    found = finished_part(latent)
+    Z = latent.known_site.Z.numpy()
+    L = np.linalg.cholesky(rbf(Z, Z) + latent.jitter * np.eye(5))
+    T = latent.known_site.Rt.numpy() @ L
+    p, U = np.linalg.eigh(T.T @ T)
+    moved = U.T @ T.T @ latent.known_site.rho.numpy()
+    counts = moved**2 <= 30**2 * p * (1 + p)
+    assert 0 < counts.sum() < 5
+    assert found.share == counts.mean()
+    Rt = found.latent.known_site.Rt.numpy() @ L
+    want = counts.mean() * (U[:, counts] * p[counts]) @ U[:, counts].T
+    np.testing.assert_allclose(Rt.T @ Rt, want, atol=1e-7 * want.max())
+    said = Rt.T @ found.latent.known_site.rho.numpy()
+    np.testing.assert_allclose(said, counts.mean() * U[:, counts] @ moved[counts], atol=1e-7 * np.abs(said).max())
+
+
+def test_a_merge_of_nothing_finished_is_not_absurd() -> None:
+    rng = np.random.default_rng(4)
+    modules = [stopped(rng, 0.9 * k, f"m{k}") for k in range(5)]
+    with pytest.warns(rgp.RecycleGPWarning, match="was not learned"):
+        e = rgp.merge(modules)
+    X = np.linspace(0, 4, 50)[:, None]
+    mean, _ = e.predict(X)
+    assert np.abs(mean).max() < 10
+    assert all(row["weight"] > 0 for row in e.report())
+
+
+@pytest.mark.parametrize("position", [0, 2])
+def test_one_unfinished_module_does_not_decide_what_is_learned(position: int) -> None:
+    rng = np.random.default_rng(7)
+    good = [finished(rng, 0.8 * k, f"m{k}") for k in range(4)]
+    bad = stopped(rng, 0.8 * position, "bad")
+    mixed = [*good[:position], bad, *good[position + 1 :]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = rgp.merge([*good[:position], *good[position + 1 :]])
+        both = rgp.merge(mixed)
+    assert both.names == [m.name for m in mixed]
+    torch.testing.assert_close(both.kernel.base_kernel.lengthscale, alone.kernel.base_kernel.lengthscale)
+    X = rng.uniform(0, 3.4, (200, 1))
+    y = 2 * np.sin(3 * X[:, 0]) + 0.2 * rng.standard_normal(200)
+    clean = -rgp.merge(good).log_density(X, y).mean()
+    left_out, now = -alone.log_density(X, y).mean(), -both.log_density(X, y).mean()
+    assert now < max(left_out, clean) + 0.02
+
+
+def test_a_result_far_outside_what_anybody_says_is_absurd() -> None:
+    m = finished(np.random.default_rng(1), 0.0, "a")
+    e = rgp.merge([m, finished(np.random.default_rng(2), 0.5, "b")])
+    members = e.groups[0].members
+    kernel = e.groups[0].form.kernel
+    assert not is_absurd(kernel, e.groups[0].form.mean, members)
+    assert is_absurd(kernel.with_theta(kernel.theta + 6.0), e.groups[0].form.mean, members)
+    assert is_absurd(kernel, 1e4, members)
+
+
+@pytest.mark.skipif(not AUTHORS.exists(), reason="modules of the authors' program are not here")
+@pytest.mark.parametrize(
+    ("name", "likelihood", "most"), [("banana", "bernoulli", 0.27), ("regression10k", "gaussian", 2.9)]
+)
+def test_modules_of_the_authors_program(name: str, likelihood: str, most: float) -> None:
+    d = np.load(AUTHORS / f"{name}.npz")
+    modules = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(sum(key.endswith("_Z") and key.startswith("module") for key in d)):
+            L = d[f"module{i}_L"].reshape(d[f"module{i}_L"].shape[-2:])
+            variance, length = (float(np.ravel(d[f"module{i}_{key}"])[0]) for key in ("var", "ls"))
+            noise = float(np.ravel(d[f"module{i}_sigma"])[0]) ** 2 if likelihood == "gaussian" else None
+            kernel = f"rbf(outputscale={variance!r}, lengthscale={length!r})"
+            Z, mean = d[f"module{i}_Z"], d[f"module{i}_m"].ravel()
+            modules.append(
+                rgp.Module.from_moments(
+                    Z, mean, L @ L.T, kernel=kernel, likelihood=likelihood, noise=noise, name=f"m{i}"
+                )
+            )
+        X, y = d["test_x"], d["test_y"].ravel()
+        found = -rgp.merge(modules).log_density(X, y).mean()
+        fixed = -rgp.merge(modules, learn=False).log_density(X, y).mean()
+    assert found <= most
+    assert found <= fixed + 0.03

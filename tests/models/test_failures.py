@@ -1,0 +1,90 @@
+"""One bad file does not stop all, and every failure names its module."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import recyclegp as rgp
+from cases_cli import answer, call
+
+X = np.linspace(0, 6, 45)[:, None]
+
+
+@pytest.fixture(scope="module")
+def honest():
+    return [
+        rgp.fit(
+            X[k::3],
+            np.sin(X[k::3, 0]),
+            noise=0.01,
+            name=f"m{k}",
+            publish=6,
+            learn=False,
+            kernel="rbf",
+            privacy="things",
+        )
+        for k in range(3)
+    ]
+
+
+def nonsense(module):
+    """Its own prior overflows: nothing can be computed with it."""
+    latent = module.latents[0]
+    theta = latent.kernel.theta.clone()
+    theta[0] = 230.0
+    far = latent.site._replace(Rt=1e100 * torch.ones_like(latent.site.Rt), rho=1e100 * torch.ones_like(latent.site.rho))
+    return replace(module, latents=(latent._replace(kernel=latent.kernel.with_theta(theta), site=far, mean=1e99),))
+
+
+def test_who_cannot_be_merged_is_named(honest):
+    bad = nonsense(honest[0]).rename("bad")
+    options = {"learn": False, "kernel": "rbf", "trust": None}
+    with pytest.raises(rgp.RecycleGPError, match=r"module 'bad' cannot be merged: .*on_failure='skip'"):
+        rgp.merge([bad, *honest[1:]], **options)
+    with pytest.warns(rgp.RecycleGPWarning, match="left out of the merge: bad"):
+        e = rgp.merge([bad, *honest[1:]], **options, on_failure="skip")
+    np.testing.assert_array_equal(e.predict(X)[0], rgp.merge(honest[1:], **options).predict(X)[0])
+    assert [s.name for s in e.skipped] == ["bad"]
+
+
+def test_files_that_cannot_be_read_are_skipped_and_remembered(honest, tmp_path):
+    for m in honest:
+        m.save(tmp_path / f"{m.name}.safetensors")
+    (tmp_path / "a-broken.safetensors").write_bytes(b"no module")
+    wide = rgp.fit(np.c_[X, X], X[:, 0], name="wide", publish=4, learn=False, privacy="things")
+    wide.save(tmp_path / "a-wide.safetensors")  # the first of the folder must not decide how many inputs there are
+    with pytest.raises(rgp.RecycleGPError, match="a-broken"):
+        rgp.merge(tmp_path, learn=False)
+    with pytest.warns(rgp.RecycleGPWarning, match="left out of the merge"):
+        e = rgp.merge(tmp_path, learn=False, on_failure="skip")
+    assert e.names == ["m0", "m1", "m2"]
+    (tmp_path / "out").mkdir()
+    e.save(tmp_path / "out" / "all.safetensors")
+    again = rgp.load(tmp_path / "out" / "all.safetensors")
+    assert again.skipped == e.skipped
+    assert dict(again.skipped)["wide"] == "it has 2 inputs, where most have 1"
+    assert answer("inspect", str(tmp_path / "out" / "all.safetensors"))["skipped"] == dict(e.skipped)
+
+
+def test_the_command_goes_on_without(honest, tmp_path):
+    for m in honest:
+        m.save(tmp_path / f"{m.name}.safetensors")
+    (tmp_path / "broken.safetensors").write_bytes(b"no module")
+    out = tmp_path / "out" / "all.safetensors"
+    out.parent.mkdir()
+    asked = ["merge", str(tmp_path), "--no-learn", "-o", str(out)]
+    assert call(*asked).exit_code == 2
+    assert not out.exists()
+    done = call(*asked, "--skip-bad")
+    assert done.exit_code == 0, done.output
+    assert "broken.safetensors" in done.stderr
+    assert rgp.load(out).names == ["m0", "m1", "m2"]
+
+
+def test_all_bad_is_a_failure(honest, tmp_path):
+    with pytest.raises(rgp.RecycleGPError, match="modules is empty"):
+        rgp.merge([tmp_path / "absent"], on_failure="skip")
+    with pytest.raises(rgp.RecycleGPError, match="on_failure is 'stop'; use 'name' or 'skip'"):
+        rgp.merge(honest, on_failure="stop")
