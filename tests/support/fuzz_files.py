@@ -1,13 +1,16 @@
-"""Reads many thousand broken files, and fails where one is neither refused nor a model that works.
+"""Reads many thousand broken files, merges some of them with honest ones, and fails where something else comes of it
+than a refusal or a model that works.
 
-    python tests/support/fuzz_files.py --cases 100000
+    python tests/support/fuzz_files.py --cases 100000 [--processes 2] [--seconds 2400]
     python tests/support/fuzz_files.py --case 4711        one of them again, with its traceback
 
 `make fuzz` calls it. Cases run in child processes, so that a crash and a hang are noticed and the number of the case is
 known; how much memory a child took beyond what it had when idle is its own to say. The changes are those of
-`hostile_files`, from a seed: the same cases on every machine, without anything to install. Where atheris is
-installed, `fuzz_atheris.py` looks for more, guided by the lines that are reached; atheris has no versions for some
-systems and Pythons, so nothing depends on it.
+`hostile_files`, from a seed: the same cases on every machine, without anything to install. Of ten cases six are bytes that
+were changed, four are files that say something else and have digests that fit; one in fifty is such a file that is
+merged with honest ones. Files are of all kinds: modules, ensembles, many modules, plans, answers, of every schema.
+Where atheris is installed, `fuzz_atheris.py` looks for more, guided by the lines that are reached; atheris has no
+versions for some systems and Pythons, so nothing depends on it.
 """
 
 import argparse
@@ -18,13 +21,87 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from typing import NamedTuple
 
 import hostile_files
+from recyclegp import Module, RecycleGPError, load
 
-MOST_MEMORY = 64  # MiB above idle
+MOST_MEMORY = 64  # MiB above idle, for what is read
+MOST_MERGED = 256  # the same, where modules are merged
 MOST_SECONDS = 10.0  # for one case
+MOST_SECONDS_MERGED = 60.0
 PER_CHILD = 10_000  # cases
+MERGED = 50  # one of so many cases is merged
+HONEST = 3  # modules beside the one that is not
 IN_MEMORY = Path("/dev/shm")  # where there is one, files need not go to a disk
+
+
+class Found(NamedTuple):
+    """Of the cases of one child, files that are read and merges."""
+
+    slowest: tuple[float, float] = (0.0, 0.0)  # seconds
+    which: tuple[int, int] = (0, 0)
+    working: tuple[int, int] = (0, 0)
+    cases: tuple[int, int] = (0, 0)
+    memory: tuple[float, float] = (0.0, 0.0)  # MiB above idle
+    failed: tuple[int, ...] = ()
+
+    def counted(self, kind, case, seconds, works, memory):
+        def put(values, value):
+            return tuple(value if i == kind else old for i, old in enumerate(values))
+
+        slower = seconds > self.slowest[kind]
+        return self._replace(
+            slowest=put(self.slowest, seconds) if slower else self.slowest,
+            which=put(self.which, case) if slower else self.which,
+            working=put(self.working, self.working[kind] + works),
+            cases=put(self.cases, self.cases[kind] + 1),
+            memory=put(self.memory, max(memory, self.memory[kind])),
+        )
+
+    def with_others(self, other):
+        slower = [b > a for a, b in zip(self.slowest, other.slowest, strict=True)]
+        pick = zip(slower, self.which, other.which, strict=True)
+        return Found(
+            tuple(map(max, self.slowest, other.slowest)),
+            tuple(b if theirs else a for theirs, a, b in pick),
+            tuple(map(sum, zip(self.working, other.working, strict=True))),
+            tuple(map(sum, zip(self.cases, other.cases, strict=True))),
+            tuple(map(max, self.memory, other.memory)),
+            self.failed + other.failed,
+        )
+
+
+class Cases:
+    """All files that are changed, and a place where they are read."""
+
+    def __init__(self, folder):
+        self.path, self.into = folder / "case.safetensors", folder / "merged.safetensors"
+        self.files = hostile_files.golden_files() + hostile_files.exchange_files()
+        self.modules = []
+        for content in self.files:
+            self.path.write_bytes(content)
+            assert hostile_files.answers(self.path), "a golden file was refused"
+            try:
+                found = load(self.path)
+            except RecycleGPError:  # many modules
+                continue
+            if isinstance(found, Module):
+                self.modules.append((content, [found.rename(f"honest-{k}") for k in range(HONEST)]))
+        for content, honest in self.modules[:2]:
+            self.path.write_bytes(content)
+            assert hostile_files.merges(self.path, honest, self.into), "a golden file cannot be merged"
+
+    def run(self, seed, case):
+        """Whether what is in the file works."""
+        if case % MERGED == 0:
+            content, honest = self.modules[case // MERGED % len(self.modules)]
+            self.path.write_bytes(hostile_files.forged([content], seed, case))
+            options = ({}, {"learn": False}, {"learn": False, "trust": None}, {"on_failure": "skip"})[case // 7 % 4]
+            return hostile_files.merges(self.path, honest, self.into, **options)
+        change = hostile_files.forged if case % 10 < 4 else hostile_files.mutated
+        self.path.write_bytes(change(self.files, seed, case))
+        return hostile_files.answers(self.path)
 
 
 def peak():
@@ -33,76 +110,104 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
-def run_cases(seed, first, last, current, results):
-    """What a child does; `current` tells its parent how far it is."""
-    files = hostile_files.golden_files()
+def run_cases(seed, first, last, ends, current, results):
+    """What a child does; `current` tells its parent how far it is. Files are read first, then some are merged."""
+    import torch
+
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder:
-        path = Path(folder) / "case.safetensors"
-        for content in files * 2:
-            path.write_bytes(content)
-            assert hostile_files.answers(path), "a golden file was refused"
-        idle, worst, slowest, working = peak(), 0.0, first, 0
-        for case in range(first, last):
-            current.value = case
-            path.write_bytes(hostile_files.mutated(files, seed, case))
-            start = time.perf_counter()
-            try:
-                working += hostile_files.answers(path)
-            except BaseException:
-                traceback.print_exc()
-                results.put(None)
-                return
-            seconds = time.perf_counter() - start
-            if seconds > worst:
-                worst, slowest = seconds, case
-        results.put((worst, slowest, working, peak() - idle))
+        cases, found = Cases(Path(folder)), Found()
+        for kind in (0, 1):
+            idle = peak()
+            for case in range(first, last):
+                if (case % MERGED == 0) != bool(kind) or time.time() > ends:
+                    continue
+                current.value = case
+                start = time.perf_counter()
+                try:
+                    works = cases.run(seed, case)
+                except BaseException:
+                    print(f"case {case} of seed {seed}:", file=sys.stderr)
+                    traceback.print_exc()
+                    found = found._replace(failed=(*found.failed, case))
+                    continue
+                found = found.counted(kind, case, time.perf_counter() - start, works, peak() - idle)
+        results.put(tuple(found))
 
 
-def child(seed, first, last):
-    """(worst seconds, in which case, how many worked, MiB above idle), or the end of this program."""
-    context = multiprocessing.get_context("fork")
-    current, results = context.Value("q", first), context.SimpleQueue()
-    process = context.Process(target=run_cases, args=(seed, first, last, current, results))
-    process.start()
-    while process.is_alive():
-        before = current.value
-        process.join(MOST_SECONDS)
-        if process.is_alive() and current.value == before:
-            process.kill()
-            raise SystemExit(f"case {before} of seed {seed} hangs: more than {MOST_SECONDS:g} s")
-        if not results.empty():
-            break
-    found = None if results.empty() else results.get()
-    process.join()
-    if found is None:
-        raise SystemExit(f"case {current.value} of seed {seed} fails (exit code {process.exitcode}); --case shows it")
-    return found
+class Child:
+    """A process of its own for some cases; noticed where it hangs or dies."""
+
+    def __init__(self, seed, first, last, ends):
+        context = multiprocessing.get_context("spawn")
+        self.current, self.results = context.Value("q", first), context.SimpleQueue()
+        self.process = context.Process(target=run_cases, args=(seed, first, last, ends, self.current, self.results))
+        self.process.start()
+        self.seed, self.last, self.case, self.since = seed, last, -1, time.time()
+
+    def result(self):
+        """What it has found, if it has ended; a failed case where it hangs or has died."""
+        if not self.results.empty():
+            found = Found(*self.results.get())
+            self.process.join()
+            return found
+        if self.current.value != self.case:
+            self.case, self.since = self.current.value, time.time()
+        hangs = time.time() - self.since > MOST_SECONDS_MERGED
+        if not hangs and self.process.is_alive():
+            return None
+        self.process.kill()
+        print(f"case {self.case} of seed {self.seed} {'hangs' if hangs else 'ends the process'}", flush=True)
+        return Found(failed=(self.case,))
 
 
 def main():
     parser = argparse.ArgumentParser(description="Reads many thousand broken files.")
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the first case")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1e9, help="no case begins later")
     parser.add_argument("--case", type=int, help="only this one")
     options = parser.parse_args()
     if options.case is not None:
-        path = Path(tempfile.mkdtemp()) / "case.safetensors"
-        path.write_bytes(hostile_files.mutated(hostile_files.golden_files(), options.seed, options.case))
-        print(path, "works" if hostile_files.answers(path) else "is refused")
+        cases = Cases(Path(tempfile.mkdtemp()))
+        start = time.perf_counter()
+        works = cases.run(options.seed, options.case)
+        print(cases.path, "works" if works else "is refused", f"({time.perf_counter() - start:.2f} s)")
         return
-    start, found = time.perf_counter(), []
-    for first in range(0, options.cases, PER_CHILD):
-        last = min(options.cases, first + PER_CHILD)
-        found.append(child(options.seed, first, last))
-        print(f"{last:,} cases, {last / (time.perf_counter() - start):.0f} per second", flush=True)
-    (worst, slowest, *_), memory = max(found), max(f[3] for f in found)
-    working = sum(f[2] for f in found)
-    print(
-        f"{options.cases:,} cases of seed {options.seed}: {options.cases - working:,} refused, {working:,} models that "
-        f"work; the slowest took {worst:.3f} s (case {slowest}); at most {memory:.1f} MiB above idle"
-    )
-    if memory > MOST_MEMORY:
-        raise SystemExit(f"more than {MOST_MEMORY} MiB above idle")
+    begun = time.time()
+    ends, stop = begun + options.seconds, options.first + options.cases
+    left = list(range(options.first, stop, PER_CHILD))[::-1]
+    running, found = [], Found()
+    while left or running:
+        while left and len(running) < options.processes and time.time() < ends:
+            first = left.pop()
+            running.append(Child(options.seed, first, min(stop, first + PER_CHILD), ends))
+        if time.time() > ends:
+            left = []
+        for child in list(running):
+            if (result := child.result()) is not None:
+                running.remove(child)
+                found = found.with_others(result)
+                done = sum(found.cases)
+                print(f"{done:,} cases, {done / (time.time() - begun):.0f} per second", flush=True)
+        time.sleep(0.2)
+    names = ("files", "merges")
+    for kind, name in enumerate(names):
+        print(
+            f"{found.cases[kind]:,} {name} of seed {options.seed}: {found.cases[kind] - found.working[kind]:,} refused, "
+            f"{found.working[kind]:,} that work; the slowest took {found.slowest[kind]:.3f} s (case "
+            f"{found.which[kind]}); at most {found.memory[kind]:.1f} MiB above idle"
+        )
+    if found.failed:
+        raise SystemExit(f"{len(found.failed)} cases fail: {', '.join(map(str, found.failed[:50]))}; --case shows one")
+    for kind, most in enumerate((MOST_MEMORY, MOST_MERGED)):
+        if found.memory[kind] > most:
+            raise SystemExit(f"more than {most} MiB above idle")
+    for kind, most in enumerate((MOST_SECONDS, MOST_SECONDS_MERGED)):
+        if found.slowest[kind] > most:
+            raise SystemExit(f"more than {most:g} s")
 
 
 if __name__ == "__main__":

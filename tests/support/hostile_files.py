@@ -1,19 +1,20 @@
 """Files nobody would write by accident: golden files with something changed in them, and what must come of them.
 
-`mutated` changes bytes, at random but the same for the same number; `rebuilt` puts a file together from a header that
-a test has changed, and `sealed` from bytes.
+`mutated` changes bytes, at random but the same for the same number; `forged` what a file says, with digests that fit;
+`rebuilt` puts a file together from a header that a test has changed, and `sealed` from bytes.
 """
 
 import json
 import random
 import struct
+import tempfile
 import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from recyclegp import RecycleGPError, load, load_many
+from recyclegp import Answer, Module, Plan, RecycleGPError, RecycleGPWarning, load, load_many, merge
 from recyclegp.storage import digest
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -34,6 +35,23 @@ LENGTHS = [0, 1, 7, 2**16, 2**31, 2**32, 2**53, 2**62, 2**63, 2**64 - 1]
 def golden_files():
     """The bytes of every file that must stay readable."""
     return [path.read_bytes() for path in sorted(GOLDEN.rglob("*.safetensors"))]
+
+
+def exchange_files():
+    """A plan and an answer of every shape, as bytes."""
+    from cases_plans import answers, owners, plan
+
+    of = owners(2, 60)
+    first = plan(4, offset_sd=0.3)
+    _, second = first.combine(answers(first, of, slopes=False))
+    made = [first, second, answers(first, of, slopes=True, score=True)[0], answers(second, of, score=True)[0]]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "exchange.safetensors"
+        found = []
+        for one in made:
+            one.save(path)
+            found.append(path.read_bytes())
+    return found
 
 
 # --- a file in its parts ----------------------------------------------------------------------
@@ -192,6 +210,68 @@ OF_ITS_PARTS = [_double, _double, _body, _header_bytes, _header_number, _header_
 CHANGES = OF_THE_FILE + OF_ITS_PARTS
 
 
+# --- what a file says, changed ----------------------------------------------------------------
+
+POWERS = [-100, -30, -12, -6, -3, -1, 1, 3, 6, 12, 30, 100]  # of ten, by which a number is made another
+LISTED = 64  # entries of a list that are looked at
+SAID = [None, True, 0, 1, -1, 2, 0.5, 1e100, 1e-300, 10**15, 2**62, 2**63, "", "auto", "rbf", "a", [], {}, [0], [[]]]
+
+
+def forged(files, seed, case):
+    """A file that says something else in one to three places: numbers, words, tensors; its digests fit."""
+    rng = random.Random(f"{seed}/{case}/said")
+    outer, header, body = taken_apart(rng.choice(files))
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        if body and rng.random() < 0.4:
+            body = _other_numbers(outer, body, rng)
+        else:
+            _say_otherwise(header, rng)
+    return rebuilt(outer, header, body)
+
+
+def places(value):
+    """(container, key) of everything within a value."""
+    if isinstance(value, (dict, list)):
+        for key in list(value) if isinstance(value, dict) else range(min(LISTED, len(value))):
+            yield value, key
+            yield from places(value[key])
+
+
+def _say_otherwise(header, rng):
+    found = [(holder, key) for holder, key in places(header) if key not in (digest.HEAD, digest.DATA, "schema")]
+    holder, key = rng.choice(found)
+    if isinstance(holder[key], (int, float)) and not isinstance(holder[key], bool) and rng.random() < 0.8:
+        other = holder[key] * 10.0 ** rng.choice(POWERS) * rng.choice([1, 1, -1])
+        holder[key] = int(other) if isinstance(holder[key], int) and abs(other) < 1e30 else other
+    elif rng.random() < 0.15 and isinstance(holder, dict):
+        del holder[key]
+    else:
+        holder[key] = rng.choice(SAID)
+
+
+def _other_numbers(outer, body, rng):
+    """One number of the tensors, or all of one tensor: another, multiplied, moved, all alike."""
+    start, stop = rng.choice([place["data_offsets"] for name, place in outer.items() if name != "__metadata__"])
+    if start == stop:
+        return body
+    numbers = np.frombuffer(body[start:stop], "<f8").copy()
+    some = slice(None) if rng.random() < 0.6 else rng.randrange(len(numbers))
+    by = 10.0 ** rng.choice(POWERS)
+    with np.errstate(over="ignore"):
+        change = rng.choice(["times", "plus", "minus", "is", "rank"])
+        if change == "times":
+            numbers[some] *= by
+        elif change == "plus":
+            numbers[some] += by
+        elif change == "minus":
+            numbers[some] *= -1
+        elif change == "is":
+            numbers[some] = rng.choice(DOUBLES)
+        else:
+            numbers[: len(numbers) // 2] = 0.0
+    return body[:start] + numbers.tobytes() + body[stop:]
+
+
 # --- what must come of it ---------------------------------------------------------------------
 
 
@@ -206,6 +286,15 @@ def answers(path):
         if model is None:
             return False
         assert repr(model)
+        if isinstance(model, Plan):
+            _plan_answers(model)
+            return True
+        if isinstance(model, Answer):
+            try:
+                model = model.module
+            except RecycleGPError as refused:  # it has slopes only, or numbers that overflow
+                _check_message(str(refused))
+                return True
         points = model.inducing[-1] if isinstance(model.inducing, tuple) else model.inducing
         for X in (np.zeros((1, model.dimension)), points[:2] + 0.5):
             X[:, list(model.categories.columns)] = 0.0  # the first level, by its name
@@ -219,6 +308,60 @@ def answers(path):
         return True
 
 
+def _plan_answers(plan):
+    """Somebody contributes to it, and it is combined."""
+    X = np.zeros((12, plan.dimension))
+    X[:, 0] = np.arange(12)
+    warnings.simplefilter("ignore", RecycleGPWarning)
+    try:
+        e, _ = plan.combine([plan.contribute(X, X[:, 0], name="a", privacy="things")])
+        assert np.isfinite(e.predict(X)).all(), "a prediction is not finite"
+    except RecycleGPError as refused:
+        _check_message(str(refused))
+
+
+def merges(path, honest, into, **options):
+    """Merges a file with honest modules: True where that works, or goes on without it; False where it is refused.
+
+    Whatever is refused names the file or its module, whatever is saved can be loaded and asked.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", RecycleGPWarning)
+        try:
+            e = merge([path, *honest], **options)
+        except RecycleGPError as refused:
+            _check_message(str(refused))
+            assert _names(path, str(refused)), f"nobody is named: {refused}"
+            return False
+        try:
+            e.save(into)
+        except RecycleGPError as refused:
+            assert _names(path, str(refused)), f"nobody is named: {refused}"
+            return False
+        again = load(into)
+        X = honest[0].inducing[-1] if isinstance(honest[0].inducing, tuple) else honest[0].inducing
+        X = honest[0].categories.named(np.asarray(X)[:2])
+        for model in (e, again):
+            found = model.predict(X)
+            assert np.isfinite(found).all(), "a prediction is not finite"
+            assert (found[1] >= 0).all(), "a variance is negative"
+            assert model.report()
+        return True
+
+
+def _names(path, said):
+    """The file, or a module in it."""
+    if path.name in said:
+        return True
+    try:
+        found = load(path)
+    except RecycleGPError:
+        found = load_many(path)
+    names = [found.name] if isinstance(found, (Module, Answer)) else getattr(found, "names", [])
+    return any(repr(name)[1:-1][:20] in said for name in names)
+
+
 def _read(path):
     """Whatever a file holds, of many modules the last; None if it is refused."""
     for read in (load, lambda path: load_many(path)[-1]):
@@ -226,6 +369,8 @@ def _read(path):
             return read(path)
         except RecycleGPError as refused:
             _check_message(str(refused))
+            if "many modules" not in str(refused):
+                return None
     return None
 
 
