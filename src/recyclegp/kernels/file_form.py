@@ -83,7 +83,7 @@ def from_json(spec: Any, dimension: int) -> Kernel:
     if not isinstance(spec, dict) or not isinstance(spec.get("log_parameters"), list):
         raise RecycleGPError("kernel is not an object with a tree and log_parameters")
     places: list[float] = []
-    reader = _TreeReader(dimension, places)
+    reader = _TreeReader(dimension, places, len(spec["log_parameters"]))
     structure = reader.node(spec.get("tree"), [0.0] * dimension)
     logs = [number(v, "a log-parameter", LARGEST_LOG) for v in spec["log_parameters"]]
     return assemble(structure, logs, places)
@@ -109,9 +109,10 @@ def nodes(structure: Node) -> int:
 class _TreeReader:
     """One pass over a tree; the centres of linear kernels are collected on the way."""
 
-    def __init__(self, dimension: int, places: list[float]) -> None:
+    def __init__(self, dimension: int, places: list[float], said: int) -> None:
         self.D = dimension
         self.places = places
+        self.left = said  # parameters in the file: nothing larger is built
         self.count = 0
 
     def node(self, spec: Any, centre: list[float]) -> Node:
@@ -138,6 +139,10 @@ class _TreeReader:
         if kind == "index":
             return self._index(spec)
         if kind in ("rbf", "matern", "rq", "periodic", "linear"):
+            ard = spec.get("ard")
+            self.left -= ard if type(ard) is int else 1
+            if self.left < 0:
+                raise RecycleGPError("kernel: fewer parameters than its structure has")
             return leaf_of_numbers(kind, spec.get("dims"), spec.get("ard"), spec.get("nu"), centre, self.places)
         raise RecycleGPError(f"kernel kind {str(kind)[:50]!r} is not known to this version of recyclegp")
 
