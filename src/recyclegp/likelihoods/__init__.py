@@ -78,9 +78,10 @@ def choose(likelihoods: Sequence[Likelihood], name: str | None) -> Likelihood:
     else:
         raise RecycleGPError(Argument("likelihood", name), f": this model has {', '.join(names)}")
     if not chosen.known:
+        one = next(own for own in chosen.parts if not own.known)  # of several outputs
         raise RecycleGPError(
-            f"the {chosen.parameter_names[0]} of this {chosen.name} model is not known; ",
-            *(["pass ", Argument("noise"), " where it is made or updated, "] if chosen.has_units else [MERGE_KNOWN]),
+            f"the {one.parameter_names[0]} of this {one.name} model is not known; ",
+            *(["pass ", Argument("noise"), " where it is made or updated, "] if one.has_units else [MERGE_KNOWN]),
             "or use predict for the latent f",
         )
     return chosen
