@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import threading
+import time
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -68,7 +69,7 @@ class Client:
 
     def ask(self, method, path, content=b"", headers=None):
         """A path that begins with / is one without the token."""
-        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=300)
         sent = {name: value for name, value in (self.usual | (headers or {})).items() if value is not None}
         if isinstance(content, bytes):
             sent = {"content-length": str(len(content))} | sent
@@ -93,12 +94,31 @@ class Client:
         return self.ask("POST", f"api/upload?name={quote(name, safe='')}", content, headers)
 
 
+class Slow(str):
+    """A setting that takes for ever."""
+
+    __slots__ = ()
+
+    def __hash__(self):
+        time.sleep(1000)
+        return 0
+
+
+class Hungry(str):
+    """A setting that takes all memory."""
+
+    __slots__ = ()
+
+    def __hash__(self):
+        return len(bytearray(2**40))
+
+
 @contextlib.contextmanager
-def running(serve_state):
+def running(serve_state, **limits):
     """The address of a page, while it runs."""
     from recyclegp.serve import server
 
-    with server.page(serve_state) as page:
+    with server.page(serve_state, **limits) as page:
         thread = threading.Thread(target=page.run)
         thread.start()
         try:

@@ -6,8 +6,8 @@ than a refusal or a model that works.
 
 `make fuzz` calls it. Cases run in child processes, so that a crash and a hang are noticed and the number of the case is
 known; how much memory a child took beyond what it had when idle is its own to say. The changes are those of
-`hostile_files`, from a seed: the same cases on every machine, without anything to install. Of ten cases six are bytes that
-were changed, four are files that say something else and have digests that fit; one in fifty is such a file that is
+`hostile_files`, from a seed: the same cases on every machine, without anything to install. Of ten cases six are bytes
+that were changed, four are files that say something else and have digests that fit; one in fifty is such a file that is
 merged with honest ones. Files are of all kinds: modules, ensembles, many modules, plans, answers, of every schema.
 Where atheris is installed, `fuzz_atheris.py` looks for more, guided by the lines that are reached; atheris has no
 versions for some systems and Pythons, so nothing depends on it.
@@ -28,9 +28,10 @@ from recyclegp import Module, RecycleGPError, load
 
 MOST_MEMORY = 64  # MiB above idle, for what is read
 MOST_MERGED = 256  # the same, where modules are merged
-MOST_SECONDS = 10.0  # for one case
+MOST_SECONDS = 10.0  # for one case, of the processor
 MOST_SECONDS_MERGED = 60.0
-PER_CHILD = 10_000  # cases
+LONGEST_WAIT = 300.0  # after which a case counts as one that hangs, on a machine that has much to do
+PER_CHILD = 5000  # cases
 MERGED = 50  # one of so many cases is merged
 HONEST = 3  # modules beside the one that is not
 IN_MEMORY = Path("/dev/shm")  # where there is one, files need not go to a disk
@@ -123,7 +124,7 @@ def run_cases(seed, first, last, ends, current, results):
                 if (case % MERGED == 0) != bool(kind) or time.time() > ends:
                     continue
                 current.value = case
-                start = time.perf_counter()
+                start = time.process_time()
                 try:
                     works = cases.run(seed, case)
                 except BaseException:
@@ -131,7 +132,7 @@ def run_cases(seed, first, last, ends, current, results):
                     traceback.print_exc()
                     found = found._replace(failed=(*found.failed, case))
                     continue
-                found = found.counted(kind, case, time.perf_counter() - start, works, peak() - idle)
+                found = found.counted(kind, case, time.process_time() - start, works, peak() - idle)
         results.put(tuple(found))
 
 
@@ -140,7 +141,7 @@ class Child:
 
     def __init__(self, seed, first, last, ends):
         context = multiprocessing.get_context("spawn")
-        self.current, self.results = context.Value("q", first), context.SimpleQueue()
+        self.current, self.results = context.Value("q", -1), context.SimpleQueue()
         self.process = context.Process(target=run_cases, args=(seed, first, last, ends, self.current, self.results))
         self.process.start()
         self.seed, self.last, self.case, self.since = seed, last, -1, time.time()
@@ -153,7 +154,7 @@ class Child:
             return found
         if self.current.value != self.case:
             self.case, self.since = self.current.value, time.time()
-        hangs = time.time() - self.since > MOST_SECONDS_MERGED
+        hangs = self.case >= 0 and time.time() - self.since > LONGEST_WAIT
         if not hangs and self.process.is_alive():
             return None
         self.process.kill()
@@ -172,9 +173,9 @@ def main():
     options = parser.parse_args()
     if options.case is not None:
         cases = Cases(Path(tempfile.mkdtemp()))
-        start = time.perf_counter()
+        start = time.process_time()
         works = cases.run(options.seed, options.case)
-        print(cases.path, "works" if works else "is refused", f"({time.perf_counter() - start:.2f} s)")
+        print(cases.path, "works" if works else "is refused", f"({time.process_time() - start:.2f} s)")
         return
     begun = time.time()
     ends, stop = begun + options.seconds, options.first + options.cases
@@ -195,11 +196,10 @@ def main():
         time.sleep(0.2)
     names = ("files", "merges")
     for kind, name in enumerate(names):
-        print(
-            f"{found.cases[kind]:,} {name} of seed {options.seed}: {found.cases[kind] - found.working[kind]:,} refused, "
-            f"{found.working[kind]:,} that work; the slowest took {found.slowest[kind]:.3f} s (case "
-            f"{found.which[kind]}); at most {found.memory[kind]:.1f} MiB above idle"
-        )
+        of, works, most = found.cases[kind], found.working[kind], found.slowest[kind]
+        print(f"{of:,} {name} of seed {options.seed}: {of - works:,} refused, {works:,} that work;", end=" ")
+        print(f"the slowest took {most:.3f} s (case {found.which[kind]});", end=" ")
+        print(f"at most {found.memory[kind]:.1f} MiB above idle")
     if found.failed:
         raise SystemExit(f"{len(found.failed)} cases fail: {', '.join(map(str, found.failed[:50]))}; --case shows one")
     for kind, most in enumerate((MOST_MEMORY, MOST_MERGED)):

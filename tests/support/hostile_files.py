@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recyclegp import Answer, Module, Plan, RecycleGPError, RecycleGPWarning, load, load_many, merge
-from recyclegp.storage import digest
+from recyclegp import Answer, Plan, RecycleGPError, RecycleGPWarning, load, load_many, merge
+from recyclegp.storage import container, digest
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NUMBERS = ["0", "-1", "1", "2", "2.0", "true", "null", '""', "[]", "{}", "1e999", "-1e308", "1e-320", "NaN", "Infinity"]
@@ -331,13 +331,12 @@ def merges(path, honest, into, **options):
         try:
             e = merge([path, *honest], **options)
         except RecycleGPError as refused:
-            _check_message(str(refused))
-            assert _names(path, str(refused)), f"nobody is named: {refused}"
+            _check_named(path, str(refused))
             return False
         try:
             e.save(into)
         except RecycleGPError as refused:
-            assert _names(path, str(refused)), f"nobody is named: {refused}"
+            _check_named(path, str(refused))
             return False
         again = load(into)
         X = honest[0].inducing[-1] if isinstance(honest[0].inducing, tuple) else honest[0].inducing
@@ -350,16 +349,14 @@ def merges(path, honest, into, **options):
         return True
 
 
-def _names(path, said):
-    """The file, or a module in it."""
+def _check_named(path, said):
+    """The file, or a module in it, is named."""
+    _check_message(said)
     if path.name in said:
-        return True
-    try:
-        found = load(path)
-    except RecycleGPError:
-        found = load_many(path)
-    names = [found.name] if isinstance(found, (Module, Answer)) else getattr(found, "names", [])
-    return any(repr(name)[1:-1][:20] in said for name in names)
+        return
+    header = container.header(path)
+    names = [header.get("name"), *(name for block in header.get("blocks", []) for name in block.get("names", []))]
+    assert any(repr(name)[1:-1][:20] in said for name in names), f"nobody is named: {said}"
 
 
 def _read(path):

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import torch
 from torch import Tensor
 
 from .. import arrays
 from ..errors import RecycleGPError
+
+if TYPE_CHECKING:
+    from .model import Model
+
+ASKED_POINTS = 512  # of a model that is asked while it is merged, saved or loaded, which takes a few MiB
+ASKED_WORK = 2**24  # M²D: numbers that go into its kernel matrix
 
 
 def check_finite(what: str, *tensors: Tensor) -> None:
@@ -14,3 +23,15 @@ def check_finite(what: str, *tensors: Tensor) -> None:
             f"{what} would hold NaN or numbers beyond {arrays.LARGEST:g}: its data or kernel overflow; rescale "
             "X and y to ordinary sizes, use a larger noise, or smaller weights"
         )
+
+
+@torch.no_grad()
+def check_it_answers(model: Model) -> None:
+    """Numbers may be finite one by one and overflow together. What is computed for this is kept for the next question.
+
+    A large model is asked when somebody asks it.
+    """
+    points = model._points
+    if all(len(Z) <= ASKED_POINTS and Z.numel() * len(Z) <= ASKED_WORK for Z in points):
+        for process in model._processes(None, of_y=False):
+            process.moments(points[0][:1])

@@ -88,6 +88,11 @@ def named(left_out: Sequence[Skipped], failed: BaseException) -> RecycleGPError:
     return RecycleGPError(f"{who} cannot be merged: ", said, "; ask for it again, or go on without, with ", SKIP)
 
 
+def unexplained(failed: BaseException) -> RecycleGPError:
+    """A failure of the algebra that no module alone is to blame for."""
+    return RecycleGPError(f"these modules cannot be merged ({failed}); leave some out, or rescale X and y")
+
+
 def warn_skipped(left_out: Sequence[Skipped]) -> None:
     if left_out:
         warn_user("left out of the merge: ", few([f"{s.name} ({s.reason})" for s in left_out]))

@@ -7,8 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from ..errors import OfStranger, RecycleGPError
 from ..storage import container
 from ..storage.container import SCHEMA
@@ -16,6 +14,7 @@ from ..storage.fields import Fields
 from ..storage.making import ANSWER, ENSEMBLE, JOINT_ENSEMBLE, JOINT_MODULE, MODULE, MODULES, PLAN, made_from
 from . import ensemble_file, module_file, modules_file, plan_file
 from .answer import Answer
+from .checks import check_it_answers
 from .ensemble import Ensemble
 from .module import Module
 from .modules import Modules, of_pieces
@@ -46,8 +45,6 @@ EXCHANGES: dict[tuple[int, str], Callable[[Fields], Plan | Answer]] = {
     (SCHEMA, PLAN): lambda f: Plan._of(plan_file.plan_from_fields(f)),
     (SCHEMA, ANSWER): lambda f: Answer(plan_file.answer_from_fields(f)),
 }
-ASKED_POINTS = 512  # of a model that is asked while it is loaded, which takes a few MiB
-ASKED_WORK = 2**24  # M²D: numbers that go into its kernel matrix
 
 
 class Opened(NamedTuple):
@@ -80,7 +77,7 @@ def load(path: str | PathLike[str]) -> Any:
         return made_from(Path(path), document, EXCHANGES)
     model = made_from(Path(path), document, MAKERS)
     try:
-        _check_it_answers(model)
+        check_it_answers(model)
     except RecycleGPError as silent:
         raise RecycleGPError(f"{path}: ", OfStranger(silent), "; ask for the file again") from None
     return model
@@ -115,15 +112,3 @@ def opened(path: str | PathLike[str]) -> Opened:
             return Opened(of_pieces(modules_file.pieces_in(file)), file.content_id)
         document = file.document()
     return Opened(made_from(path, document, MAKERS), document.content_id)
-
-
-@torch.no_grad()
-def _check_it_answers(model: Model) -> None:
-    """Numbers may be finite one by one and overflow together. What is computed for this is kept for the next question.
-
-    A large model is asked when somebody asks it.
-    """
-    points = model._points
-    if all(len(Z) <= ASKED_POINTS and Z.numel() * len(Z) <= ASKED_WORK for Z in points):
-        for process in model._processes(None, of_y=False):
-            process.moments(points[0][:1])

@@ -22,9 +22,10 @@ from ..merging.merge_config import MergeConfig
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
 from ..merging.trust import Trust
+from .checks import check_it_answers
 from .couple import wanted as outputs_wanted
 from .ensemble import Ensemble
-from .failures import FAILED, OnFailure, culprits, named, on_failure_wanted, warn_skipped, without
+from .failures import FAILED, OnFailure, culprits, named, on_failure_wanted, unexplained, warn_skipped, without
 from .how import Frame, How
 from .intake import FunctionRead, ModuleIntake, ModulesRead
 from .merging import given_noises, merge_functions
@@ -208,19 +209,29 @@ def merge(
     skip = on_failure_wanted(on_failure) is OnFailure.SKIP
     with ModuleIntake(device=device_of(device), keep=keep == "sites", weights=weights) as intake:
         read = (intake.read_what_can_be if skip else intake.read)(modules, options.check)
-        try:
-            merged = merge_read(read, options)
-        except FAILED as failed:
-            plain = replace(options, learn=False, owners=None, trust=None, noise=KEEP, kernel=None)
-            bad = culprits(read, lambda some: merge_read(some, plain))
-            if not bad:
-                raise
-            if not skip:
-                raise named(bad, failed) from failed
-            read = without(read, bad)
-            merged = merge_read(read, options)
+        plain = replace(options, learn=False, owners=None, trust=None, noise=KEEP, kernel=None)
+        while True:
+            try:
+                merged = _merged_and_asked(read, options)
+                break
+            except FAILED as failed:
+                bad = culprits(read, lambda some: _merged_and_asked(some, plain))
+                if not bad and isinstance(failed, RecycleGPError):
+                    raise
+                if not bad:
+                    raise unexplained(failed) from failed
+                if not skip:
+                    raise named(bad, failed) from failed
+                read = without(read, bad)
     warn_skipped(read.skipped)
     return merged
+
+
+def _merged_and_asked(read: ModulesRead, options: MergeOptions) -> Ensemble:
+    """What comes of it can be asked, and so be saved and loaded again."""
+    found = merge_read(read, options)
+    check_it_answers(found)
+    return found
 
 
 def merge_read(read: ModulesRead, options: MergeOptions) -> Ensemble:
