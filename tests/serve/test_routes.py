@@ -102,9 +102,10 @@ def test_questions_are_json(client):
     assert client.ask("POST", "api/view", b"{}").status == 415
 
 
-def test_what_breaks_inside_is_not_shown(client, serve_state, monkeypatch):
-    monkeypatch.setattr(serve_state, "merged", lambda choice: 1 / 0)
-    answer = client.post("api/view", {})
+def test_what_breaks_inside_is_not_shown(modules):
+    broken = cases.serve_state(modules, settings=state.Settings(learn=np.array([True, False])))
+    with cases.running(broken) as address:
+        answer = cases.Client(address).post("api/view", {})
     assert answer.status == 500
     assert answer.json() == {"error": "something went wrong here; the terminal says more"}
 
@@ -112,7 +113,7 @@ def test_what_breaks_inside_is_not_shown(client, serve_state, monkeypatch):
 # --- uploads ---
 
 
-def test_an_upload_joins_the_others(client, serve_state, tmp_path):
+def test_an_upload_joins_the_others(client, tmp_path):
     content = saved(cases.fitted(cases.table(4, 0, 6), "late"), tmp_path)
     assert client.upload(content, "C:\\folder/late.safetensors").json() == {"added": 1, "file": "late.safetensors"}
     told = client.get("api/about").json()["modules"]
@@ -145,8 +146,8 @@ def test_an_upload_that_is_too_large_is_not_read_to_its_end(client, monkeypatch,
     assert os.listdir(tmp_path) == []
 
 
-def test_uploads_are_read_strictly_and_never_executed(client, serve_state):
-    before = serve_state.snapshot
+def test_uploads_are_read_strictly_and_never_executed(client):
+    before = client.get("api/about").json()
     pickle = b"cos\nsystem\n(S'exit 1'\ntR."
     module = taken_apart((GOLDEN / "gaussian.safetensors").read_bytes())
     stranger = rebuilt(module.outer, module.header | {"kind": "program"}, module.body)
@@ -155,7 +156,7 @@ def test_uploads_are_read_strictly_and_never_executed(client, serve_state):
         assert answer.status == 422
         assert answer.json()["error"].startswith("evil.safetensors: ")
         assert tempfile.gettempdir() not in answer.json()["error"]
-    assert serve_state.snapshot is before
+    assert client.get("api/about").json() == before
 
 
 @pytest.mark.parametrize(

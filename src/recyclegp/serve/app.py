@@ -1,17 +1,15 @@
-"""The routes. Whatever takes time is done by one worker, one question after the other."""
+"""The routes. Whatever takes time is done by other processes, one question after the other."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import Callable
-from concurrent.futures import Executor
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,23 +20,21 @@ from starlette.types import ASGIApp
 
 from ..errors import RecycleGPError, in_words, printable
 from ..plot import page
-from . import views
-from .choices import Choice, from_json
 from .guard import Guard
-from .state import SUFFIX, ServeState
+from .state import SUFFIX
+from .worker import Question, Workers
 
 LARGEST_FILE = 64 * 2**20  # bytes of an upload
 LARGEST_QUESTION = 2**20  # bytes
 LONGEST_NAME = 100  # characters of a file's name
+SLOWEST_BODY = 60.0  # seconds until all of a question has come
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 ASSETS = ("page.html", "page.js", "page.css", "icon.svg")
 
-T = TypeVar("T")
 
-
-def application(serve_state: ServeState, token: str, worker: Executor) -> ASGIApp:
-    """The page of one state, for whoever knows the token. The worker must have one thread."""
-    inside = _Page(serve_state, worker)
+def application(workers: Workers, token: str) -> ASGIApp:
+    """The page of what the workers know, for whoever knows the token."""
+    inside = _Page(workers)
     routes = [
         Route("/", partial(_asset, "page.html")),
         *(Route(f"/{name}", partial(_asset, name)) for name in (*ASSETS[1:], "drawing.js")),
@@ -58,28 +54,25 @@ async def _asset(name: str, request: Request) -> Response:
 
 
 class _Page:
-    def __init__(self, serve_state: ServeState, worker: Executor) -> None:
-        self.serve_state = serve_state
-        self.worker = worker
-        self.turn = asyncio.Lock()
+    def __init__(self, workers: Workers) -> None:
+        self.workers = workers
 
     async def about(self, request: Request) -> Response:
-        return JSONResponse(await self._done(request, lambda: views.about(self.serve_state.snapshot)))
+        return JSONResponse(await self._asked(request, "about"))
 
     async def view(self, request: Request) -> Response:
         question = await _question(request)
-        column, function = (_whole_number(question, name) for name in ("column", "function"))
-        choice = self._choice(question)
-        return JSONResponse(await self._done(request, lambda: views.view(self.serve_state, choice, column, function)))
+        numbers = (_whole_number(question, name) for name in ("column", "function"))
+        return JSONResponse(await self._asked(request, "view", _choice(question), *numbers))
 
     async def owners(self, request: Request) -> Response:
         question = await _question(request)
-        choice, function = self._choice(question), _whole_number(question, "function")
-        return JSONResponse(await self._done(request, lambda: views.owners(self.serve_state, choice, function)))
+        return JSONResponse(
+            await self._asked(request, "owners", _choice(question), _whole_number(question, "function"))
+        )
 
     async def file(self, request: Request) -> Response:
-        choice = self._choice(await _question(request))
-        content = await self._done(request, lambda: self.serve_state.file(choice))
+        content = await self._asked(request, "file", _choice(await _question(request)))
         headers = {"Content-Disposition": f'attachment; filename="merged{SUFFIX}"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -91,18 +84,22 @@ class _Page:
             with open(path, "xb") as stream:
                 async for part in _within(request, LARGEST_FILE):
                     stream.write(part)
-            count = await self._done(request, lambda: self.serve_state.add(path, label))
+            count = await self.workers.add(path, label)
         return JSONResponse({"added": count, "file": label})
 
-    def _choice(self, question: dict[str, Any]) -> Choice:
-        return from_json(question.get("choice", {}), self.serve_state.snapshot.modules)
+    async def _asked(self, request: Request, what: str, *arguments: Any) -> Any:
+        """In turn, unless whoever asked has gone meanwhile, or too many wait already."""
+        if self.workers.busy:
+            raise HTTPException(503, "many questions are waiting; ask again in a moment", {"Retry-After": "1"})
+        found = await self.workers.ask(Question(what, arguments), request.is_disconnected)
+        if found is None:
+            raise HTTPException(499)
+        return found
 
-    async def _done(self, request: Request, work: Callable[[], T]) -> T:
-        """By the worker, unless whoever asked has gone meanwhile."""
-        async with self.turn:
-            if await request.is_disconnected():
-                raise HTTPException(499)
-            return await asyncio.get_running_loop().run_in_executor(self.worker, work)
+
+def _choice(question: dict[str, Any]) -> Any:
+    """Looked at where the modules are."""
+    return question.get("choice", {})
 
 
 def shown_name(given: str) -> str:
@@ -137,11 +134,15 @@ async def _within(request: Request, limit: int) -> Any:
     if not said.isdecimal() or int(said) > limit:
         raise too_large
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise too_large
-        yield part
+    try:
+        async with asyncio.timeout(SLOWEST_BODY):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise too_large
+                yield part
+    except TimeoutError:
+        raise HTTPException(408, "it comes too slowly; send it again") from None
 
 
 def _refused(request: Request, error: Any) -> Response:

@@ -307,7 +307,7 @@ function moduleRow(m, i, body) {
   dot.style.backgroundColor = m.colour;
   dot.classList.toggle("again", m.again);
   const words = tag("span", {}, name, m.name);
-  tag("span", { className: "sub" }, words, m.owner === m.name ? m.source : `of ${m.owner} · ${m.source}`);
+  tag("span", { className: "sub" }, words, [m.owner === m.name ? "" : `of ${m.owner}`, m.source, m.signed].filter(Boolean).join(" · "));
   const changed = tag("span", { className: "sub changed", hidden: true }, words);
   const part = m.parts[shown.function], text = value => part ? value(part) : "–";
   cell("number", "rows").append(text(p => p.rows.toLocaleString("en")));

@@ -6,19 +6,19 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-import torch
 import uvicorn
 
 from ..errors import RecycleGPError
 from .app import application
+from .connections import Connection
 from .state import ServeState
+from .worker import QUESTIONS, UPLOADS, Limits, Workers
 
 HOST = "127.0.0.1"
-MOST_AT_ONCE = 32  # connections
+MOST_PENDING = 512  # connections that the system keeps until they are taken
 
 
 class Page(NamedTuple):
@@ -38,17 +38,20 @@ class Page(NamedTuple):
 
 
 @contextmanager
-def page(serve_state: ServeState, port: int = 0, threads: int = 1) -> Iterator[Page]:
+def page(
+    serve_state: ServeState, port: int = 0, threads: int = 1, questions: Limits = QUESTIONS, uploads: Limits = UPLOADS
+) -> Iterator[Page]:
     """Of a state, under a new address; port 0 is any that is free."""
     token = secrets.token_urlsafe(24)
-    with _listening(port) as listener, ThreadPoolExecutor(1, "serve", torch.set_num_threads, (threads,)) as worker:
+    with _listening(port) as listener, _working(serve_state, threads, questions, uploads) as workers:
         config = uvicorn.Config(
-            application(serve_state, token, worker),
+            application(workers, token),
+            http=Connection,
+            loop="asyncio",
             log_level="warning",
             access_log=False,  # it would show the token
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=MOST_AT_ONCE,
             timeout_graceful_shutdown=1,
             ws="none",
         )
@@ -66,5 +69,15 @@ def _listening(port: int) -> Iterator[socket.socket]:
             raise RecycleGPError(
                 f"--port {port}: {error.strerror}; choose another, or 0 for any that is free"
             ) from None
-        listener.listen()
+        listener.listen(MOST_PENDING)
         yield listener
+
+
+@contextmanager
+def _working(serve_state: ServeState, threads: int, questions: Limits, uploads: Limits) -> Iterator[Workers]:
+    """Whatever they are doing, they end with the page."""
+    workers = Workers(serve_state.snapshot, threads, questions, uploads)
+    try:
+        yield workers
+    finally:
+        workers.end()

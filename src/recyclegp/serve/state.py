@@ -23,6 +23,7 @@ from ..models.merge import merge
 from ..models.module import Module
 from ..models.modules import Modules
 from ..plot.scene import functions_of
+from ..storage import signing
 from .choices import Choice, everybody
 
 SUFFIX = ".safetensors"
@@ -46,6 +47,7 @@ class Held(NamedTuple):
 
     module: Module
     source: str
+    signed: str = ""  # with which key, or that its signature is not good; nothing where there is none
 
 
 class Test(NamedTuple):
@@ -98,6 +100,13 @@ class Merged(NamedTuple):
     notes: list[str]  # warnings
 
 
+class Tried(NamedTuple):
+    """An upload that can be shown."""
+
+    held: list[Held]
+    merged: Merged | None  # of everybody, where they can be merged
+
+
 class ServeState:
     """The snapshot of now and the results that are kept. Used by one thread at a time."""
 
@@ -110,6 +119,12 @@ class ServeState:
         more = list(modules_in(path, label, self.snapshot.naming))
         self.snapshot = self.snapshot.with_modules(more)  # positions stay, so what is kept stays true
         return len(more)
+
+    def adopt(self, more: list[Held], merged: Merged | None) -> None:
+        """Modules that were read elsewhere, and what merging them with everybody gave, unless others came meanwhile."""
+        self.snapshot = self.snapshot.with_modules(more)
+        if merged is not None and len(merged.ensemble.names) == len(self.snapshot.held):
+            self._kept[everybody(len(self.snapshot.held))] = merged
 
     def merged(self, choice: Choice) -> Merged:
         """Computed once for each choice."""
@@ -173,12 +188,23 @@ class UnreadableError(RecycleGPError):
     """The file is damaged, or of another kind."""
 
 
+def signature_in_words(path: Path) -> str:
+    """Of the signature beside a file."""
+    if not signing.beside(path).exists():
+        return ""
+    try:
+        return f"signed with key {signing.signature_of(path).public_key.hex()[:16]}"
+    except RecycleGPError as refused:
+        return f"signature not good: {str(refused).removeprefix(f'{path}: ')}"
+
+
 def modules_in(path: Path, label: str, naming: Naming) -> Iterator[Held]:
     """The modules of one file, which errors call `label`."""
     try:
         model: Any = opened(path).model
     except RecycleGPError as refused:
         raise UnreadableError(str(refused).replace(str(path), label)) from None
+    signed = signature_in_words(path)
     file = PurePath(label).name
     by_file = file.removesuffix(SUFFIX)
     if isinstance(model, Ensemble):
@@ -199,7 +225,7 @@ def modules_in(path: Path, label: str, naming: Naming) -> Iterator[Held]:
                 f"{label}: module {module.name!r} has {points:,} points, and this page shows modules of up to "
                 f"{MOST_POINTS:,}; publish it at fewer"
             )
-        yield Held(module, file)
+        yield Held(module, file, signed)
 
 
 def with_modules(held: tuple[Held, ...], more: list[Held]) -> tuple[Held, ...]:
@@ -211,7 +237,7 @@ def with_modules(held: tuple[Held, ...], more: list[Held]) -> tuple[Held, ...]:
             "the ensembles with --recycle"
         )
     known: dict[str, str] = {}
-    for module, source in whole:
+    for module, source, _ in whole:
         if module.name in known:
             raise RecycleGPError(
                 f"{source}: its module is called {module.name!r}, as one of {known[module.name]}; --file-names calls "
@@ -225,7 +251,7 @@ def with_modules(held: tuple[Held, ...], more: list[Held]) -> tuple[Held, ...]:
                 f"{first.dimension}; show them on pages of their own"
             )
     try:
-        functions_of([module for module, _ in whole])
+        functions_of([held.module for held in whole])
     except RecycleGPError as refused:
         raise RecycleGPError(f"{whole[-1].source}: ", refused) from None
     return whole

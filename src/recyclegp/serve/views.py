@@ -129,11 +129,12 @@ def _looks(snapshot: Snapshot) -> dict[str, tuple[str, str]]:
 
 
 def _module(snapshot: Snapshot, position: int, functions: Sequence[str], looks: dict[str, tuple[str, str]]) -> Json:
-    m, source = snapshot.held[position]
+    m, source, signed = snapshot.held[position]
     return {
         "name": m.name,
         "owner": m.owner,
         "source": source,
+        "signed": signed,
         "converged": m.convergence.converged,
         "columns": list(m.columns) if m.columns is not None else [f"x{j + 1}" for j in range(m.dimension)],
         "categories": list(m.categories.columns),

@@ -1,0 +1,227 @@
+"""Processes that read and merge what strangers have sent, with limits of time and memory; what exceeds them is ended.
+
+One process answers all questions, in turn. An upload is tried in another one, which reads it, merges it with the others
+and draws the result; only what it has found joins the first. So a file that takes for ever keeps nobody waiting.
+
+Processes are not forked from this one, which has threads: a lock that one of them held would stay locked for ever. They
+come from a helper without threads that has imported everything (`forkserver`), or begin anew where there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ..errors import RecycleGPError, in_words
+from .questions import QUESTIONS as KNOWN
+from .state import ServeState, Snapshot
+
+HERE = __name__
+
+
+class Limits(NamedTuple):
+    """What one process may take."""
+
+    seconds: float  # for one question
+    memory: int  # bytes above what it has when it begins
+
+
+QUESTIONS = Limits(600.0, 2**34)  # honest merges of many modules may take minutes
+UPLOADS = Limits(60.0, 2**31)
+STARTS_WITHIN = 300.0  # seconds, on a machine that has much to do
+
+
+class BrokenError(Exception):
+    """Something went wrong that nobody has foreseen; it was written to the terminal."""
+
+
+class Question(NamedTuple):
+    """What is asked of a state: one of the functions in `questions`, and its arguments."""
+
+    what: str
+    arguments: tuple[Any, ...] = ()
+
+
+class Reply(NamedTuple):
+    """A value, or why there is none."""
+
+    value: Any = None
+    refused: str | None = None
+    broken: bool = False
+
+
+class Worker:
+    """A process that answers about a snapshot, started when it is first asked, and again where it had to be ended."""
+
+    def __init__(self, snapshot: Snapshot, threads: int, limits: Limits) -> None:
+        self.snapshot = snapshot
+        self.threads = threads
+        self.limits = limits
+        self.process: Any = None
+        self.pipe: Connection | None = None
+
+    def ask(self, question: Question) -> Any:
+        """What it answers. Called by one thread at a time."""
+        pipe = self.pipe or self._start()
+        try:
+            pipe.send(question)
+            if not pipe.poll(self.limits.seconds):
+                self.end()
+                raise RecycleGPError(
+                    f"given up: it took more than the {self.limits.seconds:g} s that this page allows; leave out the "
+                    "file that takes so long, or merge on the command line"
+                )
+            reply = pipe.recv()
+        except (EOFError, OSError):  # the process has died, or was ended
+            self.end()
+            raise RecycleGPError(
+                "given up: the process that computes it has ended, perhaps for want of memory; leave out what is so "
+                "large, or merge on the command line"
+            ) from None
+        if reply.broken:
+            raise BrokenError
+        if reply.refused is not None:
+            raise RecycleGPError(reply.refused)
+        return reply.value
+
+    def _start(self) -> Connection:
+        context = _context()
+        pipe, theirs = context.Pipe()
+        self.process = context.Process(
+            target=answer_questions, args=(theirs, self.snapshot, self.threads, self.limits.memory), daemon=True
+        )
+        self.process.start()
+        theirs.close()
+        with contextlib.suppress(EOFError, OSError):  # which the first question will notice
+            if pipe.poll(STARTS_WITHIN):  # what it takes to begin is nobody's question
+                pipe.recv()
+        self.pipe = pipe
+        return pipe
+
+    def end(self) -> None:
+        """At once, whatever it is doing. Who waits for an answer finds the pipe at its end."""
+        process, self.process, self.pipe = self.process, None, None
+        if process is not None:
+            process.kill()
+            process.join(5)
+
+
+class Workers:
+    """The process for questions, and those in which uploads are tried."""
+
+    MOST_WAITING = 128  # questions; who comes later is told to come again
+    MOST_TRIED = 2  # uploads at a time
+
+    def __init__(self, snapshot: Snapshot, threads: int, questions: Limits = QUESTIONS, uploads: Limits = UPLOADS):
+        self.first = Worker(snapshot, threads, questions)
+        self.uploads = uploads
+        self.tried: set[Worker] = set()
+        self.waiting = 0
+        self.turn = asyncio.Lock()
+        self.pool = ThreadPoolExecutor(1 + self.MOST_TRIED, "serve")  # they only wait
+
+    @property
+    def busy(self) -> bool:
+        return self.waiting >= self.MOST_WAITING
+
+    async def ask(self, question: Question, gone: Callable[[], Any]) -> Any:
+        """In turn; None where whoever asked has gone meanwhile."""
+        self.waiting += 1
+        try:
+            async with self.turn:
+                return None if await gone() else await self._run(self.first.ask, question)
+        finally:
+            self.waiting -= 1
+
+    async def add(self, path: Path, label: str) -> int:
+        """Modules from one more file: all of them or, where one cannot be shown, none."""
+        if len(self.tried) >= self.MOST_TRIED:
+            raise RecycleGPError(f"{label}: other files are being read; send it again in a moment")
+        trial = Worker(self.first.snapshot, self.first.threads, self.uploads)
+        self.tried.add(trial)
+        try:
+            tried = await self._run(trial.ask, Question("trial", (path, label)))
+        except RecycleGPError as refused:
+            named = str(refused).startswith(f"{label}: ")
+            raise RecycleGPError("" if named else f"{label}: ", refused) from None
+        finally:
+            self.tried.discard(trial)
+            trial.end()
+        async with self.turn:
+            await self._run(self.first.ask, Question("adopt", tried))
+            self.first.snapshot = self.first.snapshot.with_modules(tried.held)  # of the next one, if this one ends
+        return len(tried.held)
+
+    async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.pool, function, *arguments)
+
+    def end(self) -> None:
+        for worker in (self.first, *self.tried):
+            worker.end()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _context() -> Any:
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([HERE])
+    return context
+
+
+# --- in the process of a worker -------------------------------------------------------------------
+
+
+def answer_questions(pipe: Connection, snapshot: Snapshot, threads: int, memory: int) -> None:
+    """Until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the page, which ends this process
+    torch.set_num_threads(threads)
+    limit_memory(memory)
+    state = ServeState(snapshot)
+    pipe.send(Reply())
+    while True:
+        try:
+            what, arguments = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(_reply(lambda: KNOWN[what](state, *arguments), memory))  # noqa: B023
+
+
+def _reply(compute: Callable[[], Any], memory: int) -> Reply:
+    try:
+        return Reply(compute())
+    except RecycleGPError as refused:
+        return Reply(refused=in_words([refused], shell=True))
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            return Reply(refused=f"it needs more than the {memory / 2**30:g} GiB of memory that this page allows")
+        traceback.print_exc()
+    except Exception:
+        traceback.print_exc()
+    sys.stderr.flush()
+    return Reply(broken=True)
+
+
+def limit_memory(more: int) -> None:
+    """So many bytes above what this process has now; where the system cannot limit it, nothing is limited."""
+    try:
+        import resource
+
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        wanted = now + more if hard == resource.RLIM_INFINITY else min(now + more, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+    except (ImportError, OSError, ValueError):
+        return
