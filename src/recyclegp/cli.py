@@ -126,7 +126,7 @@ PANELS = {
     "Ask the owners once more": (plans.plan, plans.contribute, plans.combine),
     "How good it is": (score.score, gain.gain, calibrate.calibrate),
     "What is in a file": (inspect.inspect, screening.screen, inspect.compare, transform.transform, serve.serve),
-    "Who vouches for it": (signatures.keygen, signatures.sign, signatures.verify),
+    "Who vouches for it": (signatures.keygen, signatures.sign, signatures.verify, signatures.keys),
     "Change an ensemble": (operate.update, operate.add, operate.remove, operate.reweight),
     "See it work": (demo.demo, experiment.experiment),
 }

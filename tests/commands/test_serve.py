@@ -74,7 +74,7 @@ def test_options_reach_the_page(folder, served):
     assert (port, threads, ran) == (8123, 2, "run")
     assert serve_state.snapshot.settings == ("auto", None, False)
     assert serve_state.snapshot.test is None
-    assert [(m.name, s) for m, s in serve_state.snapshot.held] == [
+    assert [(m.name, s) for m, s, _ in serve_state.snapshot.held] == [
         (n, f"{n}.safetensors") for n in ("east", "north", "south")
     ]
 

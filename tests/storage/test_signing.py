@@ -27,7 +27,7 @@ def signed(tmp_path):
     shutil.copy(tmp_path / "alice.pub", tmp_path / "keys")
     file = tmp_path / "m.safetensors"
     shutil.copy(GOLDEN / "gaussian.safetensors", file)
-    signing.sign(file, signing.content_id(file), signing.private_key(tmp_path / "alice.pem"))
+    signing.sign(file, signing.content_id(file), signing.private_key(tmp_path / "alice.pem"), 7)
     return tmp_path
 
 
@@ -68,7 +68,7 @@ def test_no_signature(signed):
 
 def test_a_key_that_is_not_trusted(signed):
     file = signed / "m.safetensors"
-    signing.sign(file, signing.content_id(file), signing.private_key(signed / "mallory.pem"))
+    signing.sign(file, signing.content_id(file), signing.private_key(signed / "mallory.pem"), 7)
     refused(signed, "signed with a key that is not trusted")
 
 
@@ -79,7 +79,7 @@ def changed(folder, **fields):
 
 def test_somebody_elses_signature_under_a_trusted_key(signed):
     key = signing.private_key(signed / "mallory.pem")
-    message = b"recyclegp signature 1 of sha256:" + signing.content_id(signed / "m.safetensors").encode()
+    message = f"recyclegp signature 2 of sha256:{signing.content_id(signed / 'm.safetensors')} version 7".encode()
     changed(signed, signature=base64.b64encode(key.sign(message)).decode())
     refused(signed, "not one of alice's")
 
@@ -106,6 +106,9 @@ def test_the_content_id_itself_is_not_what_is_signed(signed):
         {"public_key": "ü" * 44},
         {"signature": "AAAA"},
         {"signature": "*" * 88},
+        {"version": -1},
+        {"version": 7.0},
+        {"version": None},
         {"more": 1},
     ],
     ids=str,
@@ -124,8 +127,32 @@ def test_signatures_that_are_none(signed, content):
 
 
 def test_another_format(signed):
-    changed(signed, recyclegp_signature=2)
+    changed(signed, recyclegp_signature=3)
     refused(signed, "upgrade recyclegp")
+
+
+def test_another_version_than_was_signed(signed):
+    changed(signed, version=8)
+    refused(signed, "not one of alice's")
+    with pytest.raises(RecycleGPError, match="not made with the key that it names"):
+        signing.signature_of(signed / "m.safetensors")
+
+
+def test_signatures_of_the_first_format_are_still_good(signed):
+    """They have no version."""
+    file = signed / "m.safetensors"
+    key, digest = signing.private_key(signed / "alice.pem"), signing.content_id(file)
+    content = {
+        "recyclegp_signature": 1,
+        "content_id": f"sha256:{digest}",
+        "public_key": base64.b64encode(key.public_key().public_bytes_raw()).decode(),
+        "signature": base64.b64encode(key.sign(f"recyclegp signature 1 of sha256:{digest}".encode())).decode(),
+    }
+    (signed / "m.safetensors.sig").write_text(json.dumps(content))
+    assert verify(signed)[0].name == "alice"
+    assert signing.signature_of(file).version is None
+    changed(signed, version=1)
+    refused(signed, "not a signature as")
 
 
 # --- keys -------------------------------------------------------------------------------------
@@ -166,6 +193,16 @@ def test_only_the_user_may_read_a_private_key(tmp_path):
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o606])
+def test_a_private_key_that_others_may_read_is_refused(tmp_path, mode):
+    private, _ = signing.make_keys(tmp_path / "key")
+    assert signing.private_key(private)
+    private.chmod(mode)
+    with pytest.raises(RecycleGPError, match=r"others may read this private key.*chmod 600"):
+        signing.private_key(private)
+
+
 def test_keys_that_are_none(tmp_path):
     private, public = signing.make_keys(tmp_path / "key")
     other = ec.generate_private_key(ec.SECP256R1())
@@ -190,7 +227,7 @@ def test_keys_that_are_none(tmp_path):
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="asks another program")
 def test_openssl_agrees(signed):
     found = json.loads((signed / "m.safetensors.sig").read_text())
-    (signed / "message").write_text(f"recyclegp signature 1 of {found['content_id']}")
+    (signed / "message").write_text(f"recyclegp signature 2 of {found['content_id']} version 7")
     (signed / "signature").write_bytes(base64.b64decode(found["signature"]))
     command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", "alice.pub", "-rawin"]
     command += ["-in", "message", "-sigfile", "signature"]

@@ -47,6 +47,7 @@ def in_words(f: Facts) -> dict[str, str]:
         "smallest member": _smallest(f),
         "guarantee": _guarantee(f),
         "content id": f["content_id"],
+        "signature": _signature(f["signature"]),
         "digest": None if f["digest"] else "none: the file is an earlier one, and whether it is damaged cannot be seen",
     }
     return {label: text for label, text in lines.items() if text}
@@ -69,6 +70,16 @@ def table(found: Sequence[Facts]) -> Table:
             f["content_id"][7:15],
         )
     return made
+
+
+def _signature(found: Facts | None) -> str | None:
+    """Of whom, as far as the file beside it says."""
+    if found is None:
+        return None
+    if found["why_not"] is not None:
+        return f"NOT GOOD: {found['why_not']}"
+    version = "" if found["version"] is None else f", version {found['version']}"
+    return f"good, by whoever has the key {found['key'][:16]}{version}"
 
 
 def shown(names: Sequence[str]) -> str:
@@ -242,6 +253,7 @@ def _merged(f: Facts) -> Lines:
     return {
         "not trusted": shown([f"{name} ({why})" for name, why in doubts.items()]),
         "left out": shown([f"{name} ({why})" for name, why in f["skipped"].items()]),
+        "signed by": shown([f"{s['name']} with key {s['key'][:16]}" for s in f["signers"]]),
         **{f"try for {p['name']}": p["command"] or p["python"] for p in f.get("proposals", ())},
         "removed": f["removed"] if f["modules_removed"] else None,
         "keeps": KEEPS[f["keeps"]],

@@ -17,13 +17,14 @@ import torch
 from ..arrays import Columns
 from ..categories import Categories
 from ..core.convergence import Convergence
+from ..errors import RecycleGPError
 from ..models.disclosure import Disclosure
 from ..models.ensemble import Ensemble
 from ..models.load import Model, load, load_many
 from ..models.model import squeezed
 from ..models.module import Module
 from ..record import Privacy, common_privacy, worst
-from ..storage import container, digest
+from ..storage import container, digest, signing
 from ..storage.making import ANSWER, MODULES, PLAN
 from ..times import written
 from . import fact_words, plan_facts, words
@@ -59,7 +60,19 @@ def of_file(path: Path) -> Facts:
         "written_by": str(document.header.get("written_by", "")),
         "content_id": f"sha256:{document.content_id}",
         "digest": digest.HEAD in document.header,  # with which the bytes have been compared
+        "signature": _signature(path),
     }
+
+
+def _signature(path: Path) -> Facts | None:
+    """Of the file beside it, where there is one: with which key, and whether it is one of these bytes."""
+    if not signing.beside(path).exists():
+        return None
+    try:
+        found = signing.signature_of(path)
+    except RecycleGPError as refused:
+        return {"key": None, "version": None, "why_not": str(refused).removeprefix(f"{path}: ")}
+    return {"key": found.public_key.hex(), "version": found.version, "why_not": None}
 
 
 # --- one module -------------------------------------------------------------------------------
@@ -159,6 +172,7 @@ def _of_ensemble(model: Ensemble) -> Facts:
             called[i]: row["trust"] for i, row in enumerate(rows) if (row["trust"] or "").startswith(fact_words.FLAGGED)
         },
         "skipped": {s.name: s.reason for s in model.skipped},
+        "signers": [s._asdict() for s in model.signers],
         "traces_of_removed": model.traces_of_removed,
         "modules_removed": left.removed,
         "removed": str(left),

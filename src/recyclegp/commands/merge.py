@@ -53,6 +53,7 @@ def merge(
     recycle: options.Recycle = False,
     file_names: options.FileNames = False,
     trusted: options.OnlyTrusted = None,
+    signed_by: options.SignedBy = None,
     skip_bad: Annotated[
         bool, switch("--skip-bad", "Go on without files that cannot be read or merged, and say which.")
     ] = False,
@@ -77,7 +78,7 @@ def merge(
     believed = none_or(trust, "--trust", TRUST)
     weighed = pairs(weights or [], "--weights")
     known = _noise(noise)
-    signed = verified(paths, trusted)
+    signed = verified(paths, trusted, signed_by)
     with screen.working("Merging", threads, total=len(paths)) as advance:
         from ..models import merge as library
 
@@ -106,6 +107,9 @@ def merge(
             outputs=int(outputs) if outputs.isdecimal() else outputs,
             on_failure="skip" if skip_bad else "name",
         )
+        if signed is not None:
+            merged = merged._signed(signed.signers)
+            signed.remember()
         merged.save(output)
     models.report(screen, output, proposals=[p._asdict() for p in proposals_of(merged, holding)])
 

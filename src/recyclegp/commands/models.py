@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import RecycleGPError, RecycleGPWarning
+from ..storage.key_ring import Claim
 from .parsing import in_days
 from .paths import SUFFIX
 from .screen import Advance, Screen
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..models.modules import Modules
     from ..models.plan import Plan
     from .rows import NoiseColumn, Part, Rows
+    from .signatures import Vouched
     from .tables import Table
     from .targets import Targets
 
@@ -130,7 +132,7 @@ def modules(
     recycle: bool = False,
     file_names: bool = False,
     taken: Iterable[str] = (),
-    verified: Mapping[Path, str] | None = None,
+    verified: Vouched | None = None,
     files: dict[str, Path] | None = None,
     skip: bool = False,
 ) -> Iterator[Module | Path]:
@@ -138,7 +140,7 @@ def modules(
 
     With `skip` files that cannot be read come as they are, for the library to say so and go on.
 
-    `taken` are names already used, `verified` the content ids whose signatures have been verified, where they must be.
+    `taken` are names already used, `verified` the files whose signatures have been verified, where they must be.
     `files` is told which file holds which module, where that holds no others.
     """
     from ..models.load import opened
@@ -155,9 +157,9 @@ def modules(
                 raise with_a_way_on(refused, paths, place) from None
             yield path
             continue
-        if verified is not None and verified.get(path) != digest:
-            raise RecycleGPError(f"{path}: the file has changed since its signature was verified; try again")
         several = isinstance(model, Modules)
+        if verified is not None:
+            verified.check(path, digest, _claims(model, path))
         for module in model if isinstance(model, Modules) else [_alone(model, path, recycle, file_names)]:
             if module.name in seen and not skip:
                 whose, remedy = ("one of its modules", "") if several else ("its module", BY_FILE)
@@ -172,6 +174,17 @@ def modules(
                 warnings.warn(f"{path} {twice}", RecycleGPWarning, stacklevel=2)
             yield module
         advance(by=1)
+
+
+def _claims(model: Model | Modules, path: Path) -> list[Claim]:
+    """Owners and names in a file; an ensemble is called by its file."""
+    from ..models.ensemble import Ensemble
+    from ..models.modules import Modules
+
+    if isinstance(model, Ensemble):
+        name = path.name.removesuffix(SUFFIX)
+        return [Claim(name, name)]
+    return [Claim(own.owner, own.name) for own in (model if isinstance(model, Modules) else [model])]
 
 
 def _alone(model: Model, path: Path, recycle: bool, file_names: bool) -> Module:

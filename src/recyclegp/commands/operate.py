@@ -105,6 +105,7 @@ def add(
     recycle: options.Recycle = False,
     file_names: options.FileNames = False,
     trusted: options.OnlyTrusted = None,
+    signed_by: options.SignedBy = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
     quiet: options.Quiet = False,
@@ -117,13 +118,17 @@ def add(
     screen = Screen(quiet, as_json)
     paths = expand(files)
     check_model_output(output, paths)
-    signed = verified(paths, trusted)
+    signed = verified(paths, trusted, signed_by)
     with screen.working("Adding", threads, total=len(paths)) as advance:
         old = models.load_ensemble(ensemble, "add")
         modules = models.modules(
             paths, advance, recycle=recycle, file_names=file_names, taken=old.names, verified=signed
         )
-        old.add(modules, relearn=relearn).save(output)
+        new = old.add(modules, relearn=relearn)
+        if signed is not None:
+            new = new._signed(signed.signers)
+            signed.remember()
+        new.save(output)
     models.report(screen, output)
 
 

@@ -77,6 +77,14 @@ OnlyTrusted = Annotated[
     Path | None,
     option("Refuse files that are not signed with a key in this folder.", "FOLDER", "signatures are not looked at"),
 ]
+SignedBy = Annotated[
+    Path | None,
+    option(
+        "Refuse files that their owners have not signed: a key ring, to which new owners are added.",
+        "RING",
+        "signatures are not looked at",
+    ),
+]
 Owners = Annotated[
     str,
     option(

@@ -1,19 +1,25 @@
-"""keygen, sign and verify: who vouches for a file."""
+"""keygen, sign, verify and keys: who vouches for a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import RecycleGPError, printable
-from ..storage import signing
+from ..storage import key_ring, signing
+from ..storage.key_ring import Claim, KeyRing
 from . import options
 from .options import option, output_to
 from .paths import expand
-from .screen import Screen
+from .screen import Screen, plain_table, show
+
+if TYPE_CHECKING:
+    from ..models.how import Signer
 
 NAMED = 20  # files that are refused, in one message
 
@@ -44,6 +50,10 @@ def keygen(
 def sign(
     files: options.Files,
     key: Annotated[Path, option("Your private key, as keygen writes it.", "NAME.pem", None, "--key")],
+    version: Annotated[
+        int | None,
+        option("Of these files; those that replace them need a larger one.", "N", "seconds since 1970", min=0),
+    ] = None,
     seed: options.NoSeed = 0,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
@@ -51,20 +61,24 @@ def sign(
     """Sign files: each gets a signature of its content id beside it, in FILE.sig. Send both.
 
     A file that cannot be read is not signed. An older signature is replaced.
+    The version is signed, too: whoever merges with --signed-by notices when an
+    older file comes in place of a newer one.
 
     Example: recyclegp sign north.safetensors --key north.pem
     """
     screen = Screen(quiet, as_json)
     paths = expand(files)
     private = signing.private_key(key)
+    number = int(time.time()) if version is None else version
     found: list[dict[str, Any]] = []
     with screen.bar("Signing", len(paths)) as advance:
         from ..models.load import opened
 
         for path in paths:
             digest = opened(path).content_id
-            written = signing.sign(path, digest, private)
-            found.append({"file": str(path), "signature": str(written), "content_id": f"sha256:{digest}"})
+            written = signing.sign(path, digest, private, number)
+            row = {"file": str(path), "signature": str(written), "content_id": f"sha256:{digest}", "version": number}
+            found.append(row)
             advance(by=1)
     screen.result(found, lambda: typer.echo("\n".join(printable(row["signature"]) for row in found)))
 
@@ -96,18 +110,113 @@ def verify(
         raise typer.Exit(1)
 
 
-def verified(paths: Sequence[Path], trusted: Path | None) -> dict[Path, str] | None:
-    """The content ids of files that are all signed with a key in this folder; None where nobody asks for it."""
-    if trusted is None:
+def keys(
+    ring: Annotated[Path, typer.Argument(metavar="RING", help="A key ring: a JSON file, made where there is none.")],
+    bind: Annotated[
+        list[str] | None, option("The key that an owner has given you; may be repeated.", "OWNER=FILE.pub", "nobody's")
+    ] = None,
+    forget: Annotated[
+        list[str] | None, option("An owner whose next file may be signed with another key.", "OWNER", "nobody")
+    ] = None,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show a key ring: which owner is bound to which key, and the newest version of each module.
+
+    merge and add bind owners to the key of their first file (--signed-by RING),
+    and refuse files of the same owner with another key, and versions older than
+    one they have seen. Keys that you were given beforehand are bound here.
+
+    Example: recyclegp keys ring.json --bind north=north.pub
+    """
+    screen = Screen(quiet, as_json)
+    with key_ring.changing(ring) as now:
+        for owner in forget or []:
+            now = now.without(owner)
+        for pair in bind or []:
+            owner, given, path = pair.partition("=")
+            if not (owner and given and path):
+                raise RecycleGPError(f"--bind {pair}: write OWNER=FILE.pub")
+            now = now.bound(owner, signing.public_key(Path(path)).public_bytes_raw())
+        if forget or bind:
+            key_ring.save(ring, now)
+    rows = [
+        {
+            "owner": owner,
+            "key": bound.public_key.hex(),
+            "modules": {name: seen._asdict() for name, seen in bound.modules.items()},
+        }
+        for owner, bound in sorted(now.owners.items())
+    ]
+
+    def table() -> None:
+        found = plain_table("owner", "key", "modules, with versions")
+        for row in rows:
+            said = ", ".join(f"{name} ({seen['version']})" for name, seen in row["modules"].items())
+            found.add_row(row["owner"], row["key"][:16], said)
+        show(found)
+
+    screen.result(rows, table)
+
+
+# --- for commands that read files ---------------------------------------------------------------
+
+
+@dataclass
+class Vouched:
+    """Files whose signatures were verified; which owners they are of is compared with a ring when they are read."""
+
+    ids: dict[Path, str]  # content ids
+    signatures: dict[Path, signing.Signature]
+    ring_at: Path | None
+    ring: KeyRing
+    signers: list[Signer] = field(default_factory=list)
+    read: list[tuple[Path, list[Claim], signing.Signature]] = field(default_factory=list)
+
+    def check(self, path: Path, digest: str, claims: Iterable[Claim]) -> None:
+        """The very bytes that were read."""
+        from ..models.how import Signer
+
+        if self.ids.get(path) != digest:
+            raise RecycleGPError(f"{path}: the file has changed since its signature was verified; try again")
+        known, found = list(claims), self.signatures[path]
+        if self.ring_at is not None:
+            self.ring = self.ring.with_file(path, known, found)
+        self.read.append((path, known, found))
+        self.signers.extend(Signer(claim.name, found.public_key.hex(), found.version) for claim in known)
+
+    def remember(self) -> None:
+        """What is new, in the ring; an error where somebody has changed it meanwhile to what contradicts it."""
+        if self.ring_at is None:
+            return
+        with key_ring.changing(self.ring_at) as now:
+            for one in self.read:
+                now = now.with_file(*one)
+            key_ring.save(self.ring_at, now)
+
+
+def verified(paths: Sequence[Path], trusted: Path | None, ring: Path | None = None) -> Vouched | None:
+    """Files that are all signed, with a key in this folder, by the owners in this ring; None where nobody asks."""
+    if trusted is None and ring is None:
         return None
-    each = list(_signers(paths, trusted))
-    refused = [why for *_, why in each if why is not None]
+    found: dict[Path, signing.Signature] = {}
+    refused = []
+    if trusted is not None:
+        refused = [why for *_, why in _signers(paths, trusted) if why is not None]
+    known = KeyRing() if ring is None else key_ring.load(ring)
+    for path in paths if not refused else ():
+        try:
+            found[path] = signing.signature_of(path)
+        except RecycleGPError as why:
+            refused.append(str(why))
     if refused:
         more = f" | and {len(refused) - NAMED:,} more" if len(refused) > NAMED else ""
+        asked = f"--trusted {trusted}" if trusted is not None else f"--signed-by {ring}"
         raise RecycleGPError(
-            f"--trusted {trusted}: {len(refused)} of {len(paths)} files refused: {' | '.join(refused[:NAMED])}{more}"
+            f"{asked}: {len(refused)} of {len(paths)} files refused: {' | '.join(refused[:NAMED])}{more}"
         )
-    return {path: digest for path, _, digest, _ in each}
+    return Vouched({path: one.content_id for path, one in found.items()}, found, ring, known)
 
 
 def _signers(paths: Sequence[Path], trusted: Path) -> Iterator[tuple[Path, str | None, str, str | None]]:
@@ -118,5 +227,7 @@ def _signers(paths: Sequence[Path], trusted: Path) -> Iterator[tuple[Path, str |
             signer, digest = signing.verify(path, keys)
         except RecycleGPError as refused:
             yield path, None, "", str(refused)
+        except OSError as absent:
+            yield path, None, "", f"{path}: {absent.strerror or absent}"
         else:
             yield path, signer.name, digest, None

@@ -24,7 +24,7 @@ from ..merging.member import Member, active, stored
 from ..record import About, Origin, Privacy, Record, common_privacy, worst
 from . import merging, operations, unlearning
 from .group import Group
-from .how import Frame, How
+from .how import Frame, How, Signer
 from .intake import FunctionRead, Known, ModuleIntake
 from .merged import MergedModel, on_its_device
 from .module import Module
@@ -321,6 +321,11 @@ class Ensemble(MergedModel):
         return more
 
     @on_its_device
+    def _signed(self, signers: Iterable[Signer]) -> Ensemble:
+        """With whose signatures were verified, beside those that are known."""
+        known = {s.name: s for s in (*self.how.signers, *signers)}
+        return replace(self, how=self.how._replace(signers=tuple(known.values())))
+
     def with_noise(self, noise: float | PerOutput) -> Ensemble:
         """With a noise that is known in place of the one that modules say they have: for imports whose noise is wrong.
 

@@ -21,7 +21,7 @@ from ..storage import limits
 from ..storage.container import Header
 from ..storage.facts import At, Entry, Fact
 from ..storage.fields import count, flag, listed, number, positive, text
-from .how import Coupling, How, OutputsWanted, Skipped
+from .how import Coupling, How, OutputsWanted, Signer, Skipped
 from .naming import check_name
 from .unlearning import Trace, Unlearned
 
@@ -107,8 +107,23 @@ SKIPPED = Entry(
 )
 
 
+SIGNER = Entry(
+    Signer,
+    (
+        Fact("name", lambda v, at: text(v, "a name")),
+        Fact("key", lambda v, at: text(v, "a key")),
+        Fact("version", lambda v, at: None if v is None else count(v, "a version")),
+    ),
+    "who signed a module",
+)
+
+
 def _skipped(found: Any, at: At) -> tuple[Skipped, ...]:
     return tuple(SKIPPED.read(entry, at) for entry in listed(found or [], "skipped", most=limits.MOST_MEMBERS))
+
+
+def _signers(found: Any, at: At) -> tuple[Signer, ...]:
+    return tuple(SIGNER.read(entry, at) for entry in listed(found or [], "signers", most=limits.MOST_MEMBERS))
 
 
 def _stretch(found: Any, at: At) -> tuple[float, ...] | None:
@@ -128,6 +143,7 @@ HOW = Entry(
         Fact("configs", _configs, _configs_to_json),
         Fact("outputs", OUTPUTS.read_if_any, OUTPUTS.write),
         Fact("skipped", _skipped, lambda v, at: [SKIPPED.write(s, at) for s in v] or None),
+        Fact("signers", _signers, lambda v, at: [SIGNER.write(s, at) for s in v] or None),
     ),
     "how",
 )

@@ -39,6 +39,14 @@ class Skipped(NamedTuple):
     reason: str
 
 
+class Signer(NamedTuple):
+    """Whose signature a module had, where that was verified when it was merged."""
+
+    name: str  # of the module
+    key: str  # the public key, as hexadecimal digits
+    version: int | None  # as signed
+
+
 class How(NamedTuple):
     """How an ensemble was merged: what relearning does again."""
 
@@ -47,6 +55,7 @@ class How(NamedTuple):
     configs: tuple[MergeConfig, ...] = (USUAL,)  # how kernel, noise and trust were chosen, for each function
     outputs: OutputsWanted | None = None  # how outputs were to go together
     skipped: tuple[Skipped, ...] = ()  # what was left out because it failed
+    signers: tuple[Signer, ...] = ()  # of those modules whose signatures were verified
 
     @property
     def learning(self) -> How:

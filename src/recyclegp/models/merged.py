@@ -31,11 +31,12 @@ from ..record import Origin
 from ..storage import container
 from ..target import NO_TARGET, Target
 from . import disclosure, ensemble_file, gain, new_owner, reporting, unlearning
+from .checks import check_it_answers
 from .coupling import covariance_of
 from .disclosure import Disclosure
 from .gain import Gain
 from .group import Group
-from .how import Frame, How, Skipped
+from .how import Frame, How, Signer, Skipped
 from .model import squeezed
 from .module import Module
 from .naming import NEW, few
@@ -146,6 +147,12 @@ class MergedModel(Predictive):
         return self.how.skipped
 
     @property
+    def signers(self) -> tuple[Signer, ...]:
+        """Whose signatures its modules had, each with `name`, `key` and `version`, where they were verified."""
+        present = set(self.names)
+        return tuple(s for s in self.how.signers if s.name in present)
+
+    @property
     def mean(self) -> Any:
         """Constant prior mean of f."""
         return squeezed([mean for group in self.groups for mean in group.means])
@@ -242,7 +249,8 @@ class MergedModel(Predictive):
         `offset` and `offset_sd` say what is known of its owner's constant, where owners differ. `trust` is the verdict
         of `screen`, None where nobody looked, and `proposal` the change of units that would explain a flagged module.
         `guarantee` says, the same in every row, what holds of modules that were removed (`unlearned` says more).
-        `waiting` are rows that came by `update` and are too few to be written.
+        `waiting` are rows that came by `update` and are too few to be written. `signed_by` is the public key with which
+        its file was signed, where `recyclegp merge` has verified that, else None.
 
         Examples:
             >>> [row["name"] for row in e.report()]
@@ -250,7 +258,9 @@ class MergedModel(Predictive):
         """
         guarantee = self.unlearned.guarantee
         waiting = {w.member.name for w in self._settled._waiting}
-        return reporting.rows([m for group in self._live for m in group.report()], self.functions, guarantee, waiting)
+        members = [m for group in self._live for m in group.report()]
+        keys = {s.name: s.key for s in self.how.signers}
+        return reporting.rows(members, self.functions, guarantee, waiting, keys)
 
     def gain(
         self,
@@ -345,11 +355,13 @@ class MergedModel(Predictive):
 
         Raises:
             OSError: The file cannot be written; what was there before is as it was.
-            RecycleGPError: So few rows have come by `update` that they must wait for more.
+            RecycleGPError: So few rows have come by `update` that they must wait for more; or its numbers overflow, so
+                that nobody could ask it.
 
         Examples:
             >>> e.save("both.safetensors")
         """
+        check_it_answers(self)
         container.write(path, self._document())
 
     # --- for those inside ---

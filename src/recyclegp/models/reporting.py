@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..merging.member import Member
@@ -12,13 +12,17 @@ from .unlearning import Guarantee
 
 
 def rows(
-    members: Sequence[Member], functions: Sequence[str], guarantee: Guarantee, waiting: Collection[str]
+    members: Sequence[Member],
+    functions: Sequence[str],
+    guarantee: Guarantee,
+    waiting: Collection[str],
+    keys: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """One for each function of each module; updates of the names that are waiting have not been published."""
     several = repeated(m.name for m in members)
     return [
         _row(m, functions[m.function], guarantee, alone=m.name not in several)
-        | {"waiting": m.update and m.name in waiting}
+        | {"waiting": m.update and m.name in waiting, "signed_by": keys.get(m.name)}
         for m in members
     ]
 

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import json
+import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,11 +22,14 @@ from .atomic import create, write_atomically
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-FORMAT = 1
+FORMAT = 2
+FIRST_FORMAT = 1  # of earlier signatures, which have no version
+NEWEST = 2**62  # of versions
 SUFFIX = ".sig"
 PRIVATE, PUBLIC = ".pem", ".pub"
 LARGEST = 4096  # bytes of a key or of a signature
 FIELDS = {"recyclegp_signature", "content_id", "public_key", "signature"}
+VERSION = "version"
 
 
 class Signature(NamedTuple):
@@ -34,6 +38,7 @@ class Signature(NamedTuple):
     content_id: str  # SHA-256, as hexadecimal digits
     public_key: bytes  # 32, of whoever signed
     signature: bytes  # 64
+    version: int | None = None  # of the file; a later one is larger
 
 
 class Trusted(NamedTuple):
@@ -68,20 +73,25 @@ def make_keys(stem: Path) -> tuple[Path, Path]:
 def private_key(path: Path) -> Ed25519PrivateKey:
     ed25519, encoding = _library()
     try:
-        found = encoding.load_pem_private_key(_small(path), password=None)
+        found = encoding.load_pem_private_key(small(path), password=None)
     except (ValueError, TypeError) as broken:  # TypeError: it is encrypted
         if isinstance(broken, RecycleGPError):
             raise
         found = None
     if not isinstance(found, ed25519.Ed25519PrivateKey):
         raise RecycleGPError(f"{path}: not a private key as `recyclegp keygen` makes it; name its {PRIVATE} file")
+    if os.name == "posix" and path.stat().st_mode & 0o077:
+        raise RecycleGPError(
+            f"{path}: others may read this private key; allow it to yourself alone (chmod 600), and if somebody may "
+            "have read it, make a new one"
+        )
     return found
 
 
 def public_key(path: Path) -> Ed25519PublicKey:
     ed25519, encoding = _library()
     try:
-        found = encoding.load_pem_public_key(_small(path))
+        found = encoding.load_pem_public_key(small(path))
     except ValueError as broken:
         if isinstance(broken, RecycleGPError):
             raise
@@ -115,13 +125,14 @@ def beside(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)
 
 
-def sign(path: Path, digest: str, key: Ed25519PrivateKey) -> Path:
-    """Write the signature of a file with this content id; an older one is replaced."""
+def sign(path: Path, digest: str, key: Ed25519PrivateKey, version: int) -> Path:
+    """Write the signature of this version of a file, with this content id; an older one is replaced."""
     content = {
         "recyclegp_signature": FORMAT,
         "content_id": f"sha256:{digest}",
+        VERSION: version,
         "public_key": base64.b64encode(key.public_key().public_bytes_raw()).decode(),
-        "signature": base64.b64encode(key.sign(_message(digest))).decode(),
+        "signature": base64.b64encode(key.sign(_message(digest, version))).decode(),
     }
     write_atomically(beside(path), (json.dumps(content, indent=1) + "\n").encode())
     return beside(path)
@@ -129,6 +140,27 @@ def sign(path: Path, digest: str, key: Ed25519PrivateKey) -> Path:
 
 def verify(path: Path, keys: list[Trusted]) -> tuple[Trusted, str]:
     """Which of these keys has signed a file, and the content id that is signed; an error where none has."""
+    found = _of_these_bytes(path)
+    signer = next((key for key in keys if key.public_key == found.public_key), None)
+    if signer is None:
+        raise RecycleGPError(
+            f"{path}: signed with a key that is not trusted ({found.public_key.hex()[:16]}…); if it should be, add its "
+            f"{PUBLIC} file to the folder"
+        )
+    if not _fits(found):
+        raise RecycleGPError(f"{path}: the signature is not one of {signer.name}'s; ask for file and signature again")
+    return signer, found.content_id
+
+
+def signature_of(path: Path) -> Signature:
+    """The signature beside a file, whoever made it, if it is one of these bytes by the key that it names."""
+    found = _of_these_bytes(path)
+    if not _fits(found):
+        raise RecycleGPError(f"{path}: the signature was not made with the key that it names; ask for both again")
+    return found
+
+
+def _of_these_bytes(path: Path) -> Signature:
     digest = content_id(path)
     if not beside(path).exists():
         raise RecycleGPError(f"{path}: no signature; {beside(path).name} is not beside it, ask for both")
@@ -138,20 +170,14 @@ def verify(path: Path, keys: list[Trusted]) -> tuple[Trusted, str]:
             f"{path}: the signature is of another content id ({found.content_id[:8]}, not {digest[:8]}): the file has "
             "been changed since; ask for both again"
         )
-    signer = next((key for key in keys if key.public_key == found.public_key), None)
-    if signer is None:
-        raise RecycleGPError(
-            f"{path}: signed with a key that is not trusted ({found.public_key.hex()[:16]}…); if it should be, add its "
-            f"{PUBLIC} file to the folder"
-        )
-    if not _fits(found):
-        raise RecycleGPError(f"{path}: the signature is not one of {signer.name}'s; ask for file and signature again")
-    return signer, digest
+    return found
 
 
-def _message(digest: str) -> bytes:
+def _message(digest: str, version: int | None) -> bytes:
     """What is signed. It says what for, so that nobody can use it for anything else."""
-    return f"recyclegp signature {FORMAT} of sha256:{digest}".encode()
+    if version is None:
+        return f"recyclegp signature {FIRST_FORMAT} of sha256:{digest}".encode()
+    return f"recyclegp signature {FORMAT} of sha256:{digest} version {version}".encode()
 
 
 def _fits(found: Signature) -> bool:
@@ -159,7 +185,8 @@ def _fits(found: Signature) -> bool:
 
     ed25519, _ = _library()
     try:
-        ed25519.Ed25519PublicKey.from_public_bytes(found.public_key).verify(found.signature, _message(found.content_id))
+        message = _message(found.content_id, found.version)
+        ed25519.Ed25519PublicKey.from_public_bytes(found.public_key).verify(found.signature, message)
     except (InvalidSignature, ValueError):
         return False
     return True
@@ -167,22 +194,39 @@ def _fits(found: Signature) -> bool:
 
 def _read(path: Path) -> Signature:
     try:
-        found = strict_json.parsed(_small(path).decode())
-        if not isinstance(found, dict) or set(found) != FIELDS or type(found["recyclegp_signature"]) is not int:
-            raise ValueError("other fields")
-        if found["recyclegp_signature"] != FORMAT:
+        found = strict_json.parsed(small(path).decode())
+        if not isinstance(found, dict) or type(found.get("recyclegp_signature")) is not int:
+            raise ValueError("no signature")
+        if found["recyclegp_signature"] not in (FIRST_FORMAT, FORMAT):
             raise RecycleGPError(f"{path}: a signature of another format; upgrade recyclegp")
-        kind, _, digest = _text(found["content_id"]).partition(":")
-        if kind != "sha256" or len(bytes.fromhex(digest)) != 32 or digest != digest.lower():
-            raise ValueError("no content id")
-        return Signature(digest, _bytes(found["public_key"], 32), _bytes(found["signature"], 64))
+        first = found["recyclegp_signature"] == FIRST_FORMAT
+        if set(found) != (FIELDS if first else FIELDS | {VERSION}):
+            raise ValueError("other fields")
+        version = None if first else version_of(found[VERSION])
+        signature = of_base64(found["signature"], 64)
+        return Signature(digest_of(found["content_id"]), of_base64(found["public_key"], 32), signature, version)
     except (ValueError, RecursionError) as broken:
         if isinstance(broken, RecycleGPError):
             raise
         raise RecycleGPError(f"{path}: not a signature as `recyclegp sign` writes it; ask for it again") from None
 
 
-def _bytes(value: Any, size: int) -> bytes:
+def version_of(value: Any) -> int:
+    """A version, checked; ValueError where it is none."""
+    if type(value) is not int or not 0 <= value <= NEWEST:
+        raise ValueError("no version")
+    return value
+
+
+def digest_of(value: Any) -> str:
+    """The digits of a content id."""
+    kind, _, digest = _text(value).partition(":")
+    if kind != "sha256" or len(bytes.fromhex(digest)) != 32 or digest != digest.lower():
+        raise ValueError("no content id")
+    return digest
+
+
+def of_base64(value: Any, size: int) -> bytes:
     try:
         content = base64.b64decode(_text(value), validate=True)
     except binascii.Error:
@@ -198,12 +242,13 @@ def _text(value: Any) -> str:
     return value
 
 
-def _small(path: Path) -> bytes:
+def small(path: Path, largest: int = LARGEST) -> bytes:
+    """What is in a file that should not be large."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise RecycleGPError(f"{path}: not a file; name the file of a key or a signature")
     with open(path, "rb") as stream:
-        content = stream.read(LARGEST + 1)
-    if len(content) > LARGEST:
+        content = stream.read(largest + 1)
+    if len(content) > largest:
         raise RecycleGPError(f"{path}: too large for a key or a signature; name another file")
     return content
 
