@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 FILE = ROOT / "constraints-lowest.txt"
 EXTRAS = ("sklearn", "parquet", "serve")
 HEADER = "# Made from pyproject.toml by `python .ci/lowest.py`: the oldest versions that are promised to work.\n"
-BOUND = re.compile(r"^([A-Za-z0-9._-]+)>=([0-9.]+)$")
+BOUND = re.compile(r"^([A-Za-z0-9._-]+)>=([0-9.]+)(,<[0-9.]+)?$")
 
 
 def lowest() -> str:

@@ -83,6 +83,41 @@ def test_the_command_goes_on_without(honest, tmp_path):
     assert rgp.load(out).names == ["m0", "m1", "m2"]
 
 
+def test_files_that_macos_puts_beside_others_are_ignored(honest, tmp_path):
+    for m in honest:
+        m.save(tmp_path / f"{m.name}.safetensors")
+        (tmp_path / f"._{m.name}.safetensors").write_bytes(b"\0\5\26\7")
+    assert rgp.merge(tmp_path, learn=False).names == ["m0", "m1", "m2"]
+    out = tmp_path / "out" / "all.safetensors"
+    out.parent.mkdir()
+    assert call("merge", str(tmp_path), "--no-learn", "-o", str(out)).exit_code == 0
+    assert call("merge", str(tmp_path / "*"), "--no-learn", "-o", str(out)).exit_code == 0
+    assert len(answer("inspect", str(tmp_path))) == 3
+
+
+def test_nothing_is_saved_that_cannot_be_asked(honest, tmp_path):
+    """Of one point at which R is 1e8 times what it was; numbers that are finite one by one."""
+    latent = honest[0].latents[0]
+    for far in (1e6, 1e12, 1e30, 1e60):
+        site = latent.site._replace(Rt=far * latent.site.Rt, rho=far * latent.site.rho)
+        bad = replace(honest[0], latents=(latent._replace(site=site),)).rename("bad")
+        try:
+            e = rgp.merge([bad, *honest[1:]], learn=False, trust=None)
+        except rgp.RecycleGPError as refused:
+            assert "'bad'" in str(refused)  # noqa: PT017
+            continue
+        e.save(tmp_path / "e.safetensors")
+        assert np.isfinite(rgp.load(tmp_path / "e.safetensors").predict(X)).all()
+
+
+def test_two_bad_ones_are_skipped_one_after_the_other(honest):
+    bad = [nonsense(honest[0]).rename(name) for name in ("bad", "worse")]
+    with pytest.warns(rgp.RecycleGPWarning, match="left out of the merge"):
+        e = rgp.merge([*bad, *honest], learn=False, kernel="rbf", trust=None, on_failure="skip")
+    assert e.names == ["m0", "m1", "m2"]
+    assert {s.name for s in e.skipped} == {"bad", "worse"}
+
+
 def test_all_bad_is_a_failure(honest, tmp_path):
     with pytest.raises(rgp.RecycleGPError, match="modules is empty"):
         rgp.merge([tmp_path / "absent"], on_failure="skip")

@@ -42,9 +42,10 @@ def refused(folder, message):
 
 
 def test_a_signature_is_found_good(signed):
-    signer, digest = verify(signed)
+    signer, found = verify(signed)
     assert signer.name == "alice"
-    assert digest == signing.content_id(signed / "m.safetensors")
+    assert found.version == 7
+    assert found.content_id == signing.content_id(signed / "m.safetensors")
 
 
 @pytest.mark.parametrize("place", [0, 100, 900, -1])

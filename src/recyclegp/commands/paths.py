@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..errors import RecycleGPError, RecycleGPWarning
 from ..storage.atomic import check_writable
+from ..storage.layout import is_companion
 
 SUFFIX = ".safetensors"
 
@@ -19,10 +20,11 @@ def expand(arguments: Sequence[str]) -> list[Path]:
     for argument in arguments:
         path = Path(argument)
         if path.is_dir():
-            files = sorted(path.glob(f"*{SUFFIX}"))
+            files = sorted(p for p in path.glob(f"*{SUFFIX}") if not is_companion(p))
             remedy = f"the folder holds no *{SUFFIX} files"
         elif not path.exists() and glob.has_magic(argument):
-            files = sorted(p for p in map(Path, glob.glob(argument, recursive=True)) if not p.is_dir())
+            some = map(Path, glob.glob(argument, recursive=True))
+            files = sorted(p for p in some if not p.is_dir() and not is_companion(p))
             remedy = "no file matches"
         else:
             files, remedy = [path], ""  # whether it exists is found out when it is read

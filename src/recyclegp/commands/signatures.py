@@ -151,7 +151,7 @@ def keys(
     ]
 
     def table() -> None:
-        found = plain_table("owner", "key", "modules, with versions")
+        found = plain_table("owner", "key", "modules, with versions", folded=3)
         for row in rows:
             said = ", ".join(f"{name} ({seen['version']})" for name, seen in row["modules"].items())
             found.add_row(row["owner"], row["key"][:16], said)
@@ -167,7 +167,6 @@ def keys(
 class Vouched:
     """Files whose signatures were verified; which owners they are of is compared with a ring when they are read."""
 
-    ids: dict[Path, str]  # content ids
     signatures: dict[Path, signing.Signature]
     ring_at: Path | None
     ring: KeyRing
@@ -178,9 +177,9 @@ class Vouched:
         """The very bytes that were read."""
         from ..models.how import Signer
 
-        if self.ids.get(path) != digest:
-            raise RecycleGPError(f"{path}: the file has changed since its signature was verified; try again")
         known, found = list(claims), self.signatures[path]
+        if found.content_id != digest:
+            raise RecycleGPError(f"{path}: the file has changed since its signature was verified; try again")
         if self.ring_at is not None:
             self.ring = self.ring.with_file(path, known, found)
         self.read.append((path, known, found))
@@ -200,34 +199,31 @@ def verified(paths: Sequence[Path], trusted: Path | None, ring: Path | None = No
     """Files that are all signed, with a key in this folder, by the owners in this ring; None where nobody asks."""
     if trusted is None and ring is None:
         return None
-    found: dict[Path, signing.Signature] = {}
-    refused = []
-    if trusted is not None:
-        refused = [why for *_, why in _signers(paths, trusted) if why is not None]
-    known = KeyRing() if ring is None else key_ring.load(ring)
-    for path in paths if not refused else ():
-        try:
-            found[path] = signing.signature_of(path)
-        except RecycleGPError as why:
-            refused.append(str(why))
+    each = list(_signers(paths, trusted))
+    refused = [why for *_, why in each if why is not None]
     if refused:
         more = f" | and {len(refused) - NAMED:,} more" if len(refused) > NAMED else ""
         asked = f"--trusted {trusted}" if trusted is not None else f"--signed-by {ring}"
         raise RecycleGPError(
             f"{asked}: {len(refused)} of {len(paths)} files refused: {' | '.join(refused[:NAMED])}{more}"
         )
-    return Vouched({path: one.content_id for path, one in found.items()}, found, ring, known)
+    known = KeyRing() if ring is None else key_ring.load(ring)
+    return Vouched({path: found for path, _, found, _ in each if found is not None}, ring, known)
 
 
-def _signers(paths: Sequence[Path], trusted: Path) -> Iterator[tuple[Path, str | None, str, str | None]]:
-    """Of each file who has signed it, the content id, and why it cannot be trusted, where it cannot."""
-    keys = signing.trusted_keys(trusted)
+def _signers(
+    paths: Sequence[Path], trusted: Path | None
+) -> Iterator[tuple[Path, str | None, signing.Signature | None, str | None]]:
+    """Of each file whose key in the folder has signed it, its signature, and why it cannot be trusted, if it cannot."""
+    keys = None if trusted is None else signing.trusted_keys(trusted)
     for path in paths:
         try:
-            signer, digest = signing.verify(path, keys)
+            if keys is None:
+                yield path, None, signing.signature_of(path), None
+            else:
+                signer, found = signing.verify(path, keys)
+                yield path, signer.name, found, None
         except RecycleGPError as refused:
-            yield path, None, "", str(refused)
+            yield path, None, None, str(refused)
         except OSError as absent:
-            yield path, None, "", f"{path}: {absent.strerror or absent}"
-        else:
-            yield path, signer.name, digest, None
+            yield path, None, None, f"{path}: {absent.strerror or absent}"

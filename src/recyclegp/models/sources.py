@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import RecycleGPError
 from ..record import Record
 from ..storage import container
+from ..storage.layout import is_companion
 from ..storage.making import ANSWER, MODULES, made_from
 from . import module_file, modules_file, plan_file
 from .answer import Answer
@@ -60,7 +61,7 @@ def items(source: Source, refused: Callable[[str, Exception], None] | None = Non
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(path.glob(PATTERN))
+    found = sorted(p for p in path.glob(PATTERN) if not is_companion(p))
     if not found:
         raise RecycleGPError(f"{path}: the folder holds no {PATTERN} files; save modules there, or name their files")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import RecycleGPError
@@ -21,6 +22,11 @@ class Place(NamedTuple):
     shape: tuple[int, ...]
     start: int
     stop: int
+
+
+def is_companion(path: Path) -> bool:
+    """Whether a file is what macOS puts beside others on foreign disks (._x), which holds no model."""
+    return path.name.startswith("._")
 
 
 def metadata(outer: Any) -> dict[str, str]:

@@ -138,8 +138,8 @@ def sign(path: Path, digest: str, key: Ed25519PrivateKey, version: int) -> Path:
     return beside(path)
 
 
-def verify(path: Path, keys: list[Trusted]) -> tuple[Trusted, str]:
-    """Which of these keys has signed a file, and the content id that is signed; an error where none has."""
+def verify(path: Path, keys: list[Trusted]) -> tuple[Trusted, Signature]:
+    """Which of these keys has signed a file, and what is signed; an error where none has."""
     found = _of_these_bytes(path)
     signer = next((key for key in keys if key.public_key == found.public_key), None)
     if signer is None:
@@ -149,7 +149,7 @@ def verify(path: Path, keys: list[Trusted]) -> tuple[Trusted, str]:
         )
     if not _fits(found):
         raise RecycleGPError(f"{path}: the signature is not one of {signer.name}'s; ask for file and signature again")
-    return signer, found.content_id
+    return signer, found
 
 
 def signature_of(path: Path) -> Signature:
