@@ -105,5 +105,33 @@ def test_the_oldest_versions_are_those_of_pyproject():
     assert (ROOT / "constraints-lowest.txt").read_text() == script.lowest()
 
 
+def test_actions_are_named_by_their_hashes():
+    """A tag may be moved to another commit by whoever gets hold of the action's repository."""
+    used = [
+        line.partition("uses:")[2].split()
+        for path in (ROOT / ".github" / "workflows").glob("*.yml")
+        for line in path.read_text().splitlines()
+        if "uses:" in line
+    ]
+    assert len(used) > 10
+    for action, _, version, *_ in used:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action), action
+        assert re.fullmatch(r"v\d+\.\d+\.\d+;?", version), version
+    assert len({tuple(u[:1]) for u in used}) == len({u[0].partition("@")[0] for u in used})  # one version of each
+
+
+def test_locked_requirements_have_hashes():
+    spec = importlib.util.spec_from_file_location("locked", ROOT / ".ci" / "locked.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    torch = {"name": "Torch", "version": "2.13.0+cpu"}, {"archive_info": {"hashes": {"sha256": "ab" * 32}}}
+    own = {"name": "recyclegp", "version": "0.1.0"}, {"dir_info": {}}
+    where = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.11"}
+    install = [{"metadata": metadata, "download_info": info} for metadata, info in (torch, own)]
+    header, *lines = script.locked({"install": install, "environment": where}).splitlines()
+    assert header.startswith("# Made by .ci/locked.py, for linux x86_64 and Python 3.11")
+    assert lines == [f"torch==2.13.0 --hash=sha256:{'ab' * 32}"]
+
+
 def test_citation_names_this_version():
     assert f"\nversion: {recyclegp.__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -1,5 +1,6 @@
 """One bad file does not stop all, and every failure names its module."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,8 @@ import torch
 
 import recyclegp as rgp
 from cases_cli import answer, call
+from hostile_files import GOLDEN
+from recyclegp.core.noise import NoiseEvidence
 
 X = np.linspace(0, 6, 45)[:, None]
 
@@ -116,6 +119,55 @@ def test_two_bad_ones_are_skipped_one_after_the_other(honest):
         e = rgp.merge([*bad, *honest], learn=False, kernel="rbf", trust=None, on_failure="skip")
     assert e.names == ["m0", "m1", "m2"]
     assert {s.name for s in e.skipped} == {"bad", "worse"}
+
+
+def changed_site(change):
+    return lambda latent: latent._replace(site=change(latent.site))
+
+
+BAD = {
+    "weights of rows": lambda latent: latent._replace(effective_rows=1e100),
+    "noise evidence": lambda latent: latent._replace(noise_evidence=NoiseEvidence(1.0, 1.0, 1e-300, 1e100)),
+    "R and rho": changed_site(lambda s: s._replace(Rt=1e8 * s.Rt, rho=1e8 * s.rho)),
+    "no rows": changed_site(lambda s: s._replace(Rt=s.Rt[:0], rho=s.rho[:0])),
+    "far points": changed_site(lambda s: s._replace(Z=s.Z + 1e12)),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("options", [{}, {"learn": False, "trust": None}], ids=["usual", "plain"])
+def test_one_bad_file_does_not_stop_all(honest, tmp_path, what, options):
+    """Each is merged, or named; what is merged can be saved, loaded and asked."""
+    flat = [
+        rgp.fit(np.c_[X, X[::-1]][k::3], np.sin(X[k::3, 0]), name=f"f{k}", publish=6, learn=False, privacy="things")
+        for k in range(3)
+    ]
+    for some in (honest, flat):
+        bad = replace(some[0], latents=(BAD[what](some[0].latents[0]),)).rename("bad")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", rgp.RecycleGPWarning)
+            try:
+                e = rgp.merge([bad, *some[1:]], **options)
+            except rgp.RecycleGPError as refused:
+                assert "'bad'" in str(refused)  # noqa: PT017
+                e = rgp.merge([bad, *some[1:]], **options, on_failure="skip")
+                assert [s.name for s in e.skipped] == ["bad"]
+            e.save(tmp_path / "e.safetensors")
+            assert np.isfinite(rgp.load(tmp_path / "e.safetensors").predict(some[1].inducing)).all()
+
+
+def test_counts_that_overflow_are_refused_in_words():
+    """E[y] = exp(m + v/2), where m is in the thousands."""
+    m = rgp.load(GOLDEN / "poisson.safetensors")
+    site = m.latents[0].site
+    huge = replace(m, latents=(m.latents[0]._replace(site=site._replace(rho=1e5 * site.rho)),))
+    for sign in (1.0, -1.0):
+        try:
+            found = huge.predict_y(sign * np.asarray(m.inducing))
+        except rgp.RecycleGPError as refused:
+            assert "not finite" in str(refused)  # noqa: PT017
+        else:
+            assert np.isfinite(found).all()
 
 
 def test_all_bad_is_a_failure(honest, tmp_path):

@@ -541,6 +541,59 @@ def test_many_linear_kernels_of_many_columns_are_refused_before_they_are_built(t
         rgp.load_many(target)
 
 
+@pytest.mark.parametrize("kind", ["rbf", "rq", "periodic"])
+def test_kernels_larger_than_their_parameters_are_not_built(target, kind):
+    """Of many columns, each with a length of its own, of which the file gives none."""
+    parts = taken_apart((GOLDEN / "3" / "modules.safetensors").read_bytes())
+    tree = {"kind": "sum", "parts": [{"kind": kind, "ard": 65_536, "dims": None}] * 62}
+    block = {k: v for k, v in parts.header["blocks"][0].items() if k != "columns"} | {"dimension": 65_536}
+    block |= {"kernels": [{"tree": tree, "log_parameters": [0.0] * 9}] * 2}
+    target.write_bytes(rebuilt(parts.outer, parts.header | {"blocks": [block]}, parts.body))
+    tracemalloc.start()
+    try:
+        with pytest.raises(rgp.RecycleGPError, match="fewer parameters than its structure has"):
+            rgp.load_many(target)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("members", [1, 20])
+def test_small_ensembles_of_many_linear_kernels_are_not_built(target, members):
+    """35 kB were enough for 88 s and 683 MiB."""
+    parts = taken_apart((GOLDEN / "3" / "exact.safetensors").read_bytes())
+    tree = {"kind": "sum", "parts": [{"kind": "linear", "ard": None, "dims": None}] * 62}
+    kernel = {"tree": tree, "log_parameters": [0.0] * 62}
+    group = parts.header["groups"][0]
+    each = [group["members"][0] | {"name": f"m{i}", "kernel": kernel, "site": [0, 0]} for i in range(members)]
+    header = {k: v for k, v in parts.header.items() if k != "columns"}
+    header |= {"groups": [group | {"kernel": kernel, "members": each}]}
+    shapes = {"0/sites.Z": [0, 65_536], "0/sites.Rt": [0], "0/sites.rho": [0]}
+    outer = {name: {"dtype": "F64", "shape": shape, "data_offsets": [0, 0]} for name, shape in shapes.items()}
+    outer["0/sites.e"] = {"dtype": "F64", "shape": [members], "data_offsets": [0, 8 * members]}
+    outer["__metadata__"] = parts.outer["__metadata__"]
+    tracemalloc.start()
+    try:
+        check_refused(target, rebuilt(outer, header, bytes(8 * members)), "linear kernels of 65,536 input columns")
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+
+
+def test_one_kernel_of_many_parts_does_not_become_that_of_all(target):
+    """However many rows it claims: a merge took 104 s instead of 3."""
+    parts = taken_apart(NEW_MODULE)
+    tree = {"kind": "sum", "parts": [{"kind": "periodic", "ard": None, "dims": None}] * 62}
+    own = parts.header["parts"][0] | {"rows": 10**15, "kernel": {"tree": tree, "log_parameters": [0.0] * 124}}
+    header = parts.header | {"name": "bad", "parts": [own]}
+    target.write_bytes(rebuilt(parts.outer, header, parts.body))
+    rgp_module = rgp.load(GOLDEN / "3" / "module.safetensors")
+    honest = [rgp_module.rename(f"h{k}") for k in range(6)]
+    with contextlib.suppress(rgp.RecycleGPWarning):
+        merged = rgp.merge([target, *honest], owners=None)
+    assert merged.kernel_spec.structure == rgp.merge(honest, owners=None).kernel_spec.structure
+
+
 def called(*arguments):
     """No traceback: what a command cannot do, it says."""
     result = call(*arguments)
