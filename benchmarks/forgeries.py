@@ -1,7 +1,7 @@
 """The worst that forged files do to a merge: a search over everything that a file may say.
 
     python benchmarks/forgeries.py [--steps N] [--seeds N] [--first-seed N] [--processes N] [--json FILE]
-    python benchmarks/forgeries.py --show FILE
+    python benchmarks/forgeries.py --show FILE [--docs FOLDER]
 
 Some of 20 owners forge their files. They know all files, agree on what to say, and see what becomes of the merge: each
 step changes some of their statements at random, and is kept where the merged function is farther from that of the
@@ -23,7 +23,7 @@ import torch
 
 import recyclegp as rgp
 from jobs import done
-from pages import RESULTS, Column, read, rounded, show, table, write
+from pages import Column, publish, read, rounded, show, table, write
 from recyclegp.likelihoods import Gaussian
 from robustness_cases import honest_modules, test_rows
 
@@ -143,12 +143,16 @@ COLUMNS: list[Column] = [
     ("farthest from the honest merge, in sd of f", "away", ".3f"),
     ("noise variance", "noise", ".3g"),
     ("of the honest", "clean noise", ".3g"),
+    ("refused", "refused", "d"),
+    ("tried", "steps", "d"),
     ("what was said", lambda row: ", ".join(f"{k} {v:g}" for k, v in row["said"].items()), ""),
 ]
 
 
-def pages() -> dict[str, dict[str, str]]:
-    return {"robustness.md": {"forgeries": table(COLUMNS, read(RESULTS / "forgeries.json"))}}
+def values(found: list[dict[str, Any]]) -> dict[str, str]:
+    """The worst of each kind of trial first."""
+    rows = sorted(found, key=lambda row: (row["attackers"], row["dimension"], -row["away"]))
+    return {"forgeries": table(COLUMNS, rows)}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -159,6 +163,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
     parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: an earlier --json")
+    parser.add_argument("--docs", type=Path, metavar="FOLDER", help="write its table to robustness.md")
     asked = parser.parse_args(arguments)
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     trials = [Trial(a, D, seed, asked.steps) for D, seed, a in product(DIMENSIONS, seeds, ATTACKERS)]
@@ -167,7 +172,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     if asked.json:
         write(asked.json, found)
-    show({"robustness.md": {"forgeries": table(COLUMNS, found)}})
+    show({"robustness.md": values(found)})
+    if asked.docs:
+        publish(asked.docs, {"robustness.md": values(found)}, partly=True)  # benchmarks/robustness.py writes the rest
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+import forgeries
 import units
 from jobs import done
 from pages import RESULTS, publish, read, rounded, save, show, write
@@ -51,7 +52,8 @@ def measure(wanted: list[Trial], processes: int) -> list[dict[str, Any]]:
 
 def pages() -> dict[str, dict[str, str]]:
     (found,) = values(read(RESULTS / "robustness.json")).values()
-    return {"robustness.md": found | units.values(read(RESULTS / "units.json"))}
+    others = units.values(read(RESULTS / "units.json")) | forgeries.values(read(RESULTS / "forgeries.json"))
+    return {"robustness.md": found | others}
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:

@@ -110,3 +110,15 @@ def test_a_signature_that_is_not_good_is_said(inbox):
     assert told["key"] is None
     assert "of another content id" in told["why_not"]
     assert "NOT GOOD" in ok("inspect", "parts/north.safetensors").stdout
+
+
+def test_the_page_says_who_signed(inbox):
+    from recyclegp.serve import state, views
+
+    files = [inbox / "parts" / f"{name}.safetensors" for name in ("north", "south")]
+    shutil.copy("parts/north.safetensors.sig", "parts/south.safetensors.sig")
+    held = [h for path in files for h in state.modules_in(path, path.name, state.BY_NAME)]
+    north, south = views.about(state.Snapshot(tuple(held)))["modules"]
+    key = answer("inspect", "parts/north.safetensors")["signature"]["key"]
+    assert north["signed"] == f"signed with key {key[:16]}"
+    assert south["signed"].startswith("signature not good: the signature is of another content id")

@@ -141,7 +141,7 @@ def keys(
             now = now.bound(owner, signing.public_key(Path(path)).public_bytes_raw())
         if forget or bind:
             key_ring.save(ring, now)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "owner": owner,
             "key": bound.public_key.hex(),
