@@ -83,6 +83,17 @@ def compress(rows: CentredRows) -> CentredRows:
     return CentredRows(T, c, rows.e - 0.5 * residual, rows.slack)
 
 
+def whiten(rows: CentredRows, L: Tensor, prior: Tensor) -> CentredRows:
+    """Compressed rows G(u − m1) ≈ ρ̃ as rows about v, u = m1 + Lv; `prior` is Σ_k tr R_kᵀK_kkR_k of their blocks.
+
+    H = GL⁻ᵀ, and QS = G makes GL⁻ᵀ = Q(SL⁻ᵀ), where SL⁻ᵀ is a triangle again: M rows are whitened, not all of them.
+    slack = ½ Σ_k tr(R_kᵀQ_kR_k) = ½ (Σ_k tr R_kᵀK_kkR_k − ‖H‖²), as in `jensen_slack`.
+    """
+    T = linalg.solve_right_upper(L, rows.H)
+    lost = (prior - T.square().sum((-2, -1))).clamp_min(0)
+    return rows._replace(H=T, slack=rows.slack + 0.5 * lost)
+
+
 class Solution(NamedTuple):
     """q(v) = N(v̂, (I+P)⁻¹) with CCᵀ = I + P, and the value of the bound there."""
 

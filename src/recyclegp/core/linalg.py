@@ -68,6 +68,11 @@ def solve_right(L: Tensor, B: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(L, B, upper=False, left=False)
 
 
+def solve_right_upper(L: Tensor, B: Tensor) -> Tensor:
+    """B L⁻ᵀ."""
+    return torch.linalg.solve_triangular(L.mT, B, upper=True, left=False)
+
+
 def logdet(L: Tensor) -> Tensor:
     """log det L, half of log det L Lᵀ."""
     return L.diagonal(dim1=-2, dim2=-1).log().sum(-1)

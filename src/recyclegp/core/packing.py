@@ -166,14 +166,26 @@ def project(base: Basis, packed: PackedSites, jitter: Tensor | None = None) -> P
     `jitter` is that of the sites' own points; the basis' own, unless given. Points they have in common share the
     smaller of the two. Where the basis has effects, they are integrated out.
     """
-    K, M_k, D = packed.Z.shape
-    points = packed.Z.reshape(-1, D)
-    own = base.jitter if jitter is None else jitter
+    points, own = packed.Z.flatten(0, 1), base.jitter if jitter is None else jitter
     V = features(base, points, shared_points(base.Z, points), torch.minimum(own, base.jitter))  # (M, K·M_k)
+    return _said(base, packed, V.mT, own)
+
+
+def observe(base: Basis, packed: PackedSites) -> Projection:
+    """The same before it is whitened: G_k = R_kᵀK_k* stands where H_k = G_kL⁻ᵀ would."""
+    points = packed.Z.flatten(0, 1)
+    i, j = shared_points(base.Z, points)
+    K = base.kernel.matrix(points, base.Z)  # (K·M_k, M)
+    return _said(base, packed, K.index_put_((j, i), base.jitter, accumulate=True), base.jitter)
+
+
+def _said(base: Basis, packed: PackedSites, at_points: Tensor, jitter: Tensor) -> Projection:
+    """From what every point says, (K·M_k, M), what sites say."""
+    K, M_k, _ = packed.Z.shape
     gram = base.kernel.matrix(packed.Z, packed.Z)
-    gram = gram + own * torch.eye(M_k, dtype=gram.dtype, device=gram.device)
+    gram = gram + jitter * torch.eye(M_k, dtype=gram.dtype, device=gram.device)
     said = Projection(
-        packed.Rt @ V.mT.reshape(K, M_k, -1),
+        packed.Rt @ at_points.reshape(K, M_k, -1),
         packed.Rt @ gram @ packed.Rt.mT,
         packed.rho,
         packed.Rt.sum(-1),
