@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..errors import RecycleGPError
-from .kernel import Kernel, entries
+from .kernel import Kernel, entries, one_object
 from .nodes import (
     OF_NUMBERS,
     Category,
@@ -98,7 +98,7 @@ def assemble(structure: Node, logs: list[float], places: list[float]) -> Kernel:
         raise RecycleGPError("kernel: parameters must be finite and positive")
     log, place = iter(logs), iter(places)
     theta = [next(log) if p.learned else next(place) for p in entries(structure)]
-    return Kernel(structure, torch.tensor(theta, dtype=torch.float64))
+    return Kernel(one_object(structure), torch.tensor(theta, dtype=torch.float64))
 
 
 def nodes(structure: Node) -> int:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 
+from ..arrays import Columns
+from ..categories import Categories
 from ..core.packing import PackedSites
 from ..core.sites import Site
 from ..devices import memory_factor
@@ -142,18 +144,23 @@ class ModuleIntake:
 
     def append(self, record: Record, label: str, check: Callable[[Frame], None] | None = None) -> None:
         about, likelihoods, latents = record
-        D = latents[0].known_site.Z.shape[1]
-        self._check_inputs(Frame(D, about.columns, about.categories, about.name), label, check)
+        label = label or f"module {about.name!r}"
+        dimension = latents[0].known_site.Z.shape[1]
+        alike = self._is_alike(dimension, about.columns, about.categories)
+        if not alike:
+            self._check_inputs(Frame(dimension, about.columns, about.categories, about.name), label, check)
         weight = self._admit(about, all([p.convergence.converged for p in latents]))
-        shared, known = self._shared, self._known is not None
         for c, reading in enumerate(self._readings(about, likelihoods, label)):
-            own = aligned(about, latents[c], self._frame)
+            own, words = latents[c], about
+            if not alike or len(latents) > 1:
+                own, words = aligned(about, own, self._frame), words_of(about, c, self._frame)
             if is_unfinished(about, own):
                 own = finished_part(own).latent
-            parts = tuple([p.parts[c] for p in likelihoods])
-            self._warnings.look_at_target(about.targets[c], likelihoods[0].functions[c], parts, label)
-            words, own = shared.about(words_of(about, c, self._frame)), shared.latent(own)
-            reading.append(Member(words, own, shared.one(parts), weight, added_after_merge=known), self._keep)
+            parts = likelihoods if len(latents) == 1 else tuple([p.parts[c] for p in likelihoods])
+            if about.targets[c].known:
+                self._warnings.look_at_target(about.targets[c], likelihoods[0].functions[c], parts, label)
+            words, own, parts = self._shared.about(words), self._shared.latent(own), self._shared.one(parts)
+            reading.append(Member(words, own, parts, weight, added_after_merge=self._known is not None), self._keep)
 
     def append_pieces(self, pieces: Iterable[Piece], label: str, check: Callable[[Frame], None] | None = None) -> None:
         """Many modules, in the order of their positions; no objects are made of them.
@@ -213,14 +220,20 @@ class ModuleIntake:
         assert self.frame is not None
         return self.frame
 
+    def _is_alike(self, dimension: int, columns: Columns, categories: Categories) -> bool:
+        """Has it the inputs of those before it, as nearly always, so that nothing needs to be aligned?"""
+        here = self.frame
+        if here is None or categories.levels or here.categories.levels:
+            return False
+        return dimension == here.dimension and columns == here.columns
+
     def _check_inputs(self, frame: Frame, label: str, check: Callable[[Frame], None] | None) -> None:
         """Has it the inputs of those before it?"""
         if check is not None and not self.count and self._known is None:
             check(frame)
-        if self.frame is not None and frame[:3] == self.frame[:3] and not frame.categories:
-            return  # as nearly always
-        self.frame = fitted(self.frame, frame, label)
-        self._warnings.look_at_levels(frame.categories, frame.columns, frame.named_by)
+        if not self._is_alike(*frame[:3]):
+            self.frame = fitted(self.frame, frame, label)
+            self._warnings.look_at_levels(frame.categories, frame.columns, frame.named_by)
 
     def _admit(self, about: About, converged: bool) -> float:
         """Its weight, if its name is free."""
@@ -334,6 +347,8 @@ class _Shared:
         return Latent(latent.site, Kernel(structure, own.theta), *latent[2:])
 
     def about(self, about: About) -> About:
-        """The same, with what it says of y as one object."""
+        """The same, with what it says of y, where it says anything, as one object."""
+        if not any([target.known for target in about.targets]):
+            return about
         targets = self.one(about.targets)
         return about if targets is about.targets else about._replace(targets=targets)

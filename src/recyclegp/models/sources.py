@@ -40,7 +40,7 @@ def items(source: Source, refused: Callable[[str, Exception], None] | None = Non
         if isinstance(item, Answer):  # which is a module at the points of its plan
             item = item.module
         if isinstance(item, Module):
-            yield item._record, f"module {item.name!r}"
+            yield item._record, ""  # which is called by its name
         elif isinstance(item, Modules):
             yield item._pieces(), "modules"
         elif isinstance(item, (str, PathLike)):
