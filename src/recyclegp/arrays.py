@@ -450,8 +450,9 @@ def count_or_points(
         raise RecycleGPError(f"{argument} has no points; pass at least one")
     if len(points) > MOST_GIVEN:
         raise RecycleGPError(f"{argument} has {len(points)} points; pass at most {MOST_GIVEN:,}")
-    distinct = torch.unique(points, dim=0)
-    return distinct if len(distinct) < len(points) else points
+    if len(set(map(tuple, points.tolist()))) == len(points):  # which is found sooner than those that are distinct
+        return points
+    return torch.unique(points, dim=0)
 
 
 def levels_of_points(value: Any, argument: str, dimension: int, columns: Columns, categories: Categories) -> Categories:

@@ -57,25 +57,21 @@ class PackedSites(NamedTuple):
 
 def pack(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float] | None = None) -> PackedSites:
     """Sites with equally many points side by side, each to the power of its weight."""
-    counts = tuple(s.rho.shape[0] for s in sites)
+    Z, Rt, rho, e = zip(*sites, strict=True)
+    counts = tuple([x.shape[0] for x in rho])
     tallest = max(counts)
 
-    def side_by_side(parts: list[Tensor]) -> Tensor:
+    def side_by_side(parts: Sequence[Tensor]) -> Tensor:
         # faster than to stack them, which makes a view of each
         return torch.cat(parts).reshape(len(parts), *parts[0].shape)
 
-    def tall(parts: list[Tensor]) -> Tensor:
+    def tall(parts: Sequence[Tensor]) -> Tensor:
         if min(counts) < tallest:
             parts = [torch.cat([x, x.new_zeros((tallest - len(x), *x.shape[1:]))]) for x in parts]
         return side_by_side(parts)
 
-    stacked = Site(
-        side_by_side([s.Z for s in sites]),
-        tall([s.Rt for s in sites]),
-        tall([s.rho for s in sites]),
-        torch.stack([s.e for s in sites]),
-    )
-    if weights is not None and any(w != 1 for w in weights):
+    stacked = Site(side_by_side(Z), tall(Rt), tall(rho), torch.stack(e))
+    if weights is not None and any([w != 1 for w in weights]):
         stacked = weighted(stacked, stacked.e.new_tensor(weights))
     return PackedSites(*stacked, tuple(members), counts)
 

@@ -28,7 +28,7 @@ from .site_source import SiteSource
 
 def usual_rows(rows: Sequence[float]) -> float:
     """As many as that share of the members have at most, which is taken to be honest; no limit for one or two."""
-    some = sorted(r for r in rows if r > 0)
+    some = sorted([r for r in rows if r > 0])
     if len(some) < SCREENING.fewest:
         return math.inf
     return some[math.ceil(INFLUENCE.honest * len(some)) - 1]

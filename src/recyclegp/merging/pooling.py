@@ -131,12 +131,15 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     """
     found: dict[str, dict[tuple[float, ...], float]] = {}  # votes, by parameters
     counted = active(members)
-    ended = [not is_unfinished(m.about, m.latent) for m in counted]
-    told = {p.name for m, sure in zip(counted, ended, strict=True) if sure for p in m.likelihoods if p.known}
-    for m, sure, vote in zip(counted, ended, _votes(counted), strict=True):
-        said = [(p.name, p.parameters if sure or p.name not in told else ()) for p in m.likelihoods]
-        if m.noise is not None:  # to which it was brought
-            said = [(Gaussian.name, (m.noise,))]
+    alike: dict[tuple[tuple[Likelihood, ...], float | None, bool], float] = {}  # votes, of those who say the same
+    for m, vote in zip(counted, _votes(counted), strict=True):
+        key = m.likelihoods, m.noise, not is_unfinished(m.about, m.latent)
+        alike[key] = alike.get(key, 0.0) + vote
+    told = {p.name for likelihoods, _, sure in alike if sure for p in likelihoods if p.known}
+    for (likelihoods, noise, sure), vote in alike.items():
+        said = [(p.name, p.parameters if sure or p.name not in told else ()) for p in likelihoods]
+        if noise is not None:  # to which it was brought
+            said = [(Gaussian.name, (noise,))]
         for name, values in said:
             same = found.setdefault(name, {})
             same[values] = same.get(values, 0.0) + vote

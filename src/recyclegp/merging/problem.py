@@ -37,8 +37,10 @@ class MergeProblem:
 
     @property
     def owners(self) -> Owners:
-        alone = len(set(self.numbers)) == 1
-        return Owners.NONE if alone or (self.asked_owners is Owners.AUTO and not self.learn) else self.asked_owners
+        asked = self.asked_owners
+        if asked is Owners.NONE or (asked is Owners.AUTO and not self.learn) or len(set(self.numbers)) == 1:
+            return Owners.NONE
+        return asked
 
     @cached_property
     def readings(self) -> Readings | None:
@@ -83,8 +85,8 @@ class MergeProblem:
     @cached_property
     def by_owner(self) -> SiteSource:
         """At the noise that was chosen; where owners differ, one site for each."""
-        sites = at_noise(self.store, self.readings, self.begun.noise)
-        return by_owner(sites, self.numbers, self.begun.effects)
+        sites, effects = at_noise(self.store, self.readings, self.begun.noise), self.begun.effects
+        return by_owner(sites, self.numbers, effects) if effects.present else sites
 
     @cached_property
     def finished(self) -> Choice:

@@ -8,7 +8,7 @@ removes with the process whatever happens (TMPDIR says where).
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from typing import IO, NamedTuple, Self, TypeVar
 
@@ -109,6 +109,20 @@ class SiteStore(SiteSource):
         group = self._waiting.put(_Put(site, member, weight), size, self._dimension, PACK)
         if group is not None:
             self._pack(group)
+
+    def put_all(self, sites: Sequence[Site], weights: Sequence[float], first: int) -> None:
+        """Many sites, of the members from `first` on; those of weight zero are left out."""
+        sizes = {site.Z.shape for site in sites}
+        if len(sizes) > 1 or min(weights) <= 0:
+            for i, (site, weight) in enumerate(zip(sites, weights, strict=True)):
+                if weight > 0:
+                    self.put(site, weight, first + i)
+            return
+        size, self._dimension = sizes.pop()
+        step = min(SITES, -(-PACK // (size * (size + self._dimension))))  # as many as `put` would wait for
+        for start in range(0, len(sites), step):
+            some = slice(start, start + step)
+            self.put_packed(pack(sites[some], range(first, first + len(sites))[some], weights[some]))
 
     def put_packed(self, packed: PackedSites) -> None:
         """Sites of one size that are packed already, with their weights in them."""

@@ -77,7 +77,7 @@ class Group:
 
     @property
     def keeps_sites(self) -> bool:
-        return all(m.site is not None for m in self.members)
+        return all([m.latent.site is not None for m in self.members])
 
     @property
     def effective_rows(self) -> float:

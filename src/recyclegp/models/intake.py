@@ -26,6 +26,7 @@ from .alignment import aligned, fitted, words_of
 from .blocks import Piece
 from .how import Frame, Skipped
 from .merge_warnings import MergeWarnings
+from .module import Module
 from .naming import few
 from .sources import Item, Source, items
 from .weights import Weights
@@ -67,6 +68,10 @@ class _Reading:
         if member.weight > 0:
             self.store.put(site, member.weight, len(self.members))
         self.members.append(member if keep else member.with_site(None))
+
+    def extend(self, members: Sequence[Member], sites: Sequence[Site], keep: bool) -> None:
+        self.store.put_all(sites, [m.weight for m in members], len(self.members))
+        self.members += members if keep else [m.with_site(None) for m in members]
 
     def take(self, member: Member, site: Site | None) -> None:
         """A member of another reading, whose site is weighted already."""
@@ -111,8 +116,9 @@ class ModuleIntake:
 
     def read(self, source: Source, check: Callable[[Frame], None] | None = None) -> ModulesRead:
         """Every module of the source; `check` sees the inputs of the first before the others are read."""
-        for item, label in items(source):
-            self._take(item, label, check)
+        if not (isinstance(source, (list, tuple)) and self._append_alike(source, check)):
+            for item, label in items(source):
+                self._take(item, label, check)
         return self.finish()
 
     def read_what_can_be(self, source: Source, check: Callable[[Frame], None]) -> ModulesRead:
@@ -150,17 +156,48 @@ class ModuleIntake:
         if not alike:
             self._check_inputs(Frame(dimension, about.columns, about.categories, about.name), label, check)
         weight = self._admit(about, all([p.convergence.converged for p in latents]))
+        known = self._known is not None
         for c, reading in enumerate(self._readings(about, likelihoods, label)):
             own, words = latents[c], about
             if not alike or len(latents) > 1:
                 own, words = aligned(about, own, self._frame), words_of(about, c, self._frame)
             if is_unfinished(about, own):
                 own = finished_part(own).latent
-            parts = likelihoods if len(latents) == 1 else tuple([p.parts[c] for p in likelihoods])
+            parts = tuple([p.parts[c] for p in likelihoods])
             if about.targets[c].known:
                 self._warnings.look_at_target(about.targets[c], likelihoods[0].functions[c], parts, label)
-            words, own, parts = self._shared.about(words), self._shared.latent(own), self._shared.one(parts)
-            reading.append(Member(words, own, parts, weight, added_after_merge=self._known is not None), self._keep)
+                words = self._shared.about(words)
+            own, parts = self._shared.latent(own), self._shared.one(parts)
+            reading.append(Member(words, own, parts, weight, 0, added_after_merge=known), self._keep)
+
+    def _append_alike(self, modules: Sequence[Any], check: Callable[[Frame], None] | None) -> bool:
+        """All of them at once, if they are modules in memory that have all in common but names and numbers.
+
+        What `append` does with each, done with lists; False where somebody differs, and nothing has been done.
+        """
+        if self.count or self._known is not None or not modules or any([type(m) is not Module for m in modules]):
+            return False
+        abouts, latents = [m.about for m in modules], [m.latents[0] for m in modules]
+        names, sites = [a.name for a in abouts], [latent.known_site for latent in latents]
+        likelihoods, first = [m.likelihoods for m in modules], abouts[0]
+        dimensions = {site.Z.shape[1] for site in sites}
+        if (
+            len(dimensions) > 1
+            or len(set(names)) < len(names)
+            or any([a.columns != first.columns or a.categories.levels or a.targets[0].known for a in abouts])
+            or any([len(m.latents) > 1 for m in modules])
+            or any([type(own[0]) is Outputs for own in likelihoods])
+            or any([is_unfinished(*of) for of in zip(abouts, latents, strict=True)])
+        ):
+            return False
+        self._check_inputs(Frame(*dimensions, first.columns, first.categories, first.name), names[0], check)
+        weights = [self._weights.of(name, i) for i, name in enumerate(names)]
+        self._seen.update(names)
+        self.count = len(names)
+        for about, latent in zip(abouts, latents, strict=True):
+            self._warnings.look_at(about, latent.convergence.converged)
+        self._single.extend(list(map(Member, abouts, latents, likelihoods, weights)), sites, self._keep)
+        return True
 
     def append_pieces(self, pieces: Iterable[Piece], label: str, check: Callable[[Frame], None] | None = None) -> None:
         """Many modules, in the order of their positions; no objects are made of them.
@@ -255,7 +292,7 @@ class ModuleIntake:
         whole = likelihoods[0]
         if self._known is not None:
             self._check_known(about, whole, label)
-        single = len(whole.functions) == 1 and not isinstance(whole, Outputs)
+        single = type(whole) is not Outputs and len(whole.functions) == 1
         if self._likelihood is None and single:
             return [self._single]
         if single:
@@ -347,8 +384,6 @@ class _Shared:
         return Latent(latent.site, Kernel(structure, own.theta), *latent[2:])
 
     def about(self, about: About) -> About:
-        """The same, with what it says of y, where it says anything, as one object."""
-        if not any([target.known for target in about.targets]):
-            return about
+        """The same, with what it says of y as one object."""
         targets = self.one(about.targets)
         return about if targets is about.targets else about._replace(targets=targets)

@@ -146,12 +146,9 @@ def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[M
 
 def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> None:
     """Who does not count because of what the others say? `outputs` names the function, for modules with several."""
-    why = {
-        m.name: Message(f"{m.name} (", m.verdict.explained(outputs.get(m.name)), ")")
-        for m in members
-        if m.verdict is not None
-    }
-    disarmed = [m for m in members if m.verdict is not None and m.verdict.flagged and m.weight == 0]
+    judged = [(m, m.verdict) for m in members if m.verdict is not None]
+    why = {m.name: Message(f"{m.name} (", v.explained(outputs.get(m.name)), ")") for m, v in judged}
+    disarmed = [m for m, verdict in judged if verdict.flagged and m.weight == 0]
     if disarmed:
         warn_user(
             f"{len(disarmed)} of {len(members)} modules contradict the others and do not count: ",
@@ -161,14 +158,14 @@ def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> No
             " all of them",
             category=ContradictionWarning,
         )
-    torn = [m.name for m in members if m.verdict is not None and m.verdict.undecided]
+    torn = [m.name for m, verdict in judged if verdict.undecided]
     if torn:
         warn_user(
             f"{few(torn)} contradict each other, and nobody can say who is right: they all count; ask their owners, or "
             "merge with modules of others who know the same region",
             category=ContradictionWarning,
         )
-    asked = [m for m in members if m.verdict is not None and m.verdict.is_a_question]
+    asked = [m for m, verdict in judged if verdict.is_a_question]
     if asked:
         warn_user(
             f"{len(asked)} of {len(members)} modules count, but may be in other units, in which they would agree with "

@@ -34,15 +34,17 @@ def merge_functions(
 ) -> tuple[Group, ...]:
     """Each function from the modules that have it; then outputs together, where that is wanted."""
     apart = []
-    several = repeated(m.name for own in functions for m in own.members)
+    # a module of one function has a name of its own
+    several = repeated(m.name for own in functions for m in own.members) if len(functions) > 1 else set()
     for c, (own, function) in enumerate(zip(functions, likelihood.functions, strict=True)):
         with _naming(function, likelihood):
             own = at_given_noise(own, how.configs[c].noise)
             apart.append(_merge_one(c, own, frame, how, points, dict.fromkeys(several, function)))
     asked = how.outputs
-    keeps = all(group.keeps_sites for group in apart)
+    if asked is None or len(apart) == 1:
+        return tuple(apart)
     learn = how.configs[0].learn
-    if asked is None or len(apart) == 1 or (asked.only_if_better and not (learn and keeps)):
+    if asked.only_if_better and not (learn and all(group.keeps_sites for group in apart)):
         return tuple(apart)
 
     def merge_coupled(members: tuple[Member, ...], start: Start, units: Coupling) -> Group:

@@ -37,10 +37,10 @@ def items(source: Source, refused: Callable[[str, Exception], None] | None = Non
     else:
         several = source
     for item in several:
-        if isinstance(item, Answer):  # which is a module at the points of its plan
-            item = item.module
         if isinstance(item, Module):
             yield item._record, ""  # which is called by its name
+        elif isinstance(item, Answer):  # which is a module at the points of its plan
+            yield item.module._record, ""
         elif isinstance(item, Modules):
             yield item._pieces(), "modules"
         elif isinstance(item, (str, PathLike)):
