@@ -14,11 +14,12 @@ DOCS_READY := $(VENV)/.docs-ready
 BENCH_READY := $(VENV)/.bench-ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# Environments of their own: the oldest versions, and GPflow and GPJax, which bring TensorFlow and JAX: both are large,
-# and want different numpys.
+# Environments of their own: the oldest versions; GPflow and GPJax, which bring TensorFlow and JAX: both are large, and
+# want different numpys; and Flower, which wants an older rich, typer and starlette.
 LOWEST := .venv-lowest
 GPFLOW := .venv-gpflow
 GPJAX := .venv-gpjax
+FLOWER := .venv-flower
 PEER_INSTALL := -m pip --disable-pip-version-check --quiet install
 # ends the process, also inside a call that hangs, as JAX's triangular solves can on two cores
 PEER_TEST := -m pytest --timeout=120 --timeout-method=thread $(TEST_ARGS)
@@ -26,7 +27,7 @@ ONE_CORE := $(shell command -v taskset > /dev/null && echo taskset -c 0)
 LIMIT := $(shell command -v timeout > /dev/null && echo timeout 600)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-fast test-lowest test-peers coverage fuzz lint format demo bench bench-guard bench-accuracy bench-calibration bench-privacy docs dist clean
+.PHONY: help setup test test-fast test-lowest test-peers test-flower coverage fuzz lint format demo bench bench-guard bench-accuracy bench-calibration bench-privacy docs dist clean
 
 help:
 	@echo "make setup    virtual environment in $(VENV), installed for development"
@@ -35,6 +36,7 @@ help:
 	@echo "make coverage     all tests, and which lines and branches they ran: a table, and htmlcov/"
 	@echo "make test-lowest  the fast tests with the oldest versions that pyproject.toml allows, in .venv-lowest"
 	@echo "make test-peers   the tests of GPflow and GPJax, in .venv-gpflow and .venv-gpjax, and how exact they are"
+	@echo "make test-flower  rounds over Flower, with real SuperLink and SuperNode processes, in .venv-flower   (TEST_ARGS for pytest)"
 	@echo "make fuzz     reads 100,000 broken files: none may crash, hang, or need 64 MiB more than idle   (FUZZ_ARGS)"
 	@echo "make lint     ruff check, ruff format --check, mypy, and who may import whom (import-linter)"
 	@echo "make format   let ruff put the layout and imports right"
@@ -103,6 +105,16 @@ test-peers: $(GPFLOW)/.ready $(GPJAX)/.ready
 	PYTHONPATH=$(GPJAX)/older $(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python $(PEER_TEST) tests/interop/test_gpjax.py
 	PYTHONPATH=$(GPJAX)/older $(LIMIT) $(ONE_CORE) $(GPJAX)/bin/python tests/support/cases_gpjax.py
 
+$(FLOWER)/.ready: pyproject.toml constraints.txt constraints-peers.txt
+	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
+	sed '/^rich==/d;/^typer==/d;/^starlette==/d;/^uvicorn==/d' constraints.txt > $(FLOWER)/constraints.txt
+	$(FLOWER)/bin/python $(PEER_INSTALL) -c $(FLOWER)/constraints.txt -c constraints-peers.txt \
+		-e ".[flower]" pytest pytest-timeout
+	touch $@
+
+test-flower: $(FLOWER)/.ready
+	$(LIMIT) $(FLOWER)/bin/python $(PEER_TEST) tests/engines/test_flower.py
+
 # atheris is optional: it is used where somebody has installed it
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/support/fuzz_files.py $(FUZZ_ARGS)
@@ -145,4 +157,4 @@ dist: $(READY)
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(GPFLOW) $(GPJAX) .cache dist build site demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis htmlcov
+	rm -rf $(VENV) $(LOWEST) $(GPFLOW) $(GPJAX) $(FLOWER) .cache dist build site demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis htmlcov

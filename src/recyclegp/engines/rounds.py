@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 
-from ..errors import RecycleGPError
 from ..models.answer import Answer
 from ..models.plan import Plan
 from ..models.plan_facts import AnswerFacts, Score
-from ..models.rounds import Rounds
+from ..models.rounds import Rounds, check_rounds
 from ..plans.sums import add
 from .executor import Executor
 from .fitting import Job, fit_partitions
@@ -23,8 +22,7 @@ def rounds_over_partitions(
     executor: Executor, job: Job, folder: str | PathLike[str] | None, rounds: int, points: int, plan: Plan | None
 ) -> Rounds:
     """One common sparse model of all rows; partitions are read where tasks run, and only sums come back."""
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise RecycleGPError(f"rounds is {rounds!r}; pass a positive number of rounds")
+    check_rounds(rounds)
     now = fit_partitions(executor, job, folder).plan(points) if plan is None else plan
     found: Any = None
     while found is None or (not now.done and (now.evaluations < rounds or now.asks == "slopes")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -80,20 +80,41 @@ def rounds(
         >>> e.names
         ['ward-0', 'ward-1', 'ward-2']
     """
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise RecycleGPError(f"rounds is {rounds!r}; pass a positive number of rounds")
+    check_rounds(rounds)
     several = owners if isinstance(owners, Mapping) else {f"owner-{i + 1}": own for i, own in enumerate(owners)}
     asked = {name: _asking(name, own, score, timeout, options) for name, own in several.items()}
-    store = _Store(None if folder is None else Path(folder))
-    now = store.plan() or plan or _first(asked, points)
+
+    def everybody(now: Plan, here: Collection[str]) -> list[Answer]:
+        return [a for name, ask in asked.items() if name not in here and (a := _asked(name, ask, now)) is not None]
+
+    store = Store(None if folder is None else Path(folder))
+    begin = store.plan() or plan or first_plan(_modules(asked), points)
+    return exchanges(begin, everybody, rounds, store, keep=keep, progress=progress)
+
+
+def check_rounds(rounds: Any) -> None:
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise RecycleGPError(f"rounds is {rounds!r}; pass a positive number of rounds")
+
+
+def exchanges(
+    begin: Plan,
+    ask: Callable[[Plan, Collection[str]], Sequence[Answer]],
+    rounds: int,
+    store: Store,
+    *,
+    keep: str = "sites",
+    progress: bool | None = None,
+) -> Rounds:
+    """The loop: ask, combine, and ask again. `ask` is given a plan and the names whose answers to it are here."""
+    now = begin
     store.put_plan(now)
     found: Ensemble | None = None
     with bar("rounds", rounds, progress) as advance:
         before = now.evaluations
         while found is None or (not now.done and (now.evaluations < rounds or now.asks == "slopes")):
             known = store.answers(now)
-            here = {a.name for a in known if a.plan == now.digest}
-            new = [a for name, ask in asked.items() if name not in here and (a := _asked(name, ask, now)) is not None]
+            new = ask(now, {a.name for a in known if a.plan == now.digest})
             store.put_answers(now, new)
             found, now = now.combine([*known, *new], keep=keep)
             store.put_plan(now)
@@ -113,11 +134,12 @@ def _asking(name: str, owner: Owner, score: bool, timeout: float, options: Mappi
     if isinstance(owner, (str, PathLike)):
         return lambda plan: _by_folder(Path(owner), plan, timeout)
     if isinstance(owner, tuple) and len(owner) == 2:
-        return lambda plan: _from_rows(name, *owner, plan, score, options)
+        return lambda plan: from_rows(name, *owner, plan, score, options)
     raise TypeError(f"owner {name!r} must be a callable, a folder, or a pair (X, y), not {type(owner).__name__}")
 
 
-def _from_rows(name: str, X: Any, y: Any, plan: Plan | None, score: bool, options: Mapping[str, Any]) -> Any:
+def from_rows(name: str, X: Any, y: Any, plan: Plan | None, score: bool, options: Mapping[str, Any]) -> Module | Answer:
+    """What an owner of rows says: its answer to a plan, or its module where there is none yet."""
     own = {key: options[key] for key in ("privacy", "allow_small", "rows_per_point", "missing") if key in options}
     if plan is not None:
         return plan.contribute(X, y, name=name, score=score, **own)
@@ -158,8 +180,8 @@ def _asked(name: str, ask: Ask, plan: Plan) -> Answer | None:
     return None
 
 
-def _first(asked: Mapping[str, Ask], points: int) -> Plan:
-    """Of the modules that owners have; whoever has none joins later."""
+def _modules(asked: Mapping[str, Ask]) -> list[Module]:
+    """Those that owners have; whoever has none joins later."""
     modules = list[Module]()
     for name, ask in asked.items():
         try:
@@ -168,6 +190,11 @@ def _first(asked: Mapping[str, Ask], points: int) -> Plan:
             warn_user(f"{name} has no module: {failed}")
             continue
         modules += [found] if isinstance(found, Module) else []
+    return modules
+
+
+def first_plan(modules: Sequence[Module], points: int) -> Plan:
+    """What the one-shot merge proposes."""
     if not modules:
         raise RecycleGPError("nobody has a module to make a plan from; give a plan")
     return merge(modules).plan(points)
@@ -180,7 +207,7 @@ def _parts(e: Ensemble) -> Parts:
 # --- files ----------------------------------------------------------------------------------------
 
 
-class _Store:
+class Store:
     """Plans and answers in a folder, or nowhere."""
 
     def __init__(self, folder: Path | None) -> None:
