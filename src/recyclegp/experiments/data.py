@@ -136,7 +136,8 @@ def regression_table(folder: Path | None, name: str, mask: int = 0) -> Split | N
         return None
     with np.load(path) as found:
         X, y = found["X"].astype(float), found["y"].astype(float).ravel()
-        te = found["test_mask" if "test_mask" in found else "te"].astype(bool).reshape(len(y), -1)  # one mask or several
+        masks = found["test_mask" if "test_mask" in found else "te"]  # one, or several side by side
+    te = masks.astype(bool).reshape(len(y), -1)
     held = te[:, mask % te.shape[1]]
     X, y = ((v - v[~held].mean(0)) / np.where(v[~held].std(0) > 0, v[~held].std(0), 1.0) for v in (X, y))
     return Split(X[~held], y[~held], X[held], y[held])

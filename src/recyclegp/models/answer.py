@@ -19,8 +19,8 @@ from ..storage import container
 from ..target import Target
 from . import plan_ensemble, plan_file
 from .checks import check_finite
-from .combining import nbytes
 from .disclosure import Disclosure
+from .inbox import nbytes
 from .model import outside_autograd
 from .module import Module
 from .naming import check_name, check_owner

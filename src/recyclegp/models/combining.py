@@ -18,6 +18,7 @@ from ..plans.prior import Prior
 from ..plans.search import SHORTEST
 from ..plans.sums import Sums, add, weighted
 from .contributing import ONE_SHOT, ROUNDS
+from .inbox import Inbox, Letter, sort, without_numbers
 from .naming import few
 from .plan_ensemble import Parts, Said, ensemble
 from .plan_facts import AnswerFacts, Asks, Evaluated, OneShot, PlanFacts, Round, Score
@@ -25,16 +26,6 @@ from .plan_facts import AnswerFacts, Asks, Evaluated, OneShot, PlanFacts, Round,
 MOVED = math.log(2)  # a parameter has moved so far since points were chosen: they are chosen again; by hand
 PATIENCE = 3  # evaluations in a row that have not improved the held-back score; by hand
 VARIATIONAL = 1e-9  # of the bound: a step that would move q by less, in nats, ends the rounds of other likelihoods
-TOLERANCE = 1e-6  # relative, for sums that rounding has made impossible
-
-
-class Inbox(NamedTuple):
-    """Answers, sorted."""
-
-    last: dict[str, AnswerFacts]  # the newest with sums, by owner
-    slopes: dict[str, AnswerFacts]  # to this very plan
-    fresh: list[AnswerFacts]  # all that came for this plan
-    left_out: dict[str, str]  # name → why
 
 
 class Combined(NamedTuple):
@@ -47,7 +38,7 @@ class Combined(NamedTuple):
 def combine(
     plan: PlanFacts,
     digest: str,
-    answers: Iterable[AnswerFacts],
+    answers: Iterable[Letter],
     remembered: Mapping[str, AnswerFacts],
     *,
     keep: bool,
@@ -55,7 +46,7 @@ def combine(
     unreadable: Mapping[str, str],
 ) -> Combined:
     """One exchange; `unreadable` are files that turn out to be none while answers are read."""
-    box = sort(plan, digest, answers, remembered)
+    box = sort(plan, digest, answers, remembered, keep)
     box.left_out.update(unreadable)
     if box.left_out:
         why = "; ".join(f"{name}: {reason}" for name, reason in box.left_out.items())
@@ -67,106 +58,64 @@ def combine(
     return _with_sums(plan, digest, box, keep, weights)
 
 
-# --- what has come ------------------------------------------------------------------------------
-
-
-def sort(plan: PlanFacts, digest: str, answers: Iterable[AnswerFacts], remembered: Mapping[str, AnswerFacts]) -> Inbox:
-    """The newest sums of every owner; an answer to another plan is refused, a bad one is left out."""
-    box = Inbox(dict(remembered), {}, [], {})
-    seen = set[tuple[str, str, bool]]()
-    for answer in answers:
-        name = answer.about.name
-        if answer.plan != digest and answer.plan not in plan.lineage:
-            raise RecycleGPError(
-                f"answer of {name!r}: it is to another plan ({answer.plan[:8]}) than this one ({digest[:8]}) or those "
-                "before it; send its owner this plan, and leave the answer out"
-            )
-        key = (name, answer.plan, bool(answer.sums))
-        if key in seen:
-            raise RecycleGPError(
-                f"two answers to one plan are of {name!r}; leave one out, or give owners different names"
-            )
-        seen.add(key)
-        why = _wrong(answer, plan)
-        if why:
-            box.left_out[name] = why
-            continue
-        if answer.plan == digest:
-            box.fresh.append(answer)
-            if answer.slopes is not None:
-                box.slopes[name] = answer
-        if answer.sums and (name not in box.last or answer.round >= box.last[name].round):
-            box.last[name] = answer
-    for name in box.left_out:
-        box.last.pop(name, None)
-    return box
-
-
-def _wrong(answer: AnswerFacts, plan: PlanFacts) -> str | None:
-    """Why an answer cannot be what it says, if so. For rows whatever they are: G ⪰ 0, b² ≤ Gc, h² ≤ Go, t ≥ 0."""
-    if len(answer.priors) != len(plan.priors):
-        return f"it has {len(answer.priors)} functions, and the plan {len(plan.priors)}"
-    if answer.slopes is not None and (
-        len(answer.slopes) != len(plan.search.x) or not bool(torch.isfinite(answer.slopes).all())
-    ):
-        return "its slopes are not finite, or not as many as the plan has parameters"
-    for sums, prior in zip((*answer.sums, *answer.own), answer.priors * 2, strict=False):
-        if not all(bool(torch.isfinite(t).all()) for t in sums):
-            return "its sums are not finite"
-        if len(sums.b) != len(prior.Z):
-            return f"its sums are of {len(sums.b)} points, and the plan has {len(prior.Z)}"
-        if sums.noisy:  # rows or not, noisy sums may be anything
-            continue
-        G = sums.matrix()
-        d, size = G.diagonal(), 1 + TOLERANCE
-        scale = d.max().clamp_min(0)
-        impossible = (
-            bool((d < -TOLERANCE * scale).any())
-            or bool((sums.h.square() > size * (d * sums.o + TOLERANCE * scale * sums.o)).any())
-            or (not plan.variational and _residuals_are_wrong(sums, d))
-            or float(sums.n) < 0
-            or float(sums.t) < -TOLERANCE * float(d.sum() + 1)
-        )
-        if impossible or not _semidefinite(G):
-            return "its sums cannot be those of any rows"
-    return None
-
-
-def _residuals_are_wrong(sums: Sums, d: Tensor) -> bool:
-    """b² ≤ Gc, of residuals r with c = rᵀr."""
-    most = (1 + TOLERANCE) * sums.c * (d + TOLERANCE * d.max().clamp_min(0))
-    return float(sums.c) < 0 or bool((sums.b.square() > most).any())
-
-
-def _semidefinite(G: Tensor) -> bool:
-    scale = G.diagonal().mean().clamp_min(1e-300)
-    _, info = torch.linalg.cholesky_ex(G + TOLERANCE * scale * torch.eye(len(G), dtype=G.dtype))
-    return not bool(info)
-
-
 # --- an exchange of sums --------------------------------------------------------------------------
 
 
-def _with_sums(plan: PlanFacts, digest: str, box: Inbox, keep: bool, weights: Mapping[str, float]) -> Combined:
-    # in the order of names: the same numbers, to the last bit, whoever came first
-    said = [said_at(box.last[name], plan.priors, weights) for name in sorted(box.last)]
-    said = [one for one in said if one.weight > 0]
+class Gathered(NamedTuple):
+    """All that owners have said, added up, and who they are."""
+
+    totals: tuple[Sums, ...]
+    said: tuple[Said, ...]  # in the order of names; without sums where nobody keeps them
+    derivatives: tuple[tuple[Sums, ...], ...]  # of the totals; none unless everybody has sent them with this plan
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(one.answer.about.name for one in self.said)
+
+    def missing(self, digest: str) -> tuple[str, ...]:
+        return tuple(one.answer.about.name for one in self.said if one.answer.plan != digest)
+
+
+def _gathered(plan: PlanFacts, box: Inbox, keep: bool, weights: Mapping[str, float]) -> Gathered:
+    """One owner after the other, in the order of names: the same numbers, to the last bit, whoever came first."""
+    totals, derivatives, said = list[Sums](), list[list[Sums]](), list[Said]()
+    everybody = True
+    for name in sorted(box.last):
+        one = said_at(box.last[name].opened(), plan.priors, weights)
+        if one.weight == 0:
+            continue
+        own = [weighted(sums, one.weight) for sums in one.sums]
+        totals = _added(totals, own) if said else own
+        everybody = everybody and bool(one.answer.derivatives) and one.answer.round == plan.round
+        if everybody:
+            slope = [[weighted(sums, one.weight) for sums in each] for each in one.answer.derivatives]
+            derivatives = [_added(*both) for both in zip(derivatives, slope, strict=True)] if said else slope
+        said.append(one if keep else Said(without_numbers(one.answer), (), (), one.weight))
     if not said:
         raise RecycleGPError("answers is empty, or none of them counts; a round needs at least one")
-    totals = tuple(add([weighted(one.sums[c], one.weight) for one in said]) for c in range(len(plan.priors)))
-    names = tuple(one.answer.about.name for one in said)
-    missing = tuple(one.answer.about.name for one in said if one.answer.plan != digest)
-    value = sum(bound.value(t, p.noise) for t, p in zip(totals, plan.priors, strict=True))
-    model = Evaluated(plan.priors, totals, names, value)
+    return Gathered(tuple(totals), tuple(said), tuple(map(tuple, derivatives)) if everybody else ())
+
+
+def _added(one: Sequence[Sums], other: Sequence[Sums]) -> list[Sums]:
+    return [add(both) for both in zip(one, other, strict=True)]
+
+
+def _with_sums(plan: PlanFacts, digest: str, box: Inbox, keep: bool, weights: Mapping[str, float]) -> Combined:
+    got = _gathered(plan, box, keep, weights)
+    value = sum(bound.value(t, p.noise) for t, p in zip(got.totals, plan.priors, strict=True))
+    model = Evaluated(plan.priors, got.totals, got.names, value)
     plan = _scored(plan, box.fresh)
-    if any(total.noisy for total in totals):  # noise that was added for privacy would be learned from
+    if any(total.noisy for total in got.totals):  # noise that was added for privacy would be learned from
         plan = plan._replace(learn=False)
-    nxt = plan if not plan.learn else _moved(plan, model, box, said, weights)
-    report = _report(plan, box, value, missing)
-    last = box.last if keep else {}
-    e = ensemble_of(plan, model, said, keep)
+    nxt = plan if not plan.learn else _moved(plan, model, got)
+    report = _report(plan, box, value, got.missing(digest))
+    e = ensemble_of(plan, model, got.said, keep)
     rejected = plan.learn and nxt.model is plan.model
-    return Combined(e, _next(nxt, digest, report, model if not plan.learn else nxt.model), last, rejected)
+    return Combined(e, _next(nxt, digest, report, model if not plan.learn else nxt.model), _kept(box, keep), rejected)
+
+
+def _kept(box: Inbox, keep: bool) -> dict[str, AnswerFacts]:
+    return {name: letter.facts for name, letter in box.last.items()} if keep else {}
 
 
 def said_at(answer: AnswerFacts, priors: Sequence[Prior], weights: Mapping[str, float]) -> Said:
@@ -178,11 +127,9 @@ def said_at(answer: AnswerFacts, priors: Sequence[Prior], weights: Mapping[str, 
     return Said(answer, sums, own, float(weights.get(answer.about.name, 1.0)))
 
 
-def _moved(
-    plan: PlanFacts, model: Evaluated, box: Inbox, said: Sequence[Said], weights: Mapping[str, float]
-) -> PlanFacts:
+def _moved(plan: PlanFacts, model: Evaluated, got: Gathered) -> PlanFacts:
     """Noise and mean at their best; then a shorter step, or the slope here."""
-    learn_noise = not any(one.answer.known_noise for one in said)
+    learn_noise = not any(one.answer.known_noise for one in got.said)
     priors, totals = list[Prior](), list[Sums]()
     for prior, total in zip(model.priors, model.totals, strict=True):
         best = bound.profile(total, prior.noise, learn_noise=learn_noise)
@@ -199,19 +146,17 @@ def _moved(
     if plan.model is not None and not _same_points(plan.model, here):
         search = search._replace(value=-math.inf)  # how slopes have changed says nothing of how the bound bends
     now = plan._replace(search=search, priors=here.priors, model=here)
-    if all(one.answer.derivatives and one.answer.round == plan.round for one in said):
-        return _stepped(now, _gradient_of_derivatives(here, said))
+    if got.derivatives:
+        return _stepped(now, _gradient(here, model, got.derivatives))
     return now._replace(asks=Asks.SLOPES)
 
 
-def _gradient_of_derivatives(here: Evaluated, said: Sequence[Said]) -> Tensor:
+def _gradient(here: Evaluated, asked: Evaluated, derivatives: Sequence[Sequence[Sums]]) -> Tensor:
+    """∂F/∂x = Σ_j ∂F/∂S_j · ∂S_j/∂x, at the mean and noise that are best for the sums."""
     found = []
-    for c, prior in enumerate(here.priors):
-        by_sums = bound.adjoint(here.totals[c], prior.noise)
-        for j in range(len(prior.x)):
-            change = prior.mean - said[0].answer.priors[c].mean
-            each = [weighted(one.answer.derivatives[c][j].shifted(change), one.weight) for one in said]
-            found.append(slopes.inner(by_sums, add(each)))
+    for prior, before, total, each in zip(here.priors, asked.priors, here.totals, derivatives, strict=True):
+        by_sums = bound.adjoint(total, prior.noise)
+        found += [slopes.inner(by_sums, own.shifted(prior.mean - before.mean)) for own in each]
     return torch.stack(found)
 
 
@@ -221,8 +166,7 @@ def _gradient_of_derivatives(here: Evaluated, said: Sequence[Said]) -> Tensor:
 def _with_slopes(plan: PlanFacts, digest: str, box: Inbox, keep: bool, weights: Mapping[str, float]) -> Combined:
     model = plan.model
     assert model is not None
-    known = {name: box.last[name] for name in sorted(model.owners) if name in box.last}
-    said = [said_at(answer, plan.priors, weights) for answer in known.values()]
+    known = [name for name in sorted(model.owners) if name in box.last]
     plan = _scored(plan, box.fresh)
     gradient = torch.zeros_like(plan.search.x)
     missing, unknown = list[str](), 0.0
@@ -234,7 +178,8 @@ def _with_slopes(plan: PlanFacts, digest: str, box: Inbox, keep: bool, weights: 
             continue
         missing.append(name)
         if name in known:  # as far as it can be said without the owner
-            own = zip(known[name].sums, known[name].priors, model.priors, by_sums, strict=True)
+            before = box.last[name].opened()
+            own = zip(before.sums, before.priors, model.priors, by_sums, strict=True)
             gradient = gradient + weight * torch.cat([restating.share(*each) for each in own])
         else:
             unknown += 1
@@ -243,10 +188,13 @@ def _with_slopes(plan: PlanFacts, digest: str, box: Inbox, keep: bool, weights: 
     gradient = gradient * (len(model.owners) / (len(model.owners) - unknown))
     report = _report(plan, box, model.bound, tuple(missing))
     stepped = _stepped(plan, gradient)
-    keep_sites = keep and len(said) == len(model.owners)
-    who = said if keep_sites else [Said(a, (), (), float(weights.get(a.about.name, 1.0))) for a in box.slopes.values()]
+    keep_sites = keep and len(known) == len(model.owners)
+    if keep_sites:
+        who = [said_at(box.last[name].opened(), plan.priors, weights) for name in known]
+    else:
+        who = [Said(a, (), (), float(weights.get(a.about.name, 1.0))) for a in box.slopes.values()]
     e = ensemble_of(plan, plan.model or model, who, keep_sites)
-    return Combined(e, _next(stepped, digest, report, stepped.model), box.last if keep else {})
+    return Combined(e, _next(stepped, digest, report, stepped.model), _kept(box, keep))
 
 
 def _stepped(plan: PlanFacts, gradient: Tensor) -> PlanFacts:
@@ -291,13 +239,8 @@ def _with_pseudo_observations(
     plan: PlanFacts, digest: str, box: Inbox, keep: bool, weights: Mapping[str, float]
 ) -> Combined:
     """A damped step of the common q: shorter where the bound has not risen."""
-    said = [said_at(box.last[name], plan.priors, weights) for name in sorted(box.last)]
-    said = [one for one in said if one.weight > 0]
-    if not said:
-        raise RecycleGPError("answers is empty, or none of them counts; a round needs at least one")
-    names = tuple(one.answer.about.name for one in said)
-    missing = tuple(one.answer.about.name for one in said if one.answer.plan != digest)
-    goal = tuple(add([weighted(one.sums[c], one.weight) for one in said]) for c in range(len(plan.priors)))
+    got = _gathered(plan, box, keep, weights)
+    names, goal = got.names, got.totals
     plan = _scored(plan, box.fresh)
     here, before, search = plan.model, plan.before, plan.search
     rejected, done, length, totals, after = False, False, 1.0, goal, None
@@ -318,21 +261,20 @@ def _with_pseudo_observations(
             done = left < VARIATIONAL * (1 + abs(value))
     search = search._replace(length=length, value=value, evaluations=search.evaluations + 1, done=done)
     model = Evaluated(plan.priors, totals, names, -math.inf)
-    report = _report(plan, box, value, missing)
+    report = _report(plan, box, value, got.missing(digest))
     shown = after if rejected and after is not None else model
     nxt = plan._replace(search=search, before=after)
-    last = box.last if keep else {}
-    return Combined(ensemble_of(plan, shown, said, keep), _next(nxt, digest, report, model), last)
+    return Combined(ensemble_of(plan, shown, got.said, keep), _next(nxt, digest, report, model), _kept(box, keep))
 
 
 # --- scores ---------------------------------------------------------------------------------------
 
 
-def _scored(plan: PlanFacts, fresh: Sequence[AnswerFacts]) -> PlanFacts:
+def _scored(plan: PlanFacts, fresh: Sequence[Letter]) -> PlanFacts:
     """With what owners say of models on rows that they have held back."""
     found: dict[str, list[Score]] = {}
-    for answer in fresh:
-        for which, score in answer.scores:
+    for letter in fresh:
+        for which, score in letter.facts.scores:
             found.setdefault(which, []).append(score)
     if plan.one_shot is not None and ONE_SHOT in found:
         plan = plan._replace(one_shot=OneShot(plan.one_shot.record, tuple(found[ONE_SHOT])))
@@ -368,8 +310,8 @@ def _worse(plan: PlanFacts) -> bool:
 
 
 def _report(plan: PlanFacts, box: Inbox, value: float, missing: tuple[str, ...]) -> Round:
-    size = [nbytes(answer) for answer in box.fresh]
-    scored = [score for answer in box.fresh for which, score in answer.scores if which == ROUNDS]
+    size = [letter.nbytes for letter in box.fresh]
+    scored = [score for letter in box.fresh for which, score in letter.facts.scores if which == ROUNDS]
     if missing:
         warn_user(f"no answer to this plan from {few(list(missing))}: what they said before counts")
     return Round(
@@ -381,14 +323,6 @@ def _report(plan: PlanFacts, box: Inbox, value: float, missing: tuple[str, ...])
         missing,
         tuple(box.left_out),
     )
-
-
-def nbytes(answer: AnswerFacts) -> int:
-    """Of the numbers that an owner sends."""
-    tensors = [t for sums in (*answer.sums, *answer.own) for t in sums]
-    tensors += [t for each in answer.derivatives for sums in each for t in sums]
-    tensors += [] if answer.slopes is None else [answer.slopes]
-    return sum(t.numel() * t.element_size() for t in tensors)
 
 
 def _next(plan: PlanFacts, digest: str, report: Round, model: Evaluated | None) -> PlanFacts:

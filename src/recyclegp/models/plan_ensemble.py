@@ -55,10 +55,9 @@ def site(sums: Sums, prior: Prior, base: Basis) -> Site:
         found = bound.rows(sums, prior.noise)
         Rt = linalg.solve_right(base.L, found.H)
         return Site(prior.Z, Rt, found.rho + prior.mean * Rt.sum(-1), found.e)
-    P = sums.matrix() / prior.noise
-    scale = P.diagonal().mean().clamp_min(1e-300)
-    identity = torch.eye(len(P), dtype=P.dtype)
-    A = linalg.cholesky(P + ROUNDING * scale * identity).L
+    P = sums.matrix().div_(prior.noise)
+    P.diagonal().add_(ROUNDING * P.diagonal().mean().clamp_min(1e-300))
+    A = linalg.cholesky(P).L
     rho = linalg.solve_lower(A, sums.b[:, None] / prior.noise)[:, 0]
     constant = sums.n * math.log(2 * math.pi * prior.noise) + sums.logdet + (sums.c + sums.t) / prior.noise
     Rt = linalg.solve_right(base.L, A.mT)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import time as clock
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -12,6 +13,8 @@ from .. import arrays
 from ..errors import RecycleGPError, warn_user
 from ..local.held_back import take
 from ..plans.holding import held_back
+from ..storage import container
+from ..storage.making import ANSWER
 from .answer import Answer
 from .ensemble import Ensemble
 from .fit import fit
@@ -84,8 +87,8 @@ def rounds(
     several = owners if isinstance(owners, Mapping) else {f"owner-{i + 1}": own for i, own in enumerate(owners)}
     asked = {name: _asking(name, own, score, timeout, options) for name, own in several.items()}
 
-    def everybody(now: Plan, here: Collection[str]) -> list[Answer]:
-        return [a for name, ask in asked.items() if name not in here and (a := _asked(name, ask, now)) is not None]
+    def everybody(now: Plan, here: Collection[str]) -> Iterator[Answer]:
+        return (a for name, ask in asked.items() if name not in here and (a := _asked(name, ask, now)) is not None)
 
     store = Store(None if folder is None else Path(folder))
     begin = store.plan() or plan or first_plan(_modules(asked), points)
@@ -99,7 +102,7 @@ def check_rounds(rounds: Any) -> None:
 
 def exchanges(
     begin: Plan,
-    ask: Callable[[Plan, Collection[str]], Sequence[Answer]],
+    ask: Callable[[Plan, Collection[str]], Iterable[Answer]],
     rounds: int,
     store: Store,
     *,
@@ -115,8 +118,7 @@ def exchanges(
         while found is None or (not now.done and (now.evaluations < rounds or now.asks == "slopes")):
             known = store.answers(now)
             new = ask(now, {a.name for a in known if a.plan == now.digest})
-            store.put_answers(now, new)
-            found, now = now.combine([*known, *new], keep=keep)
+            found, now = now.combine([*(a.path for a in known), *store.put_answers(now, new)], keep=keep)
             store.put_plan(now)
             advance(now.evaluations - before)
             before = now.evaluations
@@ -232,19 +234,43 @@ class Store:
                 Ensemble._of_groups(*plan._one_shot).save(self.folder / ONE_SHOT)
             plan.save(self.folder / PLANS.format(plan.round))
 
-    def put_answers(self, plan: Plan, answers: Iterable[Answer]) -> None:
-        if self.folder is not None:
-            for answer in answers:
-                safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in answer.name)
-                answer.save(self.folder / ANSWERS.format(plan.round, safe))
+    def put_answers(self, plan: Plan, answers: Iterable[Answer]) -> list[Answer | Path]:
+        """Each is written when it comes, and will be read from there; without a folder they stay in memory."""
+        found = list[Answer | Path]()
+        for answer in answers:
+            if self.folder is None:
+                found.append(answer)
+                continue
+            path = self.folder / ANSWERS.format(plan.round, _file_name(answer.name))
+            answer.save(path)
+            found.append(path)
+        return found
 
-    def answers(self, plan: Plan) -> list[Answer]:
+    def answers(self, plan: Plan) -> list[Filed]:
         """Of this plan, and where the coordinator has forgotten them, those before it: the newest of each owner."""
-        if self.folder is None:
-            return []
-        found: dict[tuple[str, bool], Answer] = {}
-        for path in sorted(self.folder.glob(ANSWERS.replace("{:04d}-{}", "*"))):
-            one = load(path)
-            if isinstance(one, Answer) and (one.plan == plan.digest or (one.facts.sums and not plan._last)):
-                found[one.name, bool(one.facts.sums)] = one
+        found: dict[tuple[str, bool], Filed] = {}
+        for path in [] if self.folder is None else sorted(self.folder.glob(ANSWERS.replace("{:04d}-{}", "*"))):
+            try:
+                said = container.header(path)
+            except RecycleGPError as broken:
+                warn_user(f"an answer cannot be read, and will be asked for again: {broken}")
+                continue
+            one = Filed(path, str(said.get("name")), str(said.get("plan")))
+            has_sums = bool(said.get("sums"))
+            if said.get("kind") == ANSWER and (one.plan == plan.digest or (has_sums and not plan._last)):
+                found[one.name, has_sums] = one
         return list(found.values())
+
+
+class Filed(NamedTuple):
+    """An answer in the folder."""
+
+    path: Path
+    name: str
+    plan: str
+
+
+def _file_name(name: str) -> str:
+    """The name itself, where a file may be called so; otherwise something like it, that no other name has."""
+    safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

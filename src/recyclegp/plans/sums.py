@@ -11,6 +11,7 @@ h, a and o are there so that the mean can be changed afterwards; s enters only w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -83,18 +84,23 @@ class PlanRows(NamedTuple):
         return (PlanRows(*part) for part in zip(*(t.split(size) for t in self), strict=True))
 
 
+@lru_cache(maxsize=4)
+def _places(size: int) -> tuple[Tensor, Tensor]:
+    """Where in a matrix the numbers of its lower triangle are, row by row; and where in these its entries are."""
+    i, j = torch.tril_indices(size, size)
+    inside = torch.empty(size, size, dtype=torch.int32)
+    inside[i, j] = torch.arange(len(i), dtype=torch.int32)
+    return (i * size + j).to(torch.int32), (inside.tril() + inside.tril(-1).mT).reshape(-1)
+
+
 def triangle(G: Tensor) -> Tensor:
     """The lower triangle of a symmetric matrix, row by row."""
-    i, j = torch.tril_indices(*G.shape)
-    return G[i, j]
+    return G.reshape(-1).index_select(0, _places(len(G))[0].to(G.device))
 
 
 def square(lower: Tensor, size: int) -> Tensor:
     """The symmetric matrix with this lower triangle."""
-    i, j = torch.tril_indices(size, size)
-    G = lower.new_zeros(size, size)
-    G = G.index_put((i, j), lower)
-    return G + G.tril(-1).mT
+    return lower.index_select(0, _places(size)[1].to(lower.device)).reshape(size, size)
 
 
 def of_rows(base: Basis, rows: PlanRows, mean: float, noise: float, effects: Effects) -> Sums:
@@ -135,4 +141,6 @@ def add(parts: Sequence[Sums]) -> Sums:
 
 def weighted(sums: Sums, weight: float) -> Sums:
     """Of rows that count w times."""
+    if weight == 1:
+        return sums
     return Sums(*(weight * t for t in sums))._replace(noise=weight**2 * sums.noise)

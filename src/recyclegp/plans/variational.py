@@ -1,10 +1,14 @@
 """Sums for likelihoods that are not Gaussian: every row as a Gaussian pseudo-observation, in the light of all others.
 
 A plan carries the common q. At its marginals m, v of f each row has the pseudo-observation β = −2∂E/∂v, α = ∂E/∂m + βm
-with E = E_q[log p(y|f)], and the sums of these are what an owner sends: G = Σβhhᵀ, b = Σh(α − βm₀). Together they are
-the natural-gradient step of the central model, whoever holds the rows: its fixed point is the central variational
-optimum, and the coordinator damps it until the bound rises. (Partitioned variational inference with one local step:
-an owner need not remember its site, because what the others say is in q.)
+with E = E_q[log p(y|f)], and the sums of these are what an owner sends: G = Σβhhᵀ, b = Σh(α − βm₀), which is
+Σh ∂E/∂m + Gv̂. Together they are the natural-gradient step of the central model, whoever holds the rows: its fixed point
+is the central variational optimum, and the coordinator damps it until the bound rises. (Partitioned variational
+inference with one local step: an owner need not remember its site, because what the others say is in q.)
+
+Where a likelihood is not log-concave (student-t), an outlier has β < 0. It counts as it is: an owner's other rows make
+up for it, and only what is still negative of their G is left out, so that an answer stays a module. Clipping every row
+by itself, as `local.dual` does, would move the fixed point away from the optimum.
 
 c is such that, beside G and b, the sums say E_q[log t] = ΣE: −2ΣE − v̂ᵀGv̂ + 2v̂ᵀb − tr(SG), S the covariance of q.
 """
@@ -13,14 +17,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..core import bounds, linalg
+from ..core import bounds
 from ..likelihoods import Likelihood, Outputs, SeveralFunctions
 from ..local import dual
-from ..local.dual import PseudoObservations, WhitenedData
+from ..local.dual import WhitenedData
 from . import bound
 from .bound import Solved
 from .prior import Prior
@@ -53,17 +58,46 @@ def of_owner(
             return own.mean.expand_as(own.y), torch.ones_like(own.y)
         return dual.marginals(own, at.v, at.C)
 
+    at = {c: marginals(own, q[c]) for c, own in data.items()}
     if coupled(likelihood):
         whole = _together(list(data.values()), likelihood)
-        m, v = (torch.stack(t) for t in zip(*(marginals(data[c], q[c]) for c in data), strict=True))
-        expected, observed = dual.goal(whole, m, v)
-        shares = zip(data, observed.alpha, observed.beta, strict=True)
-        each = {c: (expected / len(data), PseudoObservations(alpha, beta)) for c, alpha, beta in shares}
+        value, slope, beta = _observed(whole, *(torch.stack(t) for t in zip(*at.values(), strict=True)))
+        each = {c: Observed(value / len(data), *own) for c, *own in zip(data, slope, beta, strict=True)}
     else:
-        each = {c: dual.goal(own, *marginals(own, q[c])) for c, own in data.items()}
+        each = {c: _observed(own, *at[c]) for c, own in data.items()}
+    if totals is None:
+        each = {c: _reachable(data[c], at[c][0], own) for c, own in each.items()}
     return tuple(
-        _sums(data[c], *each[c], q[c], rows[c]) if c in rows else nothing(prior) for c, prior in enumerate(priors)
+        _sums(data[c], each[c], q[c], rows[c]) if c in rows else nothing(prior) for c, prior in enumerate(priors)
     )
+
+
+class Observed(NamedTuple):
+    """Rows at the marginals of q, each as often as it counts."""
+
+    expected: Tensor  # (n,)  E
+    slope: Tensor  # (n,)  ∂E/∂m
+    beta: Tensor  # (n,)  −2∂E/∂v
+
+
+def _observed(data: WhitenedData, m: Tensor, v: Tensor) -> Observed:
+    if isinstance(data.likelihood, SeveralFunctions):
+        value, by_mean, by_variance = data.likelihood.expected_jointly(data.y, m, v)
+        return Observed(data.w[0] * value, data.w * by_mean, -2 * data.w * by_variance)
+    value, by_mean, by_variance = data.likelihood.expected_with_slopes(data.y, m, v)
+    return Observed(data.w * value, data.w * by_mean, -2 * data.w * by_variance)
+
+
+def _reachable(data: WhitenedData, m: Tensor, own: Observed) -> Observed:
+    """Where nothing is known yet: no row pulls f beyond its own y. That is a step of reweighted least squares.
+
+    Most rows may be far from the prior mean; with what a Student-t density says there, β < 0, f would go anywhere.
+    """
+    if data.likelihood.log_concave:
+        return own
+    distance = (data.y - m).abs()
+    least = own.slope.abs() / torch.where(distance > 0, distance, torch.inf)
+    return own._replace(beta=torch.maximum(own.beta, least))
 
 
 def _whitened(prior: Prior, rows: PlanRows, likelihood: Likelihood) -> WhitenedData:
@@ -76,15 +110,24 @@ def _together(each: list[WhitenedData], likelihood: Likelihood) -> WhitenedData:
     return WhitenedData(each[0].V, spare, y, w, likelihood, mean)
 
 
-def _sums(data: WhitenedData, expected: Tensor, observed: PseudoObservations, q: Solved, rows: PlanRows) -> Sums:
-    V, (alpha, beta) = data.V, observed
-    centred = alpha - beta * data.mean
-    G, b = (V * beta) @ V.mT, V @ centred
-    spread = linalg.solve_lower(q.C, V).square().sum(0) @ beta  # tr SG
-    c = -2 * expected.sum() - q.v @ G @ q.v + 2 * q.v @ b - spread
+def _sums(data: WhitenedData, own: Observed, q: Solved, rows: PlanRows) -> Sums:
+    V, beta = data.V, own.beta
+    G = (V * beta) @ V.mT
+    if bool((beta < 0).any()):
+        G = _positive_part(G)
+    b = V @ own.slope + G @ q.v
+    spread = torch.cholesky_solve(G, q.C).diagonal().sum()  # tr SG
+    c = -2 * own.expected.sum() - q.v @ G @ q.v + 2 * q.v @ b - spread
     n = rows.counts.sum()
     zero = torch.zeros_like(c)
-    return Sums(n, -n * math.log(2 * math.pi), triangle(G), b, V @ beta, c, centred.sum(), beta.sum(), zero)
+    # the mean of the plan stays: h, a and o are never asked for
+    return Sums(n, -n * math.log(2 * math.pi), triangle(G), b, torch.zeros_like(b), c, zero, zero, zero)
+
+
+def _positive_part(G: Tensor) -> Tensor:
+    """The nearest positive semidefinite matrix."""
+    values, U = torch.linalg.eigh(G)
+    return (U * values.clamp_min(0)) @ U.mT
 
 
 @torch.no_grad()
