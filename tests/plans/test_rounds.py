@@ -8,7 +8,7 @@ import torch
 
 import recyclegp as rgp
 from cases_plans import KERNEL, NOISE, Central, answers, owners, plan, rounds
-from recyclegp.plans.holding import held_back
+from recyclegp.local.held_back import held_back_if_any, is_held_back
 
 T = np.random.default_rng(5).uniform(-2, 2, (7, 2))
 
@@ -164,18 +164,20 @@ def test_points_are_chosen_again_when_the_kernel_has_moved():
 # --- scores -----------------------------------------------------------------------------------------
 
 
-def test_rows_are_held_back_by_a_hash():
-    X, y = torch.randn(3000, 2, dtype=torch.float64), torch.randn(3000, dtype=torch.float64)
-    held = held_back(X, y)
-    assert 0.07 < held.double().mean() < 0.13
-    order = torch.randperm(3000)
-    assert torch.equal(held_back(X[order], y[order]), held[order])
+def test_the_rows_that_fit_holds_back_are_those_of_a_score():
+    X, y = np.random.default_rng(0).standard_normal((3000, 2)), np.random.default_rng(1).standard_normal(3000)
+    held = held_back_if_any(X, y, 0.1)
+    assert 0.07 < held.mean() < 0.13
+    np.testing.assert_array_equal(held, is_held_back(X, y, 0.1))
+    order = np.random.default_rng(2).permutation(3000)
+    np.testing.assert_array_equal(held_back_if_any(torch.tensor(X[order]), y[order], 0.1), held[order])
+    assert not held_back_if_any(X[held][:1], y[held][:1], 0.1).any()  # never all
 
 
 def test_held_back_rows_are_in_no_answer_but_as_one_number():
     agreed, of = plan(), owners(2, 300)
     X, y = of["ward-0"]
-    held = held_back(torch.tensor(X), torch.tensor(y)).numpy()
+    held = held_back_if_any(X, y, 0.1)
     scored = one(agreed, "ward-0", X, y, score=True)
     plain = one(agreed, "ward-0", X[~held], y[~held])
     for a, b in zip(scored.facts.sums[0], plain.facts.sums[0], strict=True):

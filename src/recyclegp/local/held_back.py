@@ -40,14 +40,7 @@ def check_share(given: Any) -> float | None:
 
 def is_held_back(X: Any, y: Any, share: float) -> np.ndarray:
     """(n,) bool  which rows are kept out: at least one, and not all."""
-    try:
-        of_inputs, of_targets = _summed(X, OF_INPUTS), _summed(y, OF_TARGETS)
-    except (TypeError, ValueError):
-        raise RecycleGPError("X and y cannot be read as tables; pass arrays, tensors or DataFrames") from None
-    if of_inputs.shape != of_targets.shape:
-        raise RecycleGPError(f"y has {of_targets.size} rows but X has {of_inputs.size}; pass one target per row")
-    seen = of_inputs + of_targets
-    hashes = (_mixed(seen) >> np.uint64(11)).astype(np.float64) / 2.0**53
+    hashes = _hashes(X, y)
     held: np.ndarray = hashes < share
     if not len(held):
         return held
@@ -60,6 +53,23 @@ def is_held_back(X: Any, y: Any, share: float) -> np.ndarray:
             Argument("hold_back", share), f": all of the {len(held)} rows are equal, and none can be held back alone"
         )
     return held
+
+
+def held_back_if_any(X: Any, y: Any, share: float) -> np.ndarray:
+    """(n,) bool  the same, but of a small table perhaps none; never all."""
+    held: np.ndarray = _hashes(X, y) < share
+    return np.zeros_like(held) if held.all() else held
+
+
+def _hashes(X: Any, y: Any) -> np.ndarray:
+    """(n,) in [0, 1)"""
+    try:
+        of_inputs, of_targets = _summed(X, OF_INPUTS), _summed(y, OF_TARGETS)
+    except (TypeError, ValueError):
+        raise RecycleGPError("X and y cannot be read as tables; pass arrays, tensors or DataFrames") from None
+    if of_inputs.shape != of_targets.shape:
+        raise RecycleGPError(f"y has {of_targets.size} rows but X has {of_inputs.size}; pass one target per row")
+    return np.asarray((_mixed(of_inputs + of_targets) >> np.uint64(11)).astype(np.float64) / 2.0**53)
 
 
 def take(values: Any, chosen: np.ndarray) -> Any:

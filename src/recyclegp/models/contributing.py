@@ -23,12 +23,11 @@ from ..likelihoods import Categorical, Likelihood, Moments, Outputs
 from ..local.candidates import is_row
 from ..local.constants import PEOPLE
 from ..local.functions import requests_for
-from ..local.held_back import take
+from ..local.held_back import held_back_if_any, take
 from ..local.options import FitOptions, Publishing
 from ..local.planning import PEOPLE_OPTION
 from ..local.request import FitRequest
 from ..plans import bound, slopes, variational
-from ..plans.holding import held_back
 from ..plans.prior import Prior
 from ..plans.sums import PlanRows, Sums, of_owner
 from ..record import About, Origin, Privacy
@@ -38,6 +37,7 @@ from .privacy import Privacy as DifferentialPrivacy
 from .privacy import protected, rows_said
 
 ONE_SHOT, ROUNDS = "one shot", "rounds"  # models that an answer may have scored
+SCORED = 0.1  # of the rows are held back for scores: the very rows that `fit(hold_back=0.1)` keeps out
 MOST_DERIVATIVES = 2**17  # numbers in the derivatives of sums, up to which they are sent to save an exchange
 
 
@@ -79,8 +79,8 @@ def contribute(
     whole = requests_for(given.X, y, about.name, options.changed(noise=noise), weights=weights)
     scored: OwnRows | None = None
     if score:
-        held = held_back(inputs, _numbers(plan.likelihood, y, len(inputs)))
-        if bool(held.any()) and not bool(held.all()):  # of a few rows none may be among them
+        held = torch.as_tensor(held_back_if_any(X, y, SCORED))
+        if bool(held.any()):
             scored, kept = given.only(held), given.only(~held)
             whole = requests_for(kept.X, kept.y, about.name, options.changed(noise=kept.noise), weights=kept.weights)
     known = _functions(plan.likelihood, whole.likelihood)

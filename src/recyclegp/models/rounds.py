@@ -9,13 +9,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from .. import arrays
 from ..errors import RecycleGPError, warn_user
-from ..local.held_back import take
-from ..plans.holding import held_back
+from ..local.held_back import held_back_if_any, take
 from ..storage import container
 from ..storage.making import ANSWER
 from .answer import Answer
+from .contributing import SCORED
 from .ensemble import Ensemble
 from .fit import fit
 from .load import load
@@ -146,8 +145,7 @@ def from_rows(name: str, X: Any, y: Any, plan: Plan | None, score: bool, options
     if plan is not None:
         return plan.contribute(X, y, name=name, score=score, **own)
     if score:
-        kept = ~held_back(arrays.inputs(X).X, arrays.with_missing(y, "y", None)).numpy()
-        kept = kept if kept.any() else ~kept
+        kept = ~held_back_if_any(X, y, SCORED)
         X, y = take(X, kept), take(y, kept)
     return fit(X, y, name=name, **options)
 

@@ -1,0 +1,191 @@
+"""Rounds over Flower, with real SuperLink and SuperNode processes: `make test-flower`.
+
+North and South are honest. East is killed in the second exchange, West comes after the first, and Odd sends first what
+is no file at all, then sums that no rows can have.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import recyclegp as rgp
+
+pytest.importorskip("flwr")
+
+BIN = Path(sys.executable).parent
+WAIT = 100  # seconds that the coordinator waits for answers; that East does not answer takes as long
+T = np.random.default_rng(5).uniform(-2, 2, (7, 2))
+
+PROJECT = """
+[project]
+name = "city"
+version = "1.0.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "city"
+
+[tool.flwr.app.components]
+serverapp = "city.app:server"
+clientapp = "city.app:client"
+"""
+
+APP = """
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+import recyclegp as rgp
+from recyclegp.engines import flower
+
+HERE = Path({folder!r})
+
+
+def rows(context):
+    rng = np.random.default_rng(int(context.node_config["seed"]))
+    X = rng.uniform(-2, 2, (60, 2))
+    return X, np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + 0.2 * rng.standard_normal(60)
+
+
+plan = rgp.Plan(points=rgp.Plan.spread([-2, -2], [2, 2], 14), kernel="rbf", noise=0.05)
+server = flower.server_app(HERE / "out", rounds=3, plan=plan, owners=4, timeout={wait})
+honest = flower.client_app(rows, privacy="things")
+client = ClientApp()
+
+
+@client.query()
+def answer(message, context):
+    name, now = context.node_config["name"], flower.from_bytes(message.content["plan"]["file"])
+    if name == "east" and now.round:
+        (HERE / "east-was-asked").touch()
+        time.sleep(3600)
+    reply = honest(message, context)
+    if name == "odd" and not now.round:
+        return Message(RecordDict({{"answer": ConfigRecord({{"file": os.urandom(1000)}})}}), reply_to=message)
+    if name == "odd":
+        facts = flower.from_bytes(reply.content["answer"]["file"]).facts
+        wrong = facts.sums[0]._replace(c=torch.tensor(-1.0, dtype=torch.float64))
+        said = rgp.Answer(facts._replace(sums=(wrong,)))
+        return Message(RecordDict({{"answer": ConfigRecord({{"file": flower.to_bytes(said)}})}}), reply_to=message)
+    return reply
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Federation:
+    """Processes of one SuperLink and its SuperNodes, each the head of a group of its own."""
+
+    def __init__(self, folder):
+        self.folder, self.port, self.processes = folder, free_port(), {}
+        (folder / "home").mkdir()
+        address = (
+            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
+        )
+        (folder / "home" / "config.toml").write_text(address)
+        path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+        self.environment = os.environ | {"FLWR_HOME": str(folder / "home"), "FLWR_TELEMETRY_ENABLED": "0", "PATH": path}
+        self.environment["OMP_NUM_THREADS"] = "1"
+        link = ["flower-superlink", "--insecure", "--port", str(self.port), "--disable-runtime-dependency-installation"]
+        self.start("link", link)
+
+    def start(self, name, command):
+        with open(self.folder / f"{name}.log", "wb") as log:
+            self.processes[name] = subprocess.Popen(
+                [BIN / command[0], *command[1:]],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+
+    def node(self, name, seed):
+        known = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port())]
+        config = f'name="{name}" seed={seed}'
+        self.start(name, ["flower-supernode", "--insecure", *known, "--node-config", config])
+
+    def run(self):
+        """Hand the app in, as soon as the SuperLink answers."""
+        command = [BIN / "flwr", "run", str(self.folder / "app"), "here"]
+        for _ in range(20):
+            done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True)
+            if "Successfully started run" in done.stdout:
+                return
+            time.sleep(1)
+        pytest.fail(done.stdout + done.stderr + self.log("link"))
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def wait_for(self, *parts, seconds=300):
+        path, end = self.folder.joinpath(*parts), time.monotonic() + seconds
+        while not path.exists():
+            assert time.monotonic() < end, f"{path.name} has not come:\n{self.log('link')[-8000:]}"
+            assert self.processes["link"].poll() is None, self.log("link")
+            time.sleep(0.2)
+
+    def kill(self, name):
+        os.killpg(self.processes[name].pid, signal.SIGKILL)
+        self.processes.pop(name).wait()
+
+    def close(self):
+        for name in list(self.processes):
+            self.kill(name)
+
+
+@pytest.fixture
+def federation(tmp_path):
+    app = tmp_path / "app"
+    (app / "city").mkdir(parents=True)
+    (app / "pyproject.toml").write_text(PROJECT)
+    (app / "city" / "__init__.py").touch()
+    (app / "city" / "app.py").write_text(APP.format(folder=str(tmp_path), wait=WAIT))
+    found = Federation(tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.mark.timeout(580)
+def test_one_dies_one_is_late_and_one_sends_rubbish(federation):
+    for seed, name in enumerate(("north", "south", "east", "odd")):
+        federation.node(name, seed)
+    federation.run()
+    federation.wait_for("east-was-asked")
+    federation.kill("east")
+    federation.node("west", 4)
+    federation.wait_for("out", "ensemble.safetensors", seconds=400)
+    out = federation.folder / "out"
+    e = rgp.load(out / "ensemble.safetensors")
+    assert sorted(e.names) == ["east", "north", "south", "west"]
+    last = rgp.load(max(out.glob("plan-*.safetensors")))
+    first, second, *_ = last.history
+    assert first["owners"] == 3
+    assert "cannot be read, and is left out" in federation.log("link")
+    assert "east" in second["missing"]
+    assert "odd" in second["left_out"]
+    # what travelled is what these files hold: whoever combines them has the same plan
+    with pytest.warns(rgp.RecycleGPWarning, match="odd") as warned:
+        now = rgp.load(out / "plan-0000.safetensors")
+        for r in range(last.round):
+            given = sorted(out.glob(f"answer-{r:04d}-*.safetensors"))
+            model, now = now.combine(given)
+    assert now.digest == last.digest
+    assert any("no answer to this plan from east" in str(w.message) for w in warned)
+    np.testing.assert_allclose(model.predict(T), e.predict(T), atol=1e-10)
