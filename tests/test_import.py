@@ -27,7 +27,7 @@ def test_import_is_lazy():
         "safetensors",
         "typer",
     ]
-    heavy += ["tensorflow", "gpflow", "jax", "gpjax"]
+    heavy += ["tensorflow", "gpflow", "jax", "gpjax", "flwr"]
     code = f"import sys, recyclegp; dir(recyclegp); print([m for m in {heavy!r} if m in sys.modules])"
     assert run(code) == "[]"
 

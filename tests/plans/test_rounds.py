@@ -1,6 +1,8 @@
 """Rounds: who is missing, late, wrong or interrupted; scores; files; what an answer may say."""
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -395,3 +397,45 @@ def test_owners_may_be_folders(tmp_path):
         w.join()
     assert e.names == ["ward-0", "ward-1"]
     assert last.done
+
+
+COMBINE = """
+import resource, sys
+import recyclegp as rgp
+plan = rgp.load(sys.argv[1] + "/plan.safetensors")
+e, following = plan.combine(sys.argv[1], keep="names")
+print(len(e.names), following.asks, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_answers_in_files_are_in_memory_one_at_a_time(tmp_path):
+    """30 owners at 2,048 points send 500 MB, and the coordinator needs less than 1 GB with all that it computes."""
+    agreed = rgp.Plan(points=rgp.Plan.spread([-2] * 8, [2] * 8, 2048), kernel="rbf", noise=0.1)
+    X = np.random.default_rng(0).uniform(-2, 2, (200, 8))
+    facts = one(agreed, "a", X, X.sum(1), slopes=False).facts
+    agreed.save(tmp_path / "plan.safetensors")
+    for k in range(30):
+        about = facts.about._replace(name=f"ward-{k}")
+        rgp.Answer(facts._replace(about=about)).save(tmp_path / f"{k}.safetensors")
+    done = subprocess.run([sys.executable, "-c", COMBINE, tmp_path], capture_output=True, text=True, check=True)
+    owners, asks, megabytes = done.stdout.split()
+    assert (owners, asks) == ("30", "slopes")
+    assert int(megabytes) < 1000
+
+
+def test_a_file_that_changes_meanwhile_is_refused(tmp_path, monkeypatch):
+    agreed, of = plan(), owners()
+    for a in answers(agreed, of):
+        a.save(tmp_path / f"{a.name}.safetensors")
+    other = one(agreed, "ward-1", *of["ward-2"])
+    from recyclegp.models import combining
+
+    def meanwhile(*given):
+        other.save(tmp_path / "ward-1.safetensors")
+        return gathered(*given)
+
+    gathered = combining._gathered
+    monkeypatch.setattr(combining, "_gathered", meanwhile)
+    with pytest.raises(rgp.RecycleGPError, match=r"ward-1\.safetensors: it has changed while answers were combined"):
+        agreed.combine(tmp_path, keep="names")

@@ -17,7 +17,7 @@ from ..models.module import Module
 from ..models.plan import Plan
 from ..plot import style
 from . import figures
-from .core import Held, Outcome, Report, Row, Settings, answered, averaged, measured, published_bytes, timed
+from .core import Held, Outcome, Report, Row, Settings, answered, averaged, published_bytes, timed
 from .data import Array, Parts, Split, banana, quadrants, random_function, regression_table, shuffled
 
 OWNERS = 16
@@ -122,7 +122,8 @@ def _once(case: Case, seed: int, report: Report) -> tuple[list[Row], Path]:
         plan = following
     for name, build in _others(case, modules, shot.plan(case.points), seed).items():
         report(f"{case.name}: {name}")
-        row = measured(case.name, name, build, held).row
+        (model, sent), spent = timed(build)
+        row = answered(case.name, name, model, held, bytes=sent, seconds=spent)
         rows.append(row)
         path.beside[name] = row.nlpd
     return rows, path
@@ -136,21 +137,25 @@ def _round(plan: Plan, parts: Parts) -> tuple[Any, Plan]:
     return plan.combine(given)
 
 
-def _others(case: Case, modules: list[Module], plan: Plan, seed: int) -> dict[str, Callable[[], Any]]:
+class Other(NamedTuple):
+    model: Any
+    bytes: float | None = None  # from an owner; None: the model knows
+
+
+def _others(case: Case, modules: list[Module], plan: Plan, seed: int) -> dict[str, Callable[[], Other]]:
     how: dict[str, Any] = {"kernel": plan.kernel_spec.describe().split("(")[0], "seed": seed}
-    found: dict[str, Callable[[], Any]] = {
-        "central sparse": lambda: central.sparse(
-            case.parts, inducing=case.points, likelihood=case.likelihood, privacy="things", **how
-        ),
+    sparse = {"inducing": case.points, "likelihood": case.likelihood, "privacy": "things"}
+    found: dict[str, Callable[[], Other]] = {
+        "central sparse": lambda: Other(central.sparse(case.parts, **sparse, **how)),
         "averaged hyperparameters": lambda: _averaged(case, modules, plan),
     }
     if case.likelihood == "gaussian":
-        found["map-reduce"] = lambda: mapreduce(case.parts, inducing=case.points, **how)
-        found["exact GP"] = lambda: central.exact(case.parts, **how)
+        found["map-reduce"] = lambda: Other(mapreduce(case.parts, inducing=case.points, **how))
+        found["exact GP"] = lambda: Other(central.exact(case.parts, **how))
     return found
 
 
-def _averaged(case: Case, modules: list[Module], plan: Plan) -> Any:
+def _averaged(case: Case, modules: list[Module], plan: Plan) -> Other:
     """Federated averaging of what owners have learned alone: logarithms, weighted by rows. Then answers under that: one
     each, or, of a likelihood that is not Gaussian, as many as rounds have."""
     rows = np.array([m.rows for m in modules], dtype=float)
@@ -166,7 +171,8 @@ def _averaged(case: Case, modules: list[Module], plan: Plan) -> Any:
     e, agreed = _round(agreed, case.parts)
     while not agreed.done and agreed.evaluations < max(SHOWN):
         e, agreed = _round(agreed, case.parts)
-    return e
+    parameters = 8 * (len(kernel.theta) + 2)  # what each has learned, with noise and mean
+    return Other(e, parameters + sum(r["bytes"] for r in agreed.history))
 
 
 # --- the figure -----------------------------------------------------------------------------------
