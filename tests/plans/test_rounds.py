@@ -355,6 +355,28 @@ def test_killed_at_any_point_it_goes_on_to_the_same_end(tmp_path):
         np.testing.assert_array_equal(e.predict(T), again.predict(T))
 
 
+def test_an_answer_that_is_cut_short_is_asked_for_again(tmp_path):
+    of = owners(2, 60)
+    begin = plan(8, learn=False)
+    e, last = rgp.rounds(of, rounds=1, plan=begin, score=False, privacy="things", folder=tmp_path / "whole")
+    (tmp_path / "again").mkdir()
+    for path in (tmp_path / "whole").glob("*-0000*"):
+        content = path.read_bytes()
+        (tmp_path / "again" / path.name).write_bytes(content[:-8] if "ward-1" in path.name else content)
+    with pytest.warns(rgp.RecycleGPWarning, match="cannot be read, and will be asked for again"):
+        again, same = rgp.rounds(of, rounds=1, plan=begin, score=False, privacy="things", folder=tmp_path / "again")
+    assert same.digest == last.digest
+    np.testing.assert_array_equal(e.predict(T), again.predict(T))
+
+
+def test_owners_whose_files_would_be_called_the_same(tmp_path):
+    X, y = next(iter(owners(1, 60).values()))
+    of = {"a b": (X[::2], y[::2]), "a_b": (X[1::2], y[1::2]), "a/b": (X[:20], y[:20])}
+    e, _ = rgp.rounds(of, rounds=1, plan=plan(8, learn=False), score=False, privacy="things", folder=tmp_path)
+    assert sorted(e.names) == sorted(of)
+    assert len(list(tmp_path.glob("answer-*"))) == 3
+
+
 def test_owners_may_be_callables_that_fail():
     of = owners(3, 150)
     asked = []

@@ -97,7 +97,7 @@ def test_outliers_do_not_keep_rounds_from_the_optimum():
         q = torch.tensor(q, requires_grad=True)
         value = -bound(q)
         (slope,) = torch.autograd.grad(value, q)
-        return float(value), slope.numpy()
+        return float(value.detach()), slope.numpy()
 
     form = e.groups[0].form.solution
     A = np.linalg.inv(form.C.numpy()).T

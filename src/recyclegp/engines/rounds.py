@@ -24,16 +24,16 @@ def rounds_over_partitions(
     """One common sparse model of all rows; partitions are read where tasks run, and only sums come back."""
     check_rounds(rounds)
     now = fit_partitions(executor, job, folder).plan(points) if plan is None else plan
-    found: Any = None
-    while found is None or (not now.done and (now.evaluations < rounds or now.asks == "slopes")):
+    make: Any = None
+    while make is None or (not now.done and (now.evaluations < rounds or now.asks == "slopes")):
         items = []
         for first in range(0, len(job.sources), job.per_task):
             names = job.names[first : first + job.per_task]
             called = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
             items.append((now.public, called, job.columns, job.sources[first : first + job.per_task]))
         answers = [Answer(facts) for _, facts in executor.map(answer_together, items, "answer")]
-        found, now = now.combine(answers, keep="names")
-    return Rounds(found, now)
+        make, now = now._combined(answers, "names", {})
+    return Rounds(make(), now)
 
 
 def answer_together(plan: Plan, name: str, columns: Columns, sources: Sequence[Any]) -> AnswerFacts:

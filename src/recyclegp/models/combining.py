@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -29,7 +30,7 @@ VARIATIONAL = 1e-9  # of the bound: a step that would move q by less, in nats, e
 
 
 class Combined(NamedTuple):
-    ensemble: Parts
+    ensemble: Callable[[], Parts]  # made when somebody wants it: its members' sites take most of the time
     plan: PlanFacts
     last: dict[str, AnswerFacts]  # to be remembered
     rejected: bool = False  # the plan was a step too far: what was found before is better
@@ -109,7 +110,7 @@ def _with_sums(plan: PlanFacts, digest: str, box: Inbox, keep: bool, weights: Ma
         plan = plan._replace(learn=False)
     nxt = plan if not plan.learn else _moved(plan, model, got)
     report = _report(plan, box, value, got.missing(digest))
-    e = ensemble_of(plan, model, got.said, keep)
+    e = partial(ensemble_of, plan, model, got.said, keep)
     rejected = plan.learn and nxt.model is plan.model
     return Combined(e, _next(nxt, digest, report, model if not plan.learn else nxt.model), _kept(box, keep), rejected)
 
@@ -189,11 +190,14 @@ def _with_slopes(plan: PlanFacts, digest: str, box: Inbox, keep: bool, weights: 
     report = _report(plan, box, model.bound, tuple(missing))
     stepped = _stepped(plan, gradient)
     keep_sites = keep and len(known) == len(model.owners)
-    if keep_sites:
-        who = [said_at(box.last[name].opened(), plan.priors, weights) for name in known]
-    else:
-        who = [Said(a, (), (), float(weights.get(a.about.name, 1.0))) for a in box.slopes.values()]
-    e = ensemble_of(plan, plan.model or model, who, keep_sites)
+
+    def e() -> Parts:
+        if keep_sites:
+            who = [said_at(box.last[name].opened(), plan.priors, weights) for name in known]
+        else:
+            who = [Said(a, (), (), float(weights.get(a.about.name, 1.0))) for a in box.slopes.values()]
+        return ensemble_of(plan, plan.model or model, who, keep_sites)
+
     return Combined(e, _next(stepped, digest, report, stepped.model), _kept(box, keep))
 
 

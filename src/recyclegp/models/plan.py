@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from typing import Any, ClassVar
@@ -437,9 +437,16 @@ class Plan:
             >>> plan.round, following.round
             (1, 2)
         """
+        make, following = self._combined(answers, keep, weights or {})
+        return make(), following
+
+    def _combined(
+        self, answers: AnswerSource, keep: str, weights: Mapping[str, float]
+    ) -> tuple[Callable[[], Any], Plan]:
+        """The next plan, and how to make the ensemble, which of many exchanges only the last needs to do."""
         if keep not in ("sites", "names"):
             raise RecycleGPError(Argument("keep", keep), "; use 'sites' or 'names'")
-        for name, weight in (weights or {}).items():
+        for name, weight in weights.items():
             check_weight(arrays.number(weight, f"weights[{name!r}]"))
         unreadable: dict[str, str] = {}
         found = combine(
@@ -448,11 +455,14 @@ class Plan:
             read(answers, unreadable),
             self._last,
             keep=keep == "sites",
-            weights=weights or {},
+            weights=weights,
             unreadable=unreadable,
         )
-        e = self._ensemble._of_groups(*better(found, self._one_shot, weights or {}))
-        return e, Plan._of(found.plan, found.last, self._one_shot)
+
+        def make() -> Any:
+            return self._ensemble._of_groups(*better(found, self._one_shot, weights))
+
+        return make, Plan._of(found.plan, found.last, self._one_shot)
 
     @property
     def public(self) -> Plan:

@@ -26,6 +26,6 @@ def better(found: Combined, one_shot: Parts | None, weights: Mapping[str, float]
     best = plan.best if plan.search.done and plan.best is not None else plan.model
     stands = not found.rejected and best is plan.model
     if stands or best is None or not set(best.owners) <= set(found.last):
-        return found.ensemble
+        return found.ensemble()
     said = [said_at(found.last[name], best.priors, weights) for name in best.owners]
     return ensemble_of(plan, best, said, keep=True)

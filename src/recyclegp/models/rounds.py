@@ -111,17 +111,17 @@ def exchanges(
     """The loop: ask, combine, and ask again. `ask` is given a plan and the names whose answers to it are here."""
     now = begin
     store.put_plan(now)
-    found: Ensemble | None = None
+    make: Callable[[], Ensemble] | None = None
     with bar("rounds", rounds, progress) as advance:
         before = now.evaluations
-        while found is None or (not now.done and (now.evaluations < rounds or now.asks == "slopes")):
+        while make is None or (not now.done and (now.evaluations < rounds or now.asks == "slopes")):
             known = store.answers(now)
             new = ask(now, {a.name for a in known if a.plan == now.digest})
-            found, now = now.combine([*(a.path for a in known), *store.put_answers(now, new)], keep=keep)
+            make, now = now._combined([*(a.path for a in known), *store.put_answers(now, new)], keep, {})
             store.put_plan(now)
             advance(now.evaluations - before)
             before = now.evaluations
-    return Rounds(found, now)
+    return Rounds(make(), now)
 
 
 # --- owners ---------------------------------------------------------------------------------------
