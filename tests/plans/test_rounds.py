@@ -152,7 +152,7 @@ def test_points_are_chosen_again_when_the_kernel_has_moved():
     short = rgp.merge(ms, kernel="rbf").plan(20)
     off = short._facts.priors[0]
     far = off.moved(off.x + 1.5)
-    from recyclegp.models.plan import start
+    from recyclegp.models.plan_public import start
 
     began = start([far])
     moved = rgp.Plan._of(short._facts._replace(priors=(far,), search=began, anchor=began.x))

@@ -268,7 +268,8 @@ def _with_pseudo_observations(
     report = _report(plan, box, value, got.missing(digest))
     shown = after if rejected and after is not None else model
     nxt = plan._replace(search=search, before=after)
-    return Combined(ensemble_of(plan, shown, got.said, keep), _next(nxt, digest, report, model), _kept(box, keep))
+    e = partial(ensemble_of, plan, shown, got.said, keep)
+    return Combined(e, _next(nxt, digest, report, model), _kept(box, keep))
 
 
 # --- scores ---------------------------------------------------------------------------------------

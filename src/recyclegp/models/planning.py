@@ -20,9 +20,10 @@ from ..plans.sums import triangle
 from ..record import Origin, Record, worst
 from .combining import choose_points
 from .merged import MergedModel
-from .plan import Plan, start
+from .plan import Plan
 from .plan_ensemble import Parts
 from .plan_facts import Evaluated, OneShot, PlanFacts
+from .plan_public import start
 
 MOST_CANDIDATES = 4096  # from which points are chosen; of more every n-th
 
