@@ -5,11 +5,16 @@ Y ~ Poisson(eᶠ), or with a dispersion r Poisson(γeᶠ/r) with γ ~ Gamma(r): 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from scipy.special import betainc
 from torch import Tensor
 
+from .. import arrays
+
+LARGEST_LOG = math.log(arrays.LARGEST)
 SPACING = 0.25  # of sums, in standard deviations of what is summed over: enough for functions no narrower than it
 SMALL = 32  # counts below it are summed one by one
 NODES = 96  # at which sums over all others are evaluated
@@ -17,6 +22,12 @@ REACH = 9.0  # standard deviations of log Y that these span
 RATIO_NODES = 641  # of sums over log G/γ,
 RATIO_REACH = 8.0  # from −sinh to sinh of it, in standard deviations about its mode
 VALUES = 2**22  # of an integrand, held at once
+
+
+def expected_rate(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """E[eᶠ], and the variance of f for what else is made of it: both up to what does not overflow."""
+    # E[eᶠ] = exp(m + v/2)
+    return (mean + variance / 2).clamp_max(LARGEST_LOG).exp(), variance.clamp_max(LARGEST_LOG)
 
 
 def up_to(k: Tensor, m: Tensor, v: Tensor, r: Tensor | None = None) -> Tensor:

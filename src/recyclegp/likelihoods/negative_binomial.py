@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from .. import arrays
 from . import lognormal_counts
 from .base import Moments, Tail, Value
 from .bernoulli import Bernoulli
@@ -52,9 +53,10 @@ class NegativeBinomial(Counts):
         return _log_binomial(y, r) + y * x + (y + r) * beyond
 
     def moments(self, mean: Tensor, variance: Tensor) -> Moments:
-        rate = (mean + variance / 2).exp()
+        rate, v = lognormal_counts.expected_rate(mean, variance)
         # E V[y|f] + V E[y|f], with E μ² = (E μ)² exp v
-        return Moments(rate, rate + rate.square() * (variance.expm1() + variance.exp() / self._r(mean)))
+        spread = (v.expm1() + v.exp() / self._r(mean)).clamp_max(arrays.LARGEST)
+        return Moments(rate, rate + rate.square() * spread)
 
     def distribution(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tail:
         r, up_to = self._r(mean), lognormal_counts.up_to

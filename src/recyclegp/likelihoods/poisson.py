@@ -61,8 +61,8 @@ class Poisson(Counts):
         return y * mean - (mean + variance / 2).exp() - torch.lgamma(y + 1)
 
     def moments(self, mean: Tensor, variance: Tensor) -> Moments:
-        rate = (mean + variance / 2).exp()
-        return Moments(rate, rate + rate.square() * variance.expm1())
+        rate, v = lognormal_counts.expected_rate(mean, variance)
+        return Moments(rate, rate + rate.square() * v.expm1())
 
     def distribution(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tail:
         up_to = lognormal_counts.up_to
