@@ -48,9 +48,7 @@ def client_app(rows: Callable[[Context], tuple[Any, Any]], *, score: bool = True
     Examples:
         >>> app = rgp.engines.flower.client_app(lambda context: (X, y), privacy="things")
     """
-    app = ClientApp()
 
-    @app.query()
     def answer(message: Message, context: Context) -> Message:
         X, y = rows(context)
         name = str(context.node_config.get("name", f"node-{context.node_id}"))
@@ -60,6 +58,8 @@ def client_app(rows: Callable[[Context], tuple[Any, Any]], *, score: bool = True
             raise RecycleGPError(f"the coordinator has sent a {type(plan).__name__} where a plan should be")
         return Message(_record(REPLY, from_rows(name, X, y, plan, score, options)), reply_to=message)
 
+    app = ClientApp()
+    app.query()(answer)
     return app
 
 
@@ -98,9 +98,7 @@ def server_app(
         >>> app = rgp.engines.flower.server_app("city", rounds=5, points=64, owners=3)
     """
     check_rounds(rounds)
-    app = ServerApp()
 
-    @app.main()
     def main(grid: Grid, context: Context) -> None:
         nodes = Nodes(grid, timeout)
         nodes.wait_for(owners)
@@ -109,6 +107,8 @@ def server_app(
         found = exchanges(begin, nodes.answers, rounds, store, keep=keep, progress=False)
         found.ensemble.save(Path(folder) / ENSEMBLE)
 
+    app = ServerApp()
+    app.main()(main)
     return app
 
 

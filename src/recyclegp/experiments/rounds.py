@@ -144,7 +144,7 @@ class Other(NamedTuple):
 
 def _others(case: Case, modules: list[Module], plan: Plan, seed: int) -> dict[str, Callable[[], Other]]:
     how: dict[str, Any] = {"kernel": plan.kernel_spec.describe().split("(")[0], "seed": seed}
-    sparse = {"inducing": case.points, "likelihood": case.likelihood, "privacy": "things"}
+    sparse: dict[str, Any] = {"inducing": case.points, "likelihood": case.likelihood, "privacy": "things"}
     found: dict[str, Callable[[], Other]] = {
         "central sparse": lambda: Other(central.sparse(case.parts, **sparse, **how)),
         "averaged hyperparameters": lambda: _averaged(case, modules, plan),
@@ -191,13 +191,16 @@ def _draw(paths: list[Path]) -> Figure:
     panels = figure.subplots(2, len(paths), squeeze=False, sharex="col", height_ratios=[2, 1])
     for column, path in enumerate(paths):
         above, below = panels[:, column]
-        above.plot(path.evaluations, path.nlpd, "o-", color=figures.MERGED, ms=4, lw=1.6, label="rounds (0: one shot)")
+        above.plot(path.evaluations, path.nlpd, "o-", color=figures.MERGED, ms=4, lw=1.6, label="rounds")
+        above.plot(0, path.nlpd[0], "s", color=style.BLUE, ms=7, label="one shot", zorder=3)
         for name, value in path.beside.items():
             above.axhline(value, color=COLOURS[name], lw=1.2, ls="--", label=name)
         size: Array = np.asarray(path.bytes) / 1e6
         below.plot(path.evaluations, size, "o-", color=style.BLUE, ms=4, lw=1.4)
         title = f"{path.case.name}: {len(path.case.parts)} owners, {path.case.points} points"
-        style.tidy(above, title, {"loc": "upper right"}, ylabel="held-out NLPD, nats per row")
+        style.tidy(above, title, None, ylabel="held-out NLPD, nats per row")
         style.tidy(below, None, None, xlabel="evaluations of the common bound", ylabel="MB from an owner")
         below.xaxis.set_major_locator(MaxNLocator(integer=True))
+    known = {label: line for a in panels[0] for line, label in zip(*a.get_legend_handles_labels(), strict=True)}
+    figure.legend(known.values(), known.keys(), loc="outside upper center", ncols=len(known), frameon=False)
     return figure
