@@ -432,18 +432,18 @@ print(len(e.names), following.asks, resource.getrusage(resource.RUSAGE_SELF).ru_
 
 @pytest.mark.slow
 def test_answers_in_files_are_in_memory_one_at_a_time(tmp_path):
-    """30 owners at 2,048 points send 500 MB, and the coordinator needs less than 1 GB with all that it computes."""
+    """24 owners at 2,048 points send 400 MB. Measured: 485 MB with PyTorch and all that is computed, of 1,000 allowed."""
     agreed = rgp.Plan(points=rgp.Plan.spread([-2] * 8, [2] * 8, 2048), kernel="rbf", noise=0.1)
     X = np.random.default_rng(0).uniform(-2, 2, (200, 8))
     facts = one(agreed, "a", X, X.sum(1), slopes=False).facts
     agreed.save(tmp_path / "plan.safetensors")
-    for k in range(30):
+    for k in range(24):
         about = facts.about._replace(name=f"ward-{k}")
         rgp.Answer(facts._replace(about=about)).save(tmp_path / f"{k}.safetensors")
     done = subprocess.run([sys.executable, "-c", COMBINE, tmp_path], capture_output=True, text=True, check=True)
     owners, asks, megabytes = done.stdout.split()
-    assert (owners, asks) == ("30", "slopes")
-    assert int(megabytes) < 1000
+    assert (owners, asks) == ("24", "slopes")
+    assert int(megabytes) < 700
 
 
 def test_a_file_that_changes_meanwhile_is_refused(tmp_path, monkeypatch):
