@@ -58,6 +58,7 @@ insecure = true
 """
 
 APP = """
+import logging
 import os
 import time
 from pathlib import Path
@@ -71,6 +72,8 @@ import recyclegp as rgp
 from recyclegp.engines import flower
 
 HERE = Path({folder!r})
+logging.captureWarnings(True)
+logging.getLogger("py.warnings").addHandler(logging.FileHandler(HERE / "warnings.log"))
 
 
 def rows(context):
@@ -212,7 +215,7 @@ def test_one_dies_one_is_late_and_one_sends_rubbish(federation):
     last = rgp.load(max(out.glob("plan-*.safetensors")))
     first, second, *_ = last.history
     assert first["owners"] == 3
-    assert "cannot be read, and is left out" in federation.log("link")
+    assert "cannot be read, and is left out: not a complete recyclegp file" in federation.log("warnings")
     assert "east" in second["missing"]
     assert "odd" in second["left_out"]
     # what travelled is what these files hold: whoever combines them has the same plan

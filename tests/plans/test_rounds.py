@@ -432,7 +432,7 @@ print(len(e.names), following.asks, resource.getrusage(resource.RUSAGE_SELF).ru_
 
 @pytest.mark.slow
 def test_answers_in_files_are_in_memory_one_at_a_time(tmp_path):
-    """24 owners at 2,048 points send 400 MB. Measured: 485 MB with PyTorch and all that is computed, of 1,000 allowed."""
+    """24 owners at 2,048 points send 400 MB. Measured: 485 MB with PyTorch and all that is computed."""
     agreed = rgp.Plan(points=rgp.Plan.spread([-2] * 8, [2] * 8, 2048), kernel="rbf", noise=0.1)
     X = np.random.default_rng(0).uniform(-2, 2, (200, 8))
     facts = one(agreed, "a", X, X.sum(1), slopes=False).facts

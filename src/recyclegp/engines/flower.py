@@ -151,22 +151,28 @@ class Nodes:
         messages = [
             Message(question, dst_node_id=node, message_type=MessageType.QUERY, ttl=self.timeout) for node in asked
         ]
-        for reply in self.grid.send_and_receive(messages, timeout=self.timeout):
-            node = reply.metadata.src_node_id
+        replies = list(self.grid.send_and_receive(messages, timeout=self.timeout))
+        sent_to = {m.metadata.message_id: m.metadata.dst_node_id for m in messages}
+        for reply in replies:
+            # where a node is gone, the SuperLink replies in its place
+            node = sent_to.get(reply.metadata.reply_to_message_id, reply.metadata.src_node_id)
             if reply.has_error():
-                warn_user(f"node {node} does not answer: {reply.error.reason}")
+                warn_user(f"{self._who(node)} does not answer: {reply.error.reason}")
                 continue
             try:
                 said = from_bytes(reply.content[REPLY][FILE])
             except Exception as rubbish:  # whatever a stranger has sent is no reason to stop
-                warn_user(f"node {node}: what it says cannot be read, and is left out: {rubbish}")
+                warn_user(f"{self._who(node)}: what it says cannot be read, and is left out: {rubbish}")
                 continue
             if not isinstance(said, (Module, Answer)):
-                warn_user(f"node {node}: it has sent a {type(said).__name__}, which is left out")
+                warn_user(f"{self._who(node)}: it has sent a {type(said).__name__}, which is left out")
             elif self.names.setdefault(said.name, node) != node:
-                warn_user(f"node {node}: {said.name!r} is the name of another node; what it says is left out")
+                warn_user(f"{self._who(node)}: {said.name!r} is the name of another node; what it says is left out")
             else:
                 yield said
+
+    def _who(self, node: int) -> str:
+        return next((f"{name} (node {node})" for name, known in self.names.items() if known == node), f"node {node}")
 
 
 def _record(name: str, value: Plan | Module | Answer) -> RecordDict:
@@ -188,4 +194,7 @@ def from_bytes(content: Any) -> Any:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "received.safetensors"
         path.write_bytes(content)
-        return load(path)
+        try:
+            return load(path)
+        except RecycleGPError as refused:  # whose path is nobody's business
+            raise RecycleGPError(str(refused).removeprefix(f"{path}: ")) from None
