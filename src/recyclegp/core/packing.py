@@ -63,7 +63,7 @@ def pack(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float]
 
     def side_by_side(parts: Sequence[Tensor]) -> Tensor:
         # faster than to stack them, which makes a view of each
-        return torch.cat(parts).reshape(len(parts), *parts[0].shape)
+        return torch.cat(list(parts)).reshape(len(parts), *parts[0].shape)
 
     def tall(parts: Sequence[Tensor]) -> Tensor:
         if min(counts) < tallest:
@@ -80,6 +80,9 @@ def split(whole: PackedSites, inducing: int) -> Iterator[PackedSites]:
     """The sites in chunks whose features on `inducing` points fit."""
     K, size, _ = whole.Z.shape
     most = max(1, int(memory_factor(whole.Z.device) * FEATURES / (size * max(inducing, size))))
+    if most >= K:
+        yield whole
+        return
     step = -(-K // -(-K // most))  # as few chunks as fit, of one size: no crumb at the end
     for start in range(0, K, step):
         yield whole.at(slice(start, start + step))

@@ -135,7 +135,9 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     for m, vote in zip(counted, _votes(counted), strict=True):
         key = m.likelihoods, m.noise, not is_unfinished(m.about, m.latent)
         alike[key] = alike.get(key, 0.0) + vote
-    told = {p.name for likelihoods, _, sure in alike if sure for p in likelihoods if p.known}
+    told = set[str]()  # by those who are sure, where others are not
+    if not all([sure for _, _, sure in alike]):
+        told = {p.name for likelihoods, _, sure in alike if sure for p in likelihoods if p.known}
     for (likelihoods, noise, sure), vote in alike.items():
         said = [(p.name, p.parameters if sure or p.name not in told else ()) for p in likelihoods]
         if noise is not None:  # to which it was brought

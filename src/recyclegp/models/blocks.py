@@ -159,13 +159,18 @@ class Block:
         keep: bool,
         function: int = 0,
         packs: Iterable[PackedSites] | None = None,
-    ) -> Iterator[Member]:
+    ) -> list[Member]:
         """One small record of one function of each, with its site or without; no modules are made."""
         c, own = self.common, self.functions[function]
         part, parameters = c.likelihood.parts[function], own.models.parameters.tolist()
+        targets = (c.targets[function],)
+        abouts = [
+            About(name, owner, time, c.method, c.columns, c.categories, targets, c.privacy, origin, c.held_back)
+            for name, owner, time, origin in zip(self.names, self.owners, self.times, self.origins, strict=True)
+        ]
         latents = own.latents(c.structures[function], keep=keep, packs=packs)
-        for i, (latent, values, weight) in enumerate(zip(latents, parameters, weights, strict=True)):
-            yield Member(self.about(i, function), latent, (part.with_values(*values),), weight, function)
+        likelihoods = [(part.with_values(*values),) for values in parameters]
+        return [Member(*of, function) for of in zip(abouts, latents, likelihoods, weights, strict=True)]
 
     def packs(
         self, packs: Iterable[PackedSites], members: Sequence[int], weights: Sequence[float]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -66,7 +67,9 @@ class Group:
 
     def on(self, device: torch.device) -> Group:
         """With copies of its numbers, there, that nobody else can change; members stay on the CPU."""
-        return replace(self, form=self.form.own(device))
+        other = copy(self)  # whose numbers have been checked
+        object.__setattr__(other, "form", self.form.own(device))
+        return other
 
     # --- what it knows ---
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from operator import itemgetter
 from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
@@ -190,7 +191,7 @@ class ModuleIntake:
             or any([is_unfinished(*of) for of in zip(abouts, latents, strict=True)])
         ):
             return False
-        self._check_inputs(Frame(*dimensions, first.columns, first.categories, first.name), names[0], check)
+        self._check_inputs(Frame(dimensions.pop(), first.columns, first.categories, first.name), names[0], check)
         weights = [self._weights.of(name, i) for i, name in enumerate(names)]
         self._seen.update(names)
         self.count = len(names)
@@ -206,7 +207,8 @@ class ModuleIntake:
         """
         first = self.count
         found: dict[_Reading, list[_Placed]] = {}
-        admitted: dict[int, tuple[About, bool]] = {}
+        admitted: dict[int, About] = {}
+        unsettled: set[int] = set()
         for block, positions in pieces:
             common = block.common
             frame = Frame(common.dimension, common.columns, common.categories, block.names[0])
@@ -229,15 +231,17 @@ class ModuleIntake:
                 self._warnings.look_at_target(common.targets[c], common.likelihood.functions[c], parts, label)
                 members = block.members(weights, keep=self._keep, function=c, packs=packs)
                 if self._known is not None:
-                    members = (member._replace(added_after_merge=True) for member in members)
-                for place, position, member in zip(places, positions, members, strict=True):
-                    new.append(_Placed(place, member))
-                    settled = admitted.get(position, (member.about, True))[1] and member.converged
-                    admitted[position] = (member.about, settled)
+                    members = [member._replace(added_after_merge=True) for member in members]
+                new += map(_Placed, places, members)
+                for position, member in zip(positions, members, strict=True):
+                    admitted.setdefault(position, member.about)
+                    if not member.latent.convergence.converged:
+                        unsettled.add(position)
         for position in sorted(admitted):
-            self._admit(*admitted[position])
+            self._admit(admitted[position], position not in unsettled)
         for reading, new in found.items():
-            reading.members.extend(placed.member for placed in sorted(new, key=lambda placed: placed.place))
+            new.sort(key=itemgetter(0))
+            reading.members += [placed.member for placed in new]
 
     def append_elsewhere(self, likelihood: Likelihood, members: Sequence[Member], frame: Frame, label: str) -> None:
         """One module whose sites lie elsewhere: what it says of each function, in the order of the likelihood's."""
