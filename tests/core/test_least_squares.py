@@ -102,6 +102,21 @@ def test_best_mean_of_rows_that_know_nothing_of_constants_is_zero():
 
 
 @batches
+def test_rows_may_be_whitened_once_they_are_one_triangle():
+    """H = GL⁻ᵀ: the same quadratic form, the same residual, and the slack of all blocks together."""
+    rng = np.random.default_rng(5)
+    G, rho, e = rng.normal(size=(11, 4)), rng.normal(size=11), 0.7
+    L = np.tril(rng.normal(size=(4, 4))) + 3 * np.eye(4)
+    H, prior = np.linalg.solve(L, G.T).T, 2.5 + np.square(np.linalg.solve(L, G.T)).sum()
+    rows = CentredRows(*(torch.tensor(t) for t in (G, rho, e, 0.25)))
+    found = least_squares.whiten(least_squares.compress(rows), torch.tensor(L), torch.tensor(prior))
+    assert found.H.shape == (4, 4)
+    check_close(found.H.mT @ found.H, H.T @ H)
+    check_close(found.H.mT @ found.rho, H.T @ rho)
+    check_close(found.e, e - 0.5 * (rho @ rho - float(found.rho @ found.rho)))
+    check_close(found.slack, 0.25 + 0.5 * 2.5)
+
+
 def test_centring_stacking_and_compressing_keep_every_value(batch):
     """Several sources of rows at any v: their sum, before and after."""
     several = [Rows(*(torch.tensor(t) for t in rows_of(batch, r=r, seed=r))) for r in (5, 1, 2)]

@@ -197,3 +197,18 @@ def test_given_points_are_looked_at_once(module, monkeypatch):
     monkeypatch.setattr(arrays, "count_or_points", lambda *a, **k: looked.append(a) or usual(*a, **k))
     rgp.merge([module, module.rename("b")], inducing=X[:5], learn=False)
     assert len(looked) == 1
+
+
+def test_a_list_is_read_like_an_iterator():
+    X = np.linspace(0, 4, 12)[:, None]
+    ms = [rgp.fit(X + k, np.sin(X[:, 0] + k), noise=0.01, kernel="rbf", learn=False, name=f"m{k}") for k in range(4)]
+    options = {"kernel": "rbf", "inducing": 6, "learn": False, "weights": {"m1": 0.0, "m2": 2.0}}
+    at_once, one_by_one = rgp.merge(ms, **options), rgp.merge(iter(ms), **options)
+    assert at_once.names == one_by_one.names
+    assert at_once.bound == one_by_one.bound
+    assert [r["weight"] for r in at_once.report()] == [r["weight"] for r in one_by_one.report()]
+    with pytest.raises(rgp.RecycleGPError, match="two modules are named 'm0'"):
+        rgp.merge([ms[0], *ms])
+    for names in (ms, iter(ms)):
+        few = rgp.merge(names, keep="names", kernel="rbf", inducing=6, learn=False)
+        assert all(m.site is None for m in few.groups[0].members)
