@@ -446,7 +446,7 @@ def test_columns_that_do_not_exist_are_refused(kernel):
 def test_specifications_of_strangers_are_checked(node, message):
     """What a file may not say."""
     with pytest.raises(RecycleGPError, match=message):
-        file_form.from_json({"tree": node, "log_parameters": [0.0]}, 2)
+        file_form.from_json({"tree": node, "log_parameters": [0.0] * 300}, 2)
 
 
 @pytest.mark.parametrize(

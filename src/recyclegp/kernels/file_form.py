@@ -140,10 +140,11 @@ class _TreeReader:
             return self._index(spec)
         if kind in ("rbf", "matern", "rq", "periodic", "linear"):
             ard = spec.get("ard")
-            self.left -= ard if type(ard) is int else 1
+            leaf = leaf_of_numbers(kind, spec.get("dims"), ard, spec.get("nu"), centre, self.places)
+            self.left -= 1 if ard is None else ard
             if self.left < 0:
                 raise RecycleGPError("kernel: fewer parameters than its structure has")
-            return leaf_of_numbers(kind, spec.get("dims"), spec.get("ard"), spec.get("nu"), centre, self.places)
+            return leaf
         raise RecycleGPError(f"kernel kind {str(kind)[:50]!r} is not known to this version of recyclegp")
 
     def _index(self, spec: Json) -> Node:
