@@ -35,7 +35,7 @@ def test_every_command_is_there():
             "gain",
         ),
         *("update", "add", "remove", "reweight", "demo", "experiment"),
-        *("keygen", "sign", "verify"),
+        *("keygen", "keys", "sign", "verify"),
         *("plan", "contribute", "combine"),
     }
 

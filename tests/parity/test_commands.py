@@ -12,7 +12,7 @@ import recyclegp as rgp
 from cases_cli import answer, call, ok
 from parity_cases import KINDS, OWNERS, ensemble, module, rows
 
-LEFT_OUT = {"demo", "experiment", "keygen", "serve"}  # take no model, or wait for a browser (tests/serve)
+LEFT_OUT = {"demo", "experiment", "keygen", "keys", "serve"}  # take no model, or wait for a browser (tests/serve)
 
 
 def table(kind: str, seed: int, path: Path) -> Path:

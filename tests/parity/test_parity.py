@@ -441,6 +441,7 @@ ENSEMBLE: dict[str, Callable[..., None]] = COMMON | {
     "smooth_sd": numbers_of_functions("smooth_sd"),
     "basis": value("basis", tuple),
     "skipped": value("skipped", tuple),
+    "signers": value("signers", tuple),
     "unlearned": remove,
     "traces_of_removed": remove,
     "output_covariance": correlated,

@@ -32,7 +32,7 @@ def test_the_first_file_binds(ring):
 
 
 def test_another_key_is_refused(ring):
-    with pytest.raises(RecycleGPError, match=r"claims to be of 'north', whose key is .*--forget"):
+    with pytest.raises(RecycleGPError, match=r"claims to be of 'north', whose key is .*forget the old one"):
         file_of(ring, "north", "north-2", MALLORY)
     changed = file_of(ring.without("north"), "north", "north", MALLORY)
     assert changed.owners_of(MALLORY) == ["north"]

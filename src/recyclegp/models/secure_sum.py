@@ -229,9 +229,7 @@ class SumOwner:
         from cryptography.exceptions import InvalidTag
 
         try:
-            pair = self._aead(self._between(sender)).decrypt(
-                sealed[:12], sealed[12:], self._about(sender, self.name)
-            )
+            pair = self._aead(self._between(sender)).decrypt(sealed[:12], sealed[12:], self._about(sender, self.name))
         except InvalidTag:
             raise RecycleGPError(f"what {sender!r} has sealed for this owner cannot be opened; not answered") from None
         return pair[:BYTES], pair[BYTES:]
@@ -245,9 +243,7 @@ class SumOwner:
             )
         if self.name not in survivors:
             raise RecycleGPError("the own numbers have been sent and are not counted; nothing is opened")
-        said = {
-            v: self._unsealed(v, self._sealed[v])[0 if v in survivors else 1].hex() for v in self._with
-        }
+        said = {v: self._unsealed(v, self._sealed[v])[0 if v in survivors else 1].hex() for v in self._with}
         del self._seal_key, self._mask_key, self._own_seed, self._sealed
         return messages.packed(OPENED, self.terms.session, self.name, {"shares": said})
 

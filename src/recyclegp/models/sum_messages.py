@@ -35,9 +35,7 @@ class Message(NamedTuple):
     numbers: np.ndarray  # (n,) words
 
 
-def packed(
-    kind: str, session: bytes, sender: str, said: Mapping[str, Any], numbers: np.ndarray | None = None
-) -> bytes:
+def packed(kind: str, session: bytes, sender: str, said: Mapping[str, Any], numbers: np.ndarray | None = None) -> bytes:
     """As bytes."""
     head = {"kind": kind, "session": session.hex(), "sender": sender, "said": dict(said)}
     text = json.dumps(head, sort_keys=True).encode()

@@ -83,9 +83,7 @@ def agreed(own: X25519PrivateKey, other: bytes, session: bytes, purpose: str, na
     return HKDF(SHA256(), SEED, session, info).derive(secret)
 
 
-def masked(
-    values: np.ndarray, own_seed: bytes, added: Iterable[bytes], subtracted: Iterable[bytes]
-) -> np.ndarray:
+def masked(values: np.ndarray, own_seed: bytes, added: Iterable[bytes], subtracted: Iterable[bytes]) -> np.ndarray:
     """x + b + Σm − Σm, modulo 2⁶⁴; NumPy's words wrap around."""
     total = values.view(np.uint64) + stream(own_seed, len(values))
     for seed in added:

@@ -88,7 +88,7 @@ def _check_key(path: Path, owner: str, known: bytes, found: bytes) -> None:
     if known != found:
         raise RecycleGPError(
             f"{path}: it claims to be of {owner!r}, whose key is {short(known)}, and is signed with {short(found)}; "
-            f"ask {owner!r} by another way, and if the key has changed, `recyclegp keys RING --forget` it first"
+            f"ask {owner!r} by another way, and if the key has changed, forget the old one (command keys) first"
         )
 
 
