@@ -4,11 +4,11 @@
 # Three hospitals have measured blood pressure against age. None of them may give away a row. Each fits a model at home
 # and sends a small file; from the three files comes one model that knows what all of them know.
 #
-# Every cell below was run when this page was made. It takes about ten seconds.
+# Every cell below was run when this page was made. It takes less than half a minute.
 #
 # ## Three small tables
 #
-# Each hospital has seen other ages, and 60 patients or fewer. We play all three; in truth no table leaves its
+# Each hospital has seen other ages, and 300 patients or fewer. We play all three; in truth no table leaves its
 # hospital.
 
 # %%
@@ -33,9 +33,9 @@ def patients(seed, youngest, oldest, rows):
     return pd.DataFrame({"age": age, "pressure": measured.round(1)})
 
 
-north = patients(1, 18, 66, 60)
-west = patients(2, 30, 80, 50)
-south = patients(3, 42, 90, 60)
+north = patients(1, 18, 66, 300)
+west = patients(2, 30, 80, 250)
+south = patients(3, 42, 90, 300)
 west["pressure"] = (west["pressure"] / 7.50062).round(2)  # in kPa, and nobody says so
 print(north.head(3))
 
@@ -54,7 +54,7 @@ for module in (a, b, c):
     module.save(inbox / f"{module.name}.safetensors")
 
 # %% [markdown]
-# Before it is sent, look at what is in it. In place of 60 patients, the file of north says at a few ages that are
+# Before it is sent, look at what is in it. In place of 300 patients, the file of north says at a few ages that are
 # nobody's what the mean pressure is, and how sure north is of it. (It also says how these values go together, the
 # kernel, the noise, the number of rows, and the names.)
 
@@ -118,7 +118,7 @@ print(pd.DataFrame(answers).round(1).to_string(index=False))
 # %% [markdown]
 # ## What was it worth?
 #
-# The error over all ages, of each hospital alone, of the three files, and of one model that was given all 170 rows:
+# The error over all ages, of each hospital alone, of the three files, and of one model that was given all 850 rows:
 
 # %%
 ages = pd.DataFrame({"age": np.linspace(18, 90, 73)})

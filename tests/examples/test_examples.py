@@ -64,7 +64,8 @@ CLAIMS = {
         "a < 0.4 and b < 0.4 and 0.88 < c < 0.98",
     ),
     "tour": (
-        r"south +(\S+) mmHg.*merged +(\S+) mmHg.*place +(\S+) mmHg.*at 85 years ± (\S+) mmHg, with south ± (\S+)",
+        r"west: flagged: scaled.*=7.50062\).*0 of 3 modules contradict"
+        r".*south +(\S+) mmHg.*merged +(\S+) mmHg.*place +(\S+) mmHg.*at 85 years ± (\S+) mmHg, with south ± (\S+)",
         "b < a and b < c + 0.1 and d > 2 * e",
     ),
     "plan": (r"in mean: (\S+).*in variance: (\S+)", "max(a, b) < 1e-8"),

@@ -31,6 +31,46 @@ def test_made_up_rows_resemble_the_rows_and_are_none_of_them():
     assert not (made[:, None] == X[None]).any()
 
 
+def made_up(x):
+    asked = request(x)
+    return people.made_up_rows(side_by_side([asked.sample], asked.device), [asked]).X[0].numpy()
+
+
+def test_values_that_many_have_stay_values():
+    """0 or 1 is nobody's number; but a value that few rows have is not in any made-up row."""
+    rng = np.random.default_rng(5)
+    sex, children = rng.integers(0, 2, 300) * 1.0, rng.permutation(np.repeat([0.0, 1.0, 2.0, 7.0], [150, 100, 47, 3]))
+    made = made_up(np.c_[X[:, 0], sex, children])
+    assert set(np.unique(made[:, 1])) == {0.0, 1.0}
+    assert made[:, 1].mean() == pytest.approx(sex.mean(), abs=4 * (0.25 * 2 / 300) ** 0.5)
+    assert set(np.unique(made[:, 2])) == {0.0, 1.0, 2.0}
+    rare = np.where(np.arange(300) < 9, 1.0, 0.0)  # of nine rows
+    assert (made_up(np.c_[X[:, 0], rare])[:, 1] == 0).all()
+
+
+def test_where_all_columns_have_common_values_no_made_up_row_is_a_row():
+    rng = np.random.default_rng(6)
+    made = made_up(np.c_[rng.integers(0, 2, 300), rng.integers(1, 6, 300), rng.integers(0, 3, 300)].astype(float))
+    assert set(np.unique(made[:, 0])) == {0.0, 1.0}
+    assert not np.isin(made[:, 1], np.arange(7)).any()  # of most values
+    assert set(np.unique(made[:, 2])) == {0.0, 1.0, 2.0}
+
+
+def test_a_level_of_a_column_of_numbers_is_known_as_well_as_by_points_on_it():
+    """Points between 0 and 1 say little of either: two groups with functions of their own, and 200 rows."""
+    rng = np.random.default_rng(7)
+    x = np.c_[rng.uniform(0, 5, 200), rng.integers(0, 2, 200)]
+
+    def f(x):
+        return np.where(x[:, 1] > 0, np.sin(x[:, 0]), 1 - 0.4 * x[:, 0])
+
+    m = rgp.fit(x, f(x) + 0.3 * rng.standard_normal(200), privacy="people")
+    near_a_value = np.minimum(abs(m.inducing[:, 1]), abs(m.inducing[:, 1] - 1)) < 1e-9
+    assert near_a_value.mean() > 0.5
+    at = np.c_[np.linspace(0.5, 4.5, 40), np.arange(40) % 2]
+    assert np.sqrt(np.mean((m.predict(at)[0] - f(at)) ** 2)) < 0.25
+
+
 def test_nobodys_largest_value_matters():
     """What is far beyond all others moves nothing, however far it is."""
     regions = []

@@ -48,7 +48,8 @@ def made_up_rows(data: Samples, requests: Sequence[FitRequest]) -> Samples:
 
     x̃ = μ + √(1 − b²)(x − μ) + b s∘ε: of the same mean μ and spread s, with some of the correlations. Before that x is
     brought into the central part of each column, so that nobody's smallest or largest value matters. A level becomes
-    another row's with probability b². Functions of one model have the same random numbers, and the same made-up rows.
+    another row's with probability b², and so does a number of a column that has common values only (`_common_values`).
+    Functions of one model have the same random numbers, and the same made-up rows.
     """
     b, levels = PEOPLE.blur, list(requests[0].kernel.structure.discrete)
     X, picks = torch.empty_like(data.X), torch.zeros_like(data.y, dtype=torch.long)
@@ -66,8 +67,9 @@ def made_up_rows(data: Samples, requests: Sequence[FitRequest]) -> Samples:
         away = away - middle
         drawn = as_index(noise, rows.device) * away.square().mean(0).sqrt()
         moved = middle + (1 - b**2) ** 0.5 * away[pick] + b * drawn
-        for c in levels:
-            moved[:, c] = rows[torch.where(swapped[:, c], other[:, c], pick), c]
+        values = {c: rows[:, c] for c in levels} | _common_values(rows, rows.clamp(low, high), levels)
+        for c, column in values.items():
+            moved[:, c] = column[torch.where(swapped[:, c], other[:, c], pick)]
         X[i], picks[i, :n] = moved[:1], pick
         X[i, :n] = moved
     return data.map(lambda t: t.gather(1, picks) * (data.w > 0) if t.ndim == 2 else X)
@@ -78,6 +80,25 @@ def _central_part(rows: Tensor) -> tuple[Tensor, Tensor]:
     ordered = rows.sort(0).values
     beyond = min((len(rows) - 1) // 2, max(PEOPLE.fewest_beyond, round(PEOPLE.beyond * len(rows))))
     return ordered[beyond], ordered[-1 - beyond]
+
+
+def _common_values(rows: Tensor, central: Tensor, levels: Sequence[int]) -> dict[int, Tensor]:
+    """Of columns such as 0 or 1, of which every value is that of many rows; where only rare ones are beyond its central
+    part, that.
+
+    Values between them are nobody's: points there would say little of those who have either. One column that is not of
+    levels is left out, that of most values, so that no made-up row is a row.
+    """
+    found: dict[int, tuple[int, Tensor]] = {}  # column → how many values, and they
+    for c in sorted(set(range(rows.shape[1])) - set(levels)):
+        for column in (rows[:, c], central[:, c]):
+            _, counts = column.unique(return_counts=True)
+            if len(counts) > 1 and counts.min() >= PEOPLE.rows_of_level:
+                found[c] = (len(counts), column)
+                break
+    if found and len(found) + len(levels) == rows.shape[1]:
+        del found[max(found, key=lambda c: found[c][0])]
+    return {c: column for c, (_, column) in found.items()}
 
 
 # --- what is said of f ------------------------------------------------------------------------
