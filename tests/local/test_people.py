@@ -65,10 +65,9 @@ def test_a_level_of_a_column_of_numbers_is_known_as_well_as_by_points_on_it():
         return np.where(x[:, 1] > 0, np.sin(x[:, 0]), 1 - 0.4 * x[:, 0])
 
     m = rgp.fit(x, f(x) + 0.3 * rng.standard_normal(200), privacy="people")
-    near_a_value = np.minimum(abs(m.inducing[:, 1]), abs(m.inducing[:, 1] - 1)) < 1e-9
-    assert near_a_value.mean() > 0.5
+    assert (np.minimum(abs(m.inducing[:, 1]), abs(m.inducing[:, 1] - 1)) < 0.1).all()
     at = np.c_[np.linspace(0.5, 4.5, 40), np.arange(40) % 2]
-    assert np.sqrt(np.mean((m.predict(at)[0] - f(at)) ** 2)) < 0.25
+    assert np.sqrt(np.mean((m.predict(at)[0] - f(at)) ** 2)) < 0.15
 
 
 def test_nobodys_largest_value_matters():

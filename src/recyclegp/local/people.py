@@ -67,7 +67,7 @@ def made_up_rows(data: Samples, requests: Sequence[FitRequest]) -> Samples:
         away = away - middle
         drawn = as_index(noise, rows.device) * away.square().mean(0).sqrt()
         moved = middle + (1 - b**2) ** 0.5 * away[pick] + b * drawn
-        values = {c: rows[:, c] for c in levels} | _common_values(rows, rows.clamp(low, high), levels)
+        values = {c: rows[:, c] for c in levels} | _common_values(rows.clamp(low, high), levels)
         for c, column in values.items():
             moved[:, c] = column[torch.where(swapped[:, c], other[:, c], pick)]
         X[i], picks[i, :n] = moved[:1], pick
@@ -82,23 +82,20 @@ def _central_part(rows: Tensor) -> tuple[Tensor, Tensor]:
     return ordered[beyond], ordered[-1 - beyond]
 
 
-def _common_values(rows: Tensor, central: Tensor, levels: Sequence[int]) -> dict[int, Tensor]:
-    """Of columns such as 0 or 1, of which every value is that of many rows; where only rare ones are beyond its central
-    part, that.
+def _common_values(central: Tensor, levels: Sequence[int]) -> dict[int, Tensor]:
+    """Columns such as 0 or 1, of which every value in the central part is that of many rows.
 
-    Values between them are nobody's: points there would say little of those who have either. One column that is not of
-    levels is left out, that of most values, so that no made-up row is a row.
+    What is between such values is nobody's: points there would say little of those who have either. One column that is
+    not of levels is left out, that of most values, so that no made-up row is a row.
     """
-    found: dict[int, tuple[int, Tensor]] = {}  # column → how many values, and they
-    for c in sorted(set(range(rows.shape[1])) - set(levels)):
-        for column in (rows[:, c], central[:, c]):
-            _, counts = column.unique(return_counts=True)
-            if len(counts) > 1 and counts.min() >= PEOPLE.rows_of_level:
-                found[c] = (len(counts), column)
-                break
-    if found and len(found) + len(levels) == rows.shape[1]:
-        del found[max(found, key=lambda c: found[c][0])]
-    return {c: column for c, (_, column) in found.items()}
+    found: dict[int, int] = {}  # column → how many values
+    for c in sorted(set(range(central.shape[1])) - set(levels)):
+        _, counts = central[:, c].unique(return_counts=True)
+        if len(counts) > 1 and int(counts.min()) >= PEOPLE.rows_of_level:
+            found[c] = len(counts)
+    if found and len(found) + len(levels) == central.shape[1]:
+        del found[max(found, key=lambda c: found[c])]
+    return {c: central[:, c] for c in found}
 
 
 # --- what is said of f ------------------------------------------------------------------------
