@@ -66,11 +66,11 @@ def calls_of_merges() -> Iterator[Row]:
         return tensor_calls(lambda: rgp.merge(what(K), kernel=kernel, inducing=Z, learn=False))
 
     few, twice = calls(50, lambda K: many[:K]), calls(100, lambda K: many)
-    yield Row("tensor calls, merge of 50 from fit_many", few, 400)
+    yield Row("tensor calls, merge of 50 from fit_many", few, 330)
     yield Row("more of them for 100", twice - few, 20)
     singly = [list(many)[:K] for K in (50, 100)]
     few, twice = (calls(len(one_by_one), lambda _, m=one_by_one: m) for one_by_one in singly)
-    yield Row("tensor calls, merge of 50 from a list", few, 350)
+    yield Row("tensor calls, merge of 50 from a list", few, 280)
     yield Row("more of them for 100 from a list", twice - few, 20)
 
 

@@ -101,7 +101,6 @@ def test_best_mean_of_rows_that_know_nothing_of_constants_is_zero():
     assert float(least_squares.best_mean(Rows(H, rho, 0 * ones, e, slack))) == 0
 
 
-@batches
 def test_rows_may_be_whitened_once_they_are_one_triangle():
     """H = GL⁻ᵀ: the same quadratic form, the same residual, and the slack of all blocks together."""
     rng = np.random.default_rng(5)
@@ -117,6 +116,7 @@ def test_rows_may_be_whitened_once_they_are_one_triangle():
     check_close(found.slack, 0.25 + 0.5 * 2.5)
 
 
+@batches
 def test_centring_stacking_and_compressing_keep_every_value(batch):
     """Several sources of rows at any v: their sum, before and after."""
     several = [Rows(*(torch.tensor(t) for t in rows_of(batch, r=r, seed=r))) for r in (5, 1, 2)]
