@@ -1,7 +1,7 @@
 """The worst that forged files do to a merge: a search over everything that a file may say.
 
     python benchmarks/forgeries.py [--steps N] [--seeds N] [--first-seed N] [--processes N] [--json FILE]
-    python benchmarks/forgeries.py --show FILE [--docs FOLDER]
+    python benchmarks/forgeries.py --show FILE
 
 Some of 20 owners forge their files. They know all files, agree on what to say, and see what becomes of the merge: each
 step changes some of their statements at random, and is kept where the merged function is farther from that of the
@@ -23,7 +23,7 @@ import torch
 
 import recyclegp as rgp
 from jobs import done
-from pages import Column, publish, read, rounded, show, table, write
+from pages import Column, read, rounded, show, table, write
 from recyclegp.likelihoods import Gaussian
 from robustness_cases import honest_modules, test_rows
 
@@ -163,18 +163,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
     parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: an earlier --json")
-    parser.add_argument("--docs", type=Path, metavar="FOLDER", help="write its table to robustness.md")
     asked = parser.parse_args(arguments)
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     trials = [Trial(a, D, seed, asked.steps) for D, seed, a in product(DIMENSIONS, seeds, ATTACKERS)]
-    found = (
-        read(asked.show) if asked.show else rounded(list(done([(search, t) for t in trials], asked.processes)), ".5f")
-    )
-    if asked.json:
-        write(asked.json, found)
+    found = read(asked.show) if asked.show else []
+    for row in () if asked.show else done([(search, t) for t in trials], asked.processes):
+        found.extend(rounded([row], ".5f"))
+        if asked.json:  # also of a run that is ended early
+            write(asked.json, found)
     show({"robustness.md": values(found)})
-    if asked.docs:
-        publish(asked.docs, {"robustness.md": values(found)}, partly=True)  # benchmarks/robustness.py writes the rest
 
 
 if __name__ == "__main__":

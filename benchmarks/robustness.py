@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-import forgeries
 import units
 from jobs import done
 from pages import RESULTS, publish, read, rounded, save, show, write
@@ -52,8 +51,7 @@ def measure(wanted: list[Trial], processes: int) -> list[dict[str, Any]]:
 
 def pages() -> dict[str, dict[str, str]]:
     (found,) = values(read(RESULTS / "robustness.json")).values()
-    others = units.values(read(RESULTS / "units.json")) | forgeries.values(read(RESULTS / "forgeries.json"))
-    return {"robustness.md": found | others}
+    return {"robustness.md": found | units.values(read(RESULTS / "units.json"))}
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
