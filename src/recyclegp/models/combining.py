@@ -326,7 +326,7 @@ def _report(plan: PlanFacts, box: Inbox, value: float, missing: tuple[str, ...])
         sum(size) // max(1, len(size)),
         per_row(scored),
         missing,
-        tuple(box.left_out),
+        tuple(sorted(box.left_out)),
     )
 
 

@@ -95,7 +95,10 @@ def sort(
             box.last[name] = letter
     for name in box.left_out:
         box.last.pop(name, None)
-    return box
+    # in the order of names: the next plan is the same, to the last bit, whoever came first
+    return box._replace(
+        slopes=dict(sorted(box.slopes.items())), fresh=sorted(box.fresh, key=lambda letter: letter.facts.about.name)
+    )
 
 
 def _wrong(answer: AnswerFacts, plan: PlanFacts) -> str | None:
