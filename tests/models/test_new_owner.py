@@ -112,10 +112,10 @@ def test_few_owners_say_less_than_many(ensemble, monkeypatch):
     assert bool((few > many).all())
 
 
-def test_owners_who_are_known_are_as_they_were(ensemble, monkeypatch):
-    before = ensemble.predict_quantiles(X, 0.9, owner="o1")
+def test_functions_of_owners_who_are_known_are_as_they_were(ensemble, monkeypatch):
+    before = ensemble.predict(X, owner="o1")
     monkeypatch.setattr(effects, "MANY_DOF", 2)
-    np.testing.assert_array_equal(merged().predict_quantiles(X, 0.9, owner="o1"), before)
+    np.testing.assert_array_equal(merged().predict(X, owner="o1"), before)
 
 
 @pytest.mark.slow

@@ -410,6 +410,8 @@ def test_strict_types_of_ensembles(target, change):
         put("groups", 0, "noises", []),
         put("groups", 0, "noises", [{"level": 0.0}]),
         put("groups", 0, "noises", [{"level": 1.0, "dof": 0}]),
+        put("groups", 0, "own_share", 1.5),
+        put("groups", 0, "own_share", -0.1),
         put("groups", 0, "convergence", 1),
         put("groups", 0, "coupling", {"scale": [1.0], "shift": [0.0]}),
         put("groups", 0, "anonymous", [[7, 7, 99]]),

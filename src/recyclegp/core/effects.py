@@ -97,7 +97,7 @@ class Scales(NamedTuple):
         return math.fsum(w * s for w, s in zip(self.weights, self.values, strict=True))
 
 
-def scales_of_few(owners: int) -> Scales | None:
+def scales_of_few(owners: float) -> Scales | None:
     """Of variances learned from so many owners; None where these are so many that they are known.
 
     K effects leave ν = K − 1 degrees of freedom for their variance: it is s·σ̂² with s = ν/χ²_ν, so that the effect of a

@@ -13,7 +13,7 @@ from .bernoulli import Bernoulli, BernoulliProbit
 from .categorical import Categorical, SoftmaxCategorical
 from .dirichlet import DirichletCategorical
 from .gaussian import Gaussian, gaussian_noise, normal_quantile
-from .gaussian_mixture import mixed
+from .gaussian_mixture import GaussianMixture, mixed
 from .heteroscedastic import Heteroscedastic
 from .negative_binomial import NegativeBinomial
 from .observed import Observed

@@ -15,6 +15,10 @@ class Screening(NamedTuple):
     # times the usual squared distance from the others, per number: nearer, a module is unusual, and may well be honest
     gross: float = 10.0
     gross_scale: float = 1.4  # of f, from which on it is another unit
+    # The same where owners have functions of their own, which are honestly larger for some of them than for others.
+    # Chosen on the sets of `groups` to be looked at, where honest owners are up to 23 and 2 away.
+    gross_own: float = 50.0
+    gross_own_scale: float = 3.0
     gross_shift: float = 3.0  # standard deviations of f: a constant of an owner's own is no larger
     gross_sure: float = 6.0  # times too sure of itself: fewer may well be honest
     too_sure: float = 3.0  # times what is usual: squared distances from the others that are no accident
@@ -185,6 +189,14 @@ class Influence(NamedTuple):
     noisier: float = 100.0  # times the usual variance: a noise beyond it is not brought to the common one
 
 
+class Stacking(NamedTuple):
+    """Owners' own answers beside the merged ones. Chosen on the sets of `groups` to be looked at."""
+
+    prior: float = 1.0  # pseudo-observations' worth of belief in the merge
+    least: float = 0.02  # a smaller share is not worth a second posterior
+    most_owners: int = 64  # who are asked
+
+
 class Pooling(NamedTuple):
     """Of members' kernels. Chosen by hand."""
 
@@ -205,5 +217,6 @@ LEARNING = Learning()
 POINTS = Points()
 OUTPUTS = Outputs()
 INFLUENCE = Influence()
+STACKING = Stacking()
 POOLING = Pooling()
 UNFINISHED = Unfinished()

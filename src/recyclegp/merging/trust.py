@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .. import threads
+from ..core.effects import NO_EFFECTS, Effects
 from ..core.posterior import Basis, basis
 from ..kernels import Kernel
 from ..kernels.units import smoother
@@ -63,6 +64,7 @@ class _Compared(NamedTuple):
     said: list[Statements]
     screened: Screened
     mean: float
+    effects: Effects = NO_EFFECTS  # under which they were compared
 
     @property
     def value(self) -> float:
@@ -234,7 +236,7 @@ def _compared(belief: Learned, members: Sequence[Member], store: SiteSource, rea
         base = basis(belief.kernel, Z, effects=belief.effects)
         said = statements(base, now, belief.mean)
         prior = PriorMoments(belief.mean, float(belief.kernel.diagonal(Z).mean()))
-        return _Compared(base, now, said, screen(said, len(members), prior), belief.mean)
+        return _Compared(base, now, said, screen(said, len(members), prior), belief.mean, belief.effects)
 
 
 def _tempered(store: SiteSource, members: int) -> SiteSource:
@@ -274,9 +276,12 @@ def _is_gross(c: _Compared, member: int, why: Explanation, owners: Owners) -> bo
     owner's own, unless it is known that owners do not differ.
     """
     units = why.units
+    apart, scale = SCREENING.gross, SCREENING.gross_scale
+    if float(c.effects.smooth) > 0:
+        apart, scale = SCREENING.gross_own, SCREENING.gross_own_scale
     if bool(c.screened.fit.impossible[member]):
         return True
-    if units is not None and (units.scale < 0 or abs(math.log(units.scale)) > math.log(SCREENING.gross_scale)):
+    if units is not None and (units.scale < 0 or abs(math.log(units.scale)) > math.log(scale)):
         return True
     few = owners is not Owners.NONE and c.trusted < SCREENING.min_trusted_to_rule_out_effects
     far = SCREENING.gross_shift * float(c.base.kernel.diagonal(c.base.Z).mean()) ** 0.5
@@ -284,7 +289,7 @@ def _is_gross(c: _Compared, member: int, why: Explanation, owners: Owners) -> bo
         return False
     if 1 < why.too_sure < SCREENING.gross_sure:
         return False
-    return c.is_apart(member, SCREENING.gross)
+    return c.is_apart(member, apart)
 
 
 def _flagged(why: Explanation, m: Member, *, gross: bool) -> Verdict:

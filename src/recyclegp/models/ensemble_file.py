@@ -89,6 +89,7 @@ def _group_to_json(g: Group, whole: Sequence[Likelihood], D: int) -> Header:
         "likelihoods": None if usual else [likelihoods_to_json(own) for own in g.likelihoods],
         "noises": [NOISE.write(noise, At(D)) for noise in g.noises] if any(g.noises) else None,
         "convergence": convergence_to_json(g.convergence),
+        "own_share": g.own_share or None,
         "unlearned": UNLEARNED.write(g.unlearned, NOWHERE) if g.unlearned.removed else None,
         "coupling": COUPLING.write(g.coupling, NOWHERE),
         "anonymous": [[*reversed(o.site.Rt.shape), o.owner] for o in sites] or None,
@@ -176,6 +177,7 @@ class _GroupReader:
             unlearned=NOTHING_REMOVED if unlearned is None else UNLEARNED.read(unlearned, NOWHERE),
             extent=self.f.tensor("extent", 2, self.frame.dimension) if "extent" in self.f.tensors else None,
             coupling=self.coupling,
+            own_share=number(h.get("own_share", 0.0), "own_share", 0.0, 1.0),
         )
 
     def _coupling(self, C: int) -> Coupling | None:

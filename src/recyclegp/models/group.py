@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..categories import Categories
+from ..core.averaged import AveragedPosterior
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import Scales, scales_of_few
 from ..core.exact import ExactPosterior
@@ -26,17 +28,18 @@ from ..merging.agreement import remembered
 from ..merging.form import Form, FormAtPoints, GrowthLimits
 from ..merging.member import Member, active, kept_points, stored
 from ..merging.noise import PooledNoise
-from ..merging.owners import owner_numbers, owner_site, stack_sites
+from ..merging.owners import owner_numbers, owner_site
 from ..merging.points import ALL, AUTO, Choice
 from ..merging.site_source import SiteSource, corners
 from ..merging.site_store import SiteStore
 from ..merging.size import Size
+from ..merging.stacking import can_answer, own_share
 from . import coupling as coupled
 from . import unlearning
 from .checks import check_finite
 from .how import Coupling, How
+from .owner_answers import noise_dof, of_its_own, one_noise, uncertain
 from .processes import OneFunction, Process
-from .publishing import solve
 from .unlearning import NOTHING_REMOVED, Chosen, Unlearned
 
 
@@ -57,6 +60,7 @@ class Group:
     unlearned: Unlearned = NOTHING_REMOVED  # what is left of modules that were removed
     extent: Tensor | None = None  # (2, D): where modules have points, where their sites are not kept
     coupling: Coupling | None = None  # the units of outputs that go together
+    own_share: float = 0.0  # of their modules alone, in what owners are answered who ask for themselves
 
     def __post_init__(self) -> None:
         check_finite("ensemble", *self.form.tensors())
@@ -162,7 +166,12 @@ class Group:
     def _function(self, owner: str | None, function: int, *, of_y: bool) -> FunctionPosterior:
         mistrusted = self._mistrusted(owner, function)
         if mistrusted:
-            return self._of_its_own(mistrusted)
+            return self._instead(mistrusted)
+        merged = self._merged_function(owner, function, of_y=of_y)
+        own = self._averaged_with(owner, function)
+        return AveragedPosterior(merged, of_its_own(own), self.own_share) if own else merged
+
+    def _merged_function(self, owner: str | None, function: int, *, of_y: bool) -> FunctionPosterior:
         if not self.form.effects.present or (owner is None and not of_y):
             return self.posterior
         own = [(m.owner, m.function) == (owner, function) for m in self.members]
@@ -171,6 +180,27 @@ class Group:
             return self.form.of_new_owner().scaled(1.0 if scales is None else scales.mean)
         number = owner_numbers(self.members)[own.index(True)]
         return self.form.of_owner(number, owner_site(self.mapped(self.members), str(owner), function))
+
+    def _averaged_with(self, owner: str | None, function: int) -> list[Member]:
+        """An owner's modules, where its answer is in part theirs alone."""
+        if owner is None or self.own_share == 0 or self.coupling is not None:
+            return []
+        own = [m for m in self.members if (m.owner, m.function) == (owner, function)]
+        return own if can_answer(own) else []
+
+    def with_own_share(self) -> Group:
+        """With as much of owners' own answers as makes what neither has seen most probable."""
+        if self.coupling is not None:
+            return self
+        c = self.functions[0]
+        with torch.inference_mode(False):
+            share = own_share(
+                self.members,
+                lambda own: self._merged_function(own.owner, c, of_y=False),
+                lambda own: of_its_own(own.members),
+                self.form.Z.device,
+            )
+        return replace(self, own_share=share)
 
     def _is_new(self, owner: str | None, function: int) -> bool:
         """Also somebody whose modules do not count, or are of other functions."""
@@ -195,31 +225,42 @@ class Group:
         told = all(m.verdict is not None and m.verdict.flagged and m.weight == 0 and m.site is not None for m in own)
         return own if told else []
 
-    def _of_its_own(self, own: Sequence[Member]) -> FunctionPosterior:
-        """What such an owner knows by itself: under the kernel and mean of its largest module."""
+    def _instead(self, own: Sequence[Member]) -> FunctionPosterior:
+        """What such an owner knows by itself."""
         warn_user(
             f"{own[0].owner} contradicts the others and does not count: it is answered from its own module alone",
             category=ContradictionWarning,
         )
-        latent = max(own, key=lambda m: m.rows).latent
-        site = stack_sites([m.latent.known_site for m in own])
-        return solve((latent._replace(site=site),), own[0].likelihoods[0]).posteriors[0]
+        return of_its_own(own)
 
     def noise_of(self, owner: str | None, function: int) -> Gaussian | None:
         """Of an owner's observations, where noises were brought together; a new owner's is any of theirs.
 
-        An owner's is the one under which its modules count, which is drawn towards the common one; its own estimate is
-        only used where nothing else of the ensemble is.
+        An owner's is the one under which its modules count, which is drawn towards the common one, as far as it is
+        known; its own estimate is used as much as its own answer is.
         """
         mistrusted = self._mistrusted(owner, function)
         if mistrusted:
-            return _with_one_noise([(m.likelihoods[0].values[0], m.rows) for m in mistrusted])
+            return one_noise([(m.likelihoods[0].values[0], m.rows) for m in mistrusted])
         known = [m for m in active(self.members) if m.function == function]
-        own = [(m.noise, m.weighted_rows) for m in known if m.owner == owner]
+        own = [m for m in known if m.owner == owner]
         if own:
-            return _with_one_noise(own)
+            return self._noise_of_known(own, known, bool(self._averaged_with(owner, function)))
         noises = [m.noise for m in known if m.noise is not None]
         return mixed(noises, [m.weighted_rows for m in known]) if noises and len(noises) == len(known) else None
+
+    def _noise_of_known(self, own: Sequence[Member], everybody: Sequence[Member], averaged: bool) -> Gaussian | None:
+        merged = one_noise([(m.noise, m.weighted_rows) for m in own])
+        if merged is None:
+            return None
+        pooled = self.noises[self.functions.index(own[0].function)]
+        share = self.own_share if averaged else 0.0
+        parts = [(merged, noise_dof(own, everybody, pooled), 1 - share)]
+        if averaged:
+            alone = one_noise([(m.likelihoods[0].values[0], m.rows) for m in own])
+            assert alone is not None  # they say under which noise they were published
+            parts.append((alone, noise_dof(own, own, pooled and replace(pooled, dof=math.inf)), share))
+        return uncertain(*parts)
 
     def report(self) -> tuple[Member, ...]:
         """Members with their agreement with the rest, and their owners' offsets."""
@@ -397,10 +438,3 @@ class Group:
                 "the ones to leave out, or merge with ",
                 Argument("keep", "sites"),
             )
-
-
-def _with_one_noise(known: Sequence[tuple[Any, float]]) -> Gaussian | None:
-    """That of an owner, whose modules have noises and rows; None where a noise is not known."""
-    if any(noise is None for noise, _ in known):
-        return None
-    return Gaussian(sum(noise * rows for noise, rows in known) / sum(rows for _, rows in known))

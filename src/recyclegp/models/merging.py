@@ -18,6 +18,7 @@ from ..merging import pooling
 from ..merging.member import Member, active, stored
 from ..merging.merge_config import MergeConfig
 from ..merging.noise import Readings, at_noise, with_noise
+from ..merging.owners import Owners
 from ..merging.points import PointsWanted
 from ..merging.trust import Trust, reset_screening
 from . import merge_warnings
@@ -103,6 +104,8 @@ def _merge_one(
         noises=(merged.noise,),
         convergence=merged.convergence,
     )
+    if how.owners is Owners.AUTO and config.learn:
+        group = group.with_own_share()
     merge_warnings.about_screening(members, outputs)
     merge_warnings.about_held(held, members)
     merge_warnings.about_learning(merged.form.kernel, merged.convergence, members)
