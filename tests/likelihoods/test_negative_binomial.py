@@ -183,3 +183,20 @@ def test_moments_from_elsewhere_do_not_say_it(modules):
     with pytest.raises(rgp.RecycleGPError, match="the dispersion of this negative-binomial model is not known; merge"):
         far.predict_y([[1.0]])
     assert rgp.merge([far, modules[0]], learn=False).likelihoods == modules[0].likelihoods
+
+
+def test_an_owner_has_its_own_dispersion_drawn_towards_the_common_one():
+    rng, modules = np.random.default_rng(5), []
+    for k, r in enumerate([0.3, 5.0, 5.0, 5.0]):
+        X = rng.uniform(-2, 2, (60, 1))
+        y = rng.negative_binomial(r, r / (r + np.exp(1.5 + np.sin(X[:, 0])))).astype(float)
+        modules.append(rgp.fit(X, y, likelihood="negative-binomial", inducing=8, name=f"w{k}"))
+    e = rgp.merge(modules, trust=None)
+    pooled, own = (float(m.likelihoods[0].dispersion) for m in (e, modules[0]))
+    found = float(e._likelihood_of("w0", None).dispersion)
+    assert found == pytest.approx(np.exp((60 * np.log(own) + 10 * np.log(pooled)) / 70))
+    assert own < found < pooled
+    assert float(e._likelihood_of("new", None).dispersion) == pooled
+    expected = NegativeBinomial(found)
+    mean, variance = (torch.as_tensor(t) for t in e.predict(np.zeros((1, 1)), owner="w0"))
+    np.testing.assert_allclose(e.predict_y(np.zeros((1, 1)), owner="w0")[1], expected.moments(mean, variance).variance)

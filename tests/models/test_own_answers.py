@@ -32,21 +32,14 @@ def ensemble(modules):
         return rgp.merge(modules)
 
 
-def test_owners_who_have_little_in_common_are_answered_from_their_own(ensemble, modules):
-    a = ensemble.groups[0].own_share
-    assert a > 0.3
-    merged = rgp.merge(modules, owners="smooth", trust=None)
-    k = 2
-    if ensemble.report()[k]["trust"] == "trusted":
-        (m1, _), (m2, _) = merged.predict(X, owner=f"w{k}"), modules[k].predict(X)
-        found = ensemble.predict(X, owner=f"w{k}")[0]
-        assert np.abs(found - m2).max() <= np.abs(m1 - m2).max() + 1e-9
+def test_owners_who_have_little_in_common_are_answered_from_their_own(ensemble):
+    assert ensemble.groups[0].own_share > 0.3
 
 
 def test_a_share_is_of_the_mixture(ensemble, modules):
     """Mean and variance of f from the two answers, at the share."""
     group = ensemble.groups[0]
-    own = [m for m in group.members if m.weight == 1][0]
+    own = next(m for m in group.members if m.weight == 1)
     a, posterior = group.own_share, group.process(own.owner, of_y=False).posterior
     module = next(m for m in modules if m.name == own.name)
     mean, variance = (np.asarray(t) for t in module.predict(X))

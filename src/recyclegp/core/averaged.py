@@ -1,6 +1,6 @@
 """One function of which two models speak: the mixture of their posteriors, by its moments.
 
-    mean = (1 − a)m₁ + a·m₂        cov = (1 − a)C₁ + a·C₂ + a(1 − a)(m₁ − m₂)(m₁ − m₂)ᵀ
+mean = (1 − a)m₁ + a·m₂        cov = (1 − a)C₁ + a·C₂ + a(1 − a)(m₁ − m₂)(m₁ − m₂)ᵀ
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ class AveragedPosterior(NamedTuple):
         one, other = self.first.joint(X), self.second.joint(X)
         d = one.mean - other.mean
         apart = self.share * (1 - self.share) * d[..., :, None] * d[..., None, :]
-        return Joint(
-            self._between(one.mean, other.mean), self._between(one.covariance, other.covariance) + apart
-        )
+        return Joint(self._between(one.mean, other.mean), self._between(one.covariance, other.covariance) + apart)
 
     def to(self, device: torch.device) -> AveragedPosterior:
         return AveragedPosterior(self.first.to(device), self.second.to(device), self.share)

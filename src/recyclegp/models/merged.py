@@ -23,14 +23,14 @@ from ..devices import CPU, default_device, retry_on_oom
 from ..errors import Argument, Part, RecycleGPError
 from ..export import gpytorch_model
 from ..kernels import Kernel
-from ..likelihoods import Gaussian, Likelihood, Observed, Outputs
+from ..likelihoods import Gaussian, Likelihood, NegativeBinomial, Observed, Outputs
 from ..merging.member import Member, active, boxes
 from ..merging.points import Choice
 from ..merging.size import Size
 from ..record import Origin
 from ..storage import container
 from ..target import NO_TARGET, Target
-from . import disclosure, ensemble_file, gain, new_owner, reporting, unlearning
+from . import disclosure, ensemble_file, gain, new_owner, owner_answers, reporting, unlearning
 from .checks import check_it_answers
 from .coupling import covariance_of
 from .disclosure import Disclosure
@@ -445,6 +445,9 @@ class MergedModel(Predictive):
         """What this owner's modules have, if there are several; where noises differ, its own, or a new one's any."""
         own = {p.name for m in self._everybody if m.owner == owner for p in m.likelihoods}
         whole = self._likelihood(own.pop() if name is None and len(self.likelihoods) > 1 and len(own) == 1 else name)
+        if isinstance(whole, NegativeBinomial):
+            own_modules = [m for m in self._members if m.owner == owner]
+            return owner_answers.dispersed_as(whole, own_modules)
         if not isinstance(whole, (Gaussian, Outputs)):
             return whole
         parts = list(whole.parts)

@@ -8,8 +8,9 @@ from typing import Any
 
 from ..core.effects import Scales, scales_of_few
 from ..core.owner_posterior import FunctionPosterior
-from ..likelihoods import Gaussian, GaussianMixture
-from ..merging.member import Member
+from ..likelihoods import Gaussian, GaussianMixture, NegativeBinomial
+from ..merging.constants import NOISE
+from ..merging.member import Member, active
 from ..merging.noise import PooledNoise
 from ..merging.owners import stack_sites
 from .publishing import solve
@@ -57,3 +58,18 @@ def uncertain(*parts: tuple[Gaussian, float, float]) -> Gaussian:
         return parts[0][0]
     mean = math.fsum(w * noise for w, noise in zip(shares, noises, strict=True))
     return GaussianMixture(mean, tuple(noises), tuple(shares))
+
+
+def dispersed_as(pooled: NegativeBinomial, own: Sequence[Member]) -> NegativeBinomial:
+    """With the dispersion of an owner's counts, drawn towards the pooled one; that one where the owner says nothing.
+
+    log r_k = λ log r̂_k + (1 − λ) log r with λ = n_k/(n_k + ν), as noises are before anything is known of ν.
+    """
+    said = [(p, m.weighted_rows) for m in active(own) for p in m.likelihoods if isinstance(p, NegativeBinomial)]
+    known = [(math.log(p.parameters[0]), rows) for p, rows in said if p.parameters]
+    if not known or not pooled.parameters:
+        return pooled
+    rows = math.fsum(n for _, n in known)
+    estimate = math.fsum(n * value for value, n in known) / rows
+    share = rows / (rows + NOISE.dof)
+    return pooled.with_values(math.exp(share * estimate + (1 - share) * math.log(pooled.parameters[0])))
