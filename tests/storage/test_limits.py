@@ -458,7 +458,7 @@ def test_strict_types_of_ensembles(target, change):
         put("likelihoods", []),
         put("likelihoods", [{"name": "heteroscedastic"}]),
     ],
-    ids=range(64),
+    ids=range(66),
 )
 def test_strict_types_of_new_ensembles(target, change):
     check_refused(target, changed(NEW_ENSEMBLE, change), "ask for the file again")

@@ -20,6 +20,7 @@ from torch import Tensor
 from .. import threads
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.posterior import Basis, basis
+from ..errors import printable
 from ..kernels import Kernel
 from ..kernels.units import smoother
 from ..likelihoods import SeveralFunctions
@@ -27,6 +28,7 @@ from ..record import IMPORTED
 from . import verdicts
 from .consensus import Statements, consensus, predicted, statements
 from .constants import LEVELS, NOISE, SCREENING, UNIT_SEARCH
+from .copies import copies
 from .exact_learning import Learned, decide_from_some
 from .explanations import Explanation, explained
 from .influence import believable_shares, relative_precision
@@ -41,7 +43,7 @@ from .pooling import median_mean, most_common_kernel
 from .screening import PriorMoments, Screened, screen
 from .site_source import SiteSource
 from .unfinished import is_unfinished
-from .verdicts import TRUSTED, InputFactor, Standing, Units, Verdict
+from .verdicts import COPY, TRUSTED, InputFactor, Standing, Units, Verdict
 
 FEATURES = 2**25  # numbers that may be held while they are: with many modules, at fewer points
 TOGETHER = 3000  # rows of pseudo-observations that are worked on at once, or thereabouts
@@ -98,7 +100,8 @@ def screen_members(
 ) -> ScreeningResult:
     """About members whose sites are as they were published.
 
-    Levels and scales are compared first: whoever is in another unit, and grossly so, takes no part in what follows.
+    A module that is there twice counts once. Levels and scales are compared first: whoever is in another unit, and
+    grossly so, takes no part in what follows.
 
     Args:
         members: whose sites they are.
@@ -107,11 +110,18 @@ def screen_members(
         pool_noise: whether Gaussian modules come to one noise.
     """
     # inputs in other units would show in all functions of a module: they are looked at once
+    repeated = copies(members, store)
+    members = [m._replace(weight=0.0) if k in repeated else m for k, m in enumerate(members)]
+    store = store.without(repeated) if repeated else store
     doubts = unit_doubts(levels(members, store), inputs=all(m.function == 0 for m in members))
     wrong = {k for k, found in doubts.items() if any(d.gross for d in found)}
     counted = [m._replace(weight=0.0) if k in wrong else m for k, m in enumerate(members)]
     about = _screened(counted, store.without(wrong) if wrong else store, owners, pool_noise)
     verdicts = list(about.verdicts)
+    for k, original in repeated.items():
+        verdicts[k] = Verdict(
+            Standing.UNCHECKED, f"{COPY} {printable(members[original].name)}, and counts once", share=0.0
+        )
     for k, found in doubts.items():
         verdicts[k] = _doubted(verdicts[k], found, members[k], wrong=k in wrong)
     return about._replace(verdicts=verdicts)

@@ -80,6 +80,11 @@ class Verdict(NamedTuple):
         return self.standing is Standing.UNCHECKED and self.reason == CONTRADICTION
 
     @property
+    def is_copy(self) -> bool:
+        """It is a module that is here under another name."""
+        return self.standing is Standing.UNCHECKED and self.reason.startswith(COPY)
+
+    @property
     def is_a_question(self) -> bool:
         """It would agree with the others in other units: its owner should be asked in which unit it is."""
         return self.standing is Standing.UNCHECKED and (self.remedy is not None or QUESTION in self.reason)
@@ -116,6 +121,7 @@ def proposed(verdicts: Mapping[str, Verdict]) -> Remedy | None:
     return Remedy("transform", tuple(Argument(name, values) for name, values in given.items())) if given else None
 
 
+COPY = "a copy of"
 QUESTION = "in which unit is it?"
 CONTRADICTION = "they contradict each other, and nobody can say who is right"
 TRUSTED = Verdict(Standing.TRUSTED)

@@ -25,6 +25,7 @@ from ..kernels.units import InputUnits
 from ..likelihoods import Change, Gaussian, Likelihood, mixed
 from ..merging import affordable, decay, pooling
 from ..merging.agreement import remembered
+from ..merging.copies import is_same
 from ..merging.form import Form, FormAtPoints, GrowthLimits
 from ..merging.member import Member, active, kept_points, stored
 from ..merging.noise import PooledNoise
@@ -160,7 +161,7 @@ class Group:
 
     def process(self, owner: str | None, *, of_y: bool) -> Process:
         """y is somebody's: without an owner it is a new one's; f without an owner is the shared one."""
-        asked = [self._function(owner, c, of_y=of_y) for c in self.functions]
+        asked = [self._function(self._original(owner, c), c, of_y=of_y) for c in self.functions]
         return OneFunction(asked[0]) if self.coupling is None else coupled.CoupledOutputs(tuple(asked), self.coupling)
 
     def _function(self, owner: str | None, function: int, *, of_y: bool) -> FunctionPosterior:
@@ -202,6 +203,13 @@ class Group:
             )
         return replace(self, own_share=share)
 
+    def _original(self, owner: str | None, function: int) -> str | None:
+        """Whose module an owner's is a copy of, where it has nothing else: the answer is that one's."""
+        own = [m for m in self.members if (m.owner, m.function) == (owner, function)]
+        if not own or not all(m.verdict is not None and m.verdict.is_copy and m.weight == 0 for m in own):
+            return owner
+        return next((m.owner for m in active(self.members) if is_same(m, own[0])), owner)
+
     def _is_new(self, owner: str | None, function: int) -> bool:
         """Also somebody whose modules do not count, or are of other functions."""
         return not any((m.owner, m.function) == (owner, function) and m.weight > 0 for m in self.members)
@@ -214,6 +222,7 @@ class Group:
 
     def scales_of(self, owner: str | None, function: int) -> Scales | None:
         """The same, where somebody new is asked for; None is nobody."""
+        owner = self._original(owner, function)
         new = owner is not None and self._is_new(owner, function) and not self._mistrusted(owner, function)
         return self._scales if new else None
 
@@ -239,6 +248,7 @@ class Group:
         An owner's is the one under which its modules count, which is drawn towards the common one, as far as it is
         known; its own estimate is used as much as its own answer is.
         """
+        owner = self._original(owner, function)
         mistrusted = self._mistrusted(owner, function)
         if mistrusted:
             return one_noise([(m.likelihoods[0].values[0], m.rows) for m in mistrusted])

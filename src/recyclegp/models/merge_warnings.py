@@ -158,6 +158,15 @@ def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> No
             " all of them",
             category=ContradictionWarning,
         )
+    again = [m for m, verdict in judged if verdict.is_copy and m.weight == 0]
+    if again:
+        warn_user(
+            f"{len(again)} of {len(members)} modules are copies of others and count once: ",
+            few([why[m.name] for m in again]),
+            "; ",
+            Argument("trust", None),
+            " counts them as often as they are there",
+        )
     torn = [m.name for m, verdict in judged if verdict.undecided]
     if torn:
         warn_user(
