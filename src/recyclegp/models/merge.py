@@ -169,7 +169,8 @@ def merge(
         keep: "sites" (needed to remove modules later) or "names".
         owners: how owners' functions may differ from the shared one: None (not at all, as in the paper), "offset" (each
             by a constant of its own), "smooth" (also by a smooth function of its own), both learned by the evidence;
-            or "auto", the simplest of the three unless the evidence clearly asks for more (with learn=False: None).
+            or "auto", the simplest of the three unless the evidence clearly asks for more (with learn=False: None);
+            an owner who asks for itself is then answered in part from its own module, as far as stacking says so.
         noise: "pool" (Gaussian modules come to one noise, learned by the evidence from what they say about it; to
             noises of their own, where these clearly differ; with learn=False they stay), "keep" (they stay as
             they were published), or a variance that is known: the ensemble's, also after `add`, `remove` and
