@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .local.options import FitOptions, Inference, Naming, Publishing
     from .models.answer import Answer
     from .models.calibration import Calibrated, calibrate
+    from .models.dictionary import Dictionary
     from .models.ensemble import Ensemble
     from .models.fit import FitManyError, fit, fit_many
     from .models.load import load, load_many
@@ -33,6 +34,7 @@ _HOMES = {
     "Answer": ".models.answer",
     "Calibrated": ".models.calibration",
     "Calibration": ".storage.calibration",
+    "Dictionary": ".models.dictionary",
     "Ensemble": ".models.ensemble",
     "FitManyError": ".models.fit",
     "FitOptions": ".local.options",
@@ -63,6 +65,7 @@ __all__ = [
     "Answer",
     "Calibrated",
     "Calibration",
+    "Dictionary",
     "Ensemble",
     "FitManyError",
     "FitOptions",

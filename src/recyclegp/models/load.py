@@ -75,7 +75,19 @@ def load(path: str | PathLike[str]) -> Any:
     document = container.read(path)
     if document.header.get("kind") in (PLAN, ANSWER):
         return made_from(Path(path), document, EXCHANGES)
-    model = made_from(Path(path), document, MAKERS)
+    return _answering(path, made_from(Path(path), document, MAKERS))
+
+
+def module_of_bytes(content: bytes, label: str) -> Module:
+    """The module that a file with these bytes holds, checked as `load` checks it."""
+    document = container.decoded(label, content)
+    model = _answering(label, Module(*module_file.record_in(label, document)))
+    assert isinstance(model, Module)
+    return model
+
+
+def _answering(path: str | PathLike[str], model: Model) -> Model:
+    """It, if it has an answer to a question."""
     try:
         check_it_answers(model)
     except RecycleGPError as silent:

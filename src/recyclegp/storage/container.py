@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import stat
@@ -51,6 +52,18 @@ class Document(NamedTuple):
 
 def write(path: str | PathLike[str], document: Document) -> None:
     """All or nothing."""
+    head, data = _encoded(path, document)
+    with replacing(Path(path)) as stream:
+        stream.write(head)
+        stream.write(data)
+
+
+def encoded(label: str, document: Document) -> bytes:
+    """What `write` would write; `label` is what to call it in an error."""
+    return b"".join(_encoded(label, document))
+
+
+def _encoded(path: str | PathLike[str], document: Document) -> tuple[bytes, memoryview]:
     tensors = {k: t.detach().cpu().contiguous() for k, t in document.tensors.items()}
     for name, tensor in tensors.items():
         limits.check_tensor(name, tensor.shape)
@@ -64,9 +77,7 @@ def write(path: str | PathLike[str], document: Document) -> None:
             f"{path}: so much does not fit into one file; merge fewer modules, or with ", Argument("keep", "names")
         )
     data = content[LENGTH + length :]
-    with replacing(Path(path)) as stream:
-        stream.write(digest.fill(bytes(content[: LENGTH + length]), data))
-        stream.write(data)
+    return digest.fill(bytes(content[: LENGTH + length]), data), data
 
 
 def read(path: str | PathLike[str], *, identify: bool = False) -> Document:
@@ -81,6 +92,12 @@ def header(path: str | PathLike[str]) -> Header:
         return file.header
 
 
+def decoded(label: str, content: bytes) -> Document:
+    """What `read` makes of a file with these bytes; `label` is what to call it in an error."""
+    with _refusals(label):
+        return OpenFile(io.BytesIO(content), len(content), identify=True).document()
+
+
 @contextmanager
 def opened(path: str | PathLike[str], *, identify: bool = False) -> Iterator[OpenFile]:
     """The same for somebody who takes the tensors piece by piece, in the order of `places`."""
@@ -90,15 +107,21 @@ def opened(path: str | PathLike[str], *, identify: bool = False) -> Iterator[Ope
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file; load its files one by one", str(path))
     if not stat.S_ISREG(kind):  # opening a pipe could wait for ever
         raise RecycleGPError(f"{path}: neither a file nor a folder; save what it says to a file first")
+    with _refusals(str(path)), open(path, "rb") as stream:
+        yield OpenFile(stream, os.fstat(stream.fileno()).st_size, identify)
+
+
+@contextmanager
+def _refusals(label: str) -> Iterator[None]:
+    """Errors name the file."""
     try:
-        with open(path, "rb") as stream:
-            yield OpenFile(stream, os.fstat(stream.fileno()).st_size, identify)
+        yield
     except RecycleGPError as refused:
-        named = str(refused).startswith(f"{path}: ")
-        raise RecycleGPError("" if named else f"{path}: ", OfStranger(refused)) from None
+        named = str(refused).startswith(f"{label}: ")
+        raise RecycleGPError("" if named else f"{label}: ", OfStranger(refused)) from None
     except (ValueError, RecursionError) as broken:
         raise RecycleGPError(
-            f"{path}: not a complete recyclegp file (",
+            f"{label}: not a complete recyclegp file (",
             OfStranger(broken),
             "); it may be damaged, cut short or of another format; ask for it again (of a table, ",
             FIT,
