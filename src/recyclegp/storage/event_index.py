@@ -1,180 +1,216 @@
-"""Which modules are in a dictionary now: a table that is made of the events, and made again whenever it is not theirs.
+"""Which modules are in a dictionary now: a table made of its events, and made again whenever it is not theirs.
 
-It is kept in SQLite where that is possible, and in memory where not. Losing it loses nothing.
+It is an SQLite table in memory, of which the store keeps a copy in one file, with its SHA-256 at the end. That file is
+replaced as a whole: nobody ever waits for another one's lock, and nothing is lost when it is lost, old, or damaged.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
+import hashlib
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import NamedTuple
 
-from ..errors import RecycleGPError
-from .event_store import EventStore
-from .events import Kind, Written, from_text
+from .event_store import ENTRY, EventStore, as_text
+from .events import Entry, Event, Kind, Located, entry_from_text, entry_to_text, event_from_text
 
 VERSION = 1
-PATIENCE = 5.0  # seconds to wait for another process that writes the index
-TABLES = """
-CREATE TABLE events (number INTEGER PRIMARY KEY, text TEXT NOT NULL);
-CREATE TABLE present (name TEXT PRIMARY KEY, number INTEGER NOT NULL, owner TEXT NOT NULL, likelihood TEXT NOT NULL,
-                      rows INTEGER NOT NULL, added REAL NOT NULL) WITHOUT ROWID;
-"""
+SAVED_EVERY = 64  # events, at least: so many are read anew by those who come next
+SAVED_SHARE = 0.02  # of all events
+DIGEST = 32  # bytes
+TABLES = (
+    "CREATE TABLE events (number INTEGER PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE entries (name TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE, owner TEXT NOT NULL, "
+    "likelihood TEXT NOT NULL, rows INTEGER NOT NULL, added REAL, text TEXT NOT NULL) WITHOUT ROWID",
+)
+
+
+class Condition(NamedTuple):
+    """What is asked of entries: SQL, and the values of its question marks."""
+
+    sql: str
+    values: tuple[str | float, ...]
+
+
+class Seen(NamedTuple):
+    """The module of one name, and how far one has read."""
+
+    entry: Entry | None
+    located: Located | None
+    last: int  # number of the last event
+
+
+class _Read(NamedTuple):
+    number: int
+    text: str
+    located: Located
+    entry: Entry | None
 
 
 class EventIndex:
-    """The events of a store as a table; `refresh` brings it up to date."""
+    """The events of a store as a table. Every question is answered as of now.
 
-    def __init__(self, store: EventStore) -> None:
-        self.store = store
+    `entry_of` makes an entry of a module's bytes, where the entry beside it is damaged.
+    """
+
+    def __init__(self, store: EventStore, entry_of: Callable[[bytes], Entry]) -> None:
+        self.store, self.entry_of = store, entry_of
         self._lock = threading.RLock()
         self._table: sqlite3.Connection | None = None
-        self._process = 0
-        self._place: Path | None = None
+        self._saved = 0  # events that are in the copy
 
-    def last(self) -> int:
-        """The number of the last event."""
+    def look(self, name: str) -> Seen:
         with self._fresh() as table:
-            return _last(table)
+            found = table.execute("SELECT number, text FROM entries WHERE name = ?", (name,)).fetchone()
+            last = _last(table)
+            if found is None:
+                return Seen(None, None, last)
+            event = table.execute("SELECT text FROM events WHERE number = ?", (found[0],)).fetchone()
+        return Seen(entry_from_text(found[1], found[0]), self._located(event[0], found[0]), last)
 
-    def entry(self, name: str) -> Written | None:
-        """The event with which the module of this name came; None where there is none."""
+    def entries(self, conditions: Iterable[Condition] = (), after: int = 0) -> list[Entry]:
+        """Those that are there now, in the order of their names; or only those that came after an event."""
+        asked = [Condition("number > ?", (after,)), *conditions]
+        where = " AND ".join(condition.sql for condition in asked)
         with self._fresh() as table:
-            found = table.execute(
-                "SELECT e.number, e.text FROM present p JOIN events e ON e.number = p.number WHERE p.name = ?", (name,)
-            ).fetchone()
-        return None if found is None else from_text(found[1], found[0])
-
-    def entries(self, where: str = "1", values: tuple[Any, ...] = ()) -> list[Written]:
-        """Those that are there now, in the order of their names."""
-        with self._fresh() as table:
-            found = table.execute(
-                "SELECT e.number, e.text FROM present p JOIN events e ON e.number = p.number "
-                f"WHERE {where} ORDER BY p.name",
-                values,
+            rows = table.execute(
+                f"SELECT number, text FROM entries WHERE {where} ORDER BY name", [v for c in asked for v in c.values]
             ).fetchall()
-        return [from_text(text, number) for number, text in found]
+        found = (entry_from_text(text, number) for number, text in rows)
+        return [entry for entry in found if entry is not None]
 
-    def events(self, after: int = 0) -> list[Written]:
+    def events(self, after: int = 0) -> list[Event]:
         """Every event behind this number."""
         with self._fresh() as table:
-            found = table.execute("SELECT number, text FROM events WHERE number > ? ORDER BY number", (after,)).fetchall()
-        return [from_text(text, number) for number, text in found]
+            rows = table.execute("SELECT number, text FROM events WHERE number > ? ORDER BY number", (after,)).fetchall()
+        return [event_from_text(text, number).event for number, text in rows]
 
-    def close(self) -> None:
-        with self._lock:
-            if self._table is not None and self._process == os.getpid():
-                self._table.close()
-            self._table = None
+    def superseded(self) -> list[Located]:
+        """Events whose modules are no longer there."""
+        with self._fresh() as table:
+            rows = table.execute(
+                "SELECT number, text FROM events WHERE number NOT IN (SELECT number FROM entries)"
+            ).fetchall()
+        found = [event_from_text(text, number) for number, text in rows]
+        return [located for located in found if located.file is not None]
+
+    def last(self) -> int:
+        """The number of the last event; zero where nothing has happened."""
+        with self._fresh() as table:
+            return _last(table)
 
     # --- up to date ---
 
     @contextmanager
     def _fresh(self) -> Iterator[sqlite3.Connection]:
-        """The table, as the store is now; whatever is wrong with its file is not said, but mended."""
         with self._lock:
-            for attempt in (self._opened, self._opened_anew, self._in_memory):
-                try:
-                    table = attempt()
-                    self._refresh(table)
-                    break
-                except sqlite3.Error:
-                    self.close()
-                    if attempt == self._in_memory:
-                        raise
-            yield table
+            if self._table is None:
+                self._table, self._saved = self._loaded()
+            last = _last(self._table)
+            if not self._is_of_store(last):
+                self._table, last = _empty(), 0
+                self._saved = 0
+            if last == 0:
+                self._take(self._read_all(self.store.numbers()))
+            # a module goes only after the event that replaces it has come, which is read now if it was not before
+            self._take(self._read_on(_last(self._table)))
+            self._save()
+            yield self._table
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._table is not None and self._process == os.getpid():
-            if self._place is not None or self.store.index is None:
-                return self._table
-        place = self.store.index
-        if place is None or (not place.exists() and not os.access(place.parent, os.W_OK)):
-            return self._in_memory() if self._table is None or self._process != os.getpid() else self._table
-        return self._connected(place)
+    def _loaded(self) -> tuple[sqlite3.Connection, int]:
+        """From the copy, if it is whole."""
+        content = self.store.read_index()
+        if content is not None and hashlib.sha256(content[:-DIGEST]).digest() == content[-DIGEST:]:
+            table = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            table.deserialize(content[:-DIGEST])
+            if table.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+                return table, _last(table)
+        return _empty(), 0
 
-    def _opened_anew(self) -> sqlite3.Connection:
-        place = self.store.index
-        if place is None:
-            return self._in_memory()
-        with contextlib.suppress(OSError):
-            for name in (place.name, f"{place.name}-journal"):
-                place.with_name(name).unlink(missing_ok=True)
-        return self._connected(place)
+    def _save(self) -> None:
+        assert self._table is not None
+        last = _last(self._table)
+        if last - self._saved >= max(SAVED_EVERY, SAVED_SHARE * last):
+            content = self._table.serialize()
+            self.store.write_index(content + hashlib.sha256(content).digest())
+            self._saved = last  # also where it could not be written: it is tried again later, not every time
 
-    def _in_memory(self) -> sqlite3.Connection:
-        return self._connected(None)
-
-    def _connected(self, place: Path | None) -> sqlite3.Connection:
-        self._table = sqlite3.connect(
-            ":memory:" if place is None else place, timeout=PATIENCE, isolation_level=None, check_same_thread=False
-        )
-        self._process, self._place = os.getpid(), place
-        return self._table
-
-    def _refresh(self, table: sqlite3.Connection) -> None:
-        if table.execute("PRAGMA user_version").fetchone()[0] == VERSION:
-            last = _last(table)
-            if self._is_of_store(table, last) and self.store.event(last + 1) is None:
-                return
-        with _transaction(table):
-            if table.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-                for (name,) in table.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-                    table.execute(f'DROP TABLE "{name}"')
-                for statement in filter(str.strip, TABLES.split(";")):
-                    table.execute(statement)
-                table.execute(f"PRAGMA user_version = {VERSION}")
-            last = _last(table)
-            if not self._is_of_store(table, last) or last == 0:
-                table.execute("DELETE FROM events")
-                table.execute("DELETE FROM present")
-                for number in self.store.numbers():
-                    self._take(table, number)
-                return
-            while self._take(table, last + 1):
-                last += 1
-
-    def _is_of_store(self, table: sqlite3.Connection, last: int) -> bool:
-        """Is the last event that it knows still that of the store?"""
+    def _is_of_store(self, last: int) -> bool:
+        """Is the last event that is known still the same?"""
+        assert self._table is not None
         if last == 0:
             return True
-        known = table.execute("SELECT text FROM events WHERE number = ?", (last,)).fetchone()
-        return known is not None and self.store.event(last) == known[0]
+        known = self._table.execute("SELECT text FROM events WHERE number = ?", (last,)).fetchone()
+        return bool(self.store.event(last) == known[0])
 
-    def _take(self, table: sqlite3.Connection, number: int) -> bool:
+    def _read_on(self, last: int) -> Iterator[_Read]:
+        while (found := self._read(last + 1)) is not None:
+            yield found
+            last += 1
+
+    def _read_all(self, numbers: Sequence[int]) -> list[_Read]:
+        if self.store.readers == 1 or len(numbers) < 2:
+            found = map(self._read, numbers)
+            return [read for read in found if read is not None]
+        with ThreadPoolExecutor(self.store.readers) as several:
+            return [read for read in several.map(self._read, numbers) if read is not None]
+
+    def _read(self, number: int) -> _Read | None:
         text = self.store.event(number)
         if text is None:
-            return False
-        event = from_text(text, number).event
-        table.execute("INSERT INTO events VALUES (?, ?)", (number, text))
-        if event.kind is Kind.REMOVED or event.entry is None:
-            table.execute("DELETE FROM present WHERE name = ?", (event.name,))
-        else:
-            e = event.entry
-            row = (e.name, number, e.owner, e.likelihood, e.rows, e.added.timestamp())
-            table.execute("INSERT OR REPLACE INTO present VALUES (?, ?, ?, ?, ?, ?)", row)
-        return True
+            return None
+        located = self._located(text, number)
+        return _Read(number, text, located, None if located.file is None else self._entry(located))
+
+    def _located(self, text: str, number: int) -> Located:
+        """Of an event that cannot be read, what lies beside it says what came."""
+        located = event_from_text(text, number)
+        if located.event.kind is Kind.UNREADABLE:
+            files = self.store.modules(number)
+            return located._replace(file=files[0]) if len(files) == 1 else located
+        return located
+
+    def _entry(self, located: Located) -> Entry | None:
+        """None where the module has gone, or is damaged beyond reading."""
+        number, identity, file = located.event.number, located.id, located.file
+        assert file is not None
+        try:
+            entry = entry_from_text(as_text(self.store.read(number, identity, ENTRY)), number)
+        except FileNotFoundError:
+            entry = None
+        if entry is not None and located.event.digest in (None, entry.digest):
+            return entry
+        try:
+            content = self.store.read(number, identity, file)
+            entry = self.entry_of(content)
+        except (FileNotFoundError, ValueError):
+            return None
+        return entry._replace(number=number, by=located.event.by, added=located.event.time)
+
+    def _take(self, events: Iterable[_Read]) -> None:
+        assert self._table is not None
+        table = self._table
+        with closing(table.cursor()) as cursor:
+            for number, text, located, entry in events:
+                cursor.execute("INSERT INTO events VALUES (?, ?)", (number, text))
+                if located.event.kind is not Kind.UNREADABLE:
+                    cursor.execute("DELETE FROM entries WHERE name = ?", (located.event.name,))
+                if entry is not None:
+                    added = None if entry.added is None else entry.added.timestamp()
+                    row = (entry.name, number, entry.owner, entry.likelihood, entry.rows, added, entry_to_text(entry))
+                    cursor.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def _empty() -> sqlite3.Connection:
+    table = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    for statement in TABLES:
+        table.execute(statement)
+    table.execute(f"PRAGMA user_version = {VERSION}")
+    return table
 
 
 def _last(table: sqlite3.Connection) -> int:
     return int(table.execute("SELECT coalesce(max(number), 0) FROM events").fetchone()[0])
-
-
-@contextmanager
-def _transaction(table: sqlite3.Connection) -> Iterator[None]:
-    table.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            table.execute("ROLLBACK")
-        raise
-    table.execute("COMMIT")
-
-
-__all__ = ["EventIndex", "RecycleGPError"]

@@ -1,13 +1,15 @@
-"""Where a dictionary lies: numbered events, each with the module that came with it. No locks, no links, no clocks.
+"""Where a dictionary lies: numbered events, each with the module that came with it.
 
-    DIR/events/0000000013/event.json            one event: who came, was replaced, or was removed
-    DIR/events/0000000013/ward-7.safetensors    the module that came with it
+    DIR/events/0000000013/event.json            who came, was replaced, or was removed: it stays for ever
+    DIR/events/0000000013/ward-7.safetensors    the module that came, until a later event replaces or removes it
+    DIR/events/0000000013/entry.json            the same in short, for lists
     DIR/partial/                                what is being written
+    DIR/index.sqlite                            all entries in one file; made again whenever it is not there
 
-An event is written into a folder of its own under `partial`, with its module, and made durable there. Then that folder
+An event and its module are written into a folder of their own under `partial`, and made durable there. Then that folder
 is renamed to its number. A folder cannot be renamed onto one that is not empty, so of two writers who want a number one
-gets it, whole, and the other one hears so and takes the next: what is numbered is complete, and never changes but that
-the module goes when a later event has replaced or removed it.
+gets it, whole, and the other one hears so and takes the next. It takes no locks, no links and no clocks, and whatever
+has a number is complete.
 """
 
 from __future__ import annotations
@@ -18,94 +20,112 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from ..errors import RecycleGPError
+from .atomic import write_atomically
 from .events import LARGEST
 
-EVENTS, PARTIAL, EVENT = "events", "partial", "event.json"
+EVENTS, PARTIAL, EVENT, ENTRY, INDEX = "events", "partial", "event.json", "entry.json", "index.sqlite"
 NUMBER = re.compile(r"[0-9]{10}")
 LEFT_FOR = 3600.0  # seconds: what is being written for longer was left by a writer that was killed
 NOT_OF_FOLDERS = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM, errno.EISDIR}
 TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
+Files = Mapping[str, bytes]  # by their names
+
 
 class Prepared(Protocol):
-    """An event that is durable, but has no number yet."""
+    """An event that is written, but has no number yet."""
 
     def publish(self, number: int) -> bool:
-        """Let it be the event of this number; False where there is another one."""
+        """Let it be the event of this number, durably; False where that is taken."""
 
     def discard(self) -> None:
         """Nothing is left of it, unless it was published."""
 
 
 class EventStore(Protocol):
-    """What a dictionary asks of the place where it lies."""
+    """What a dictionary asks of the place where it lies. `identity` is that of an event, `file` a name."""
 
-    @property
-    def index(self) -> Path | None:
-        """Where the index may be kept; None where it cannot."""
+    readers: int  # how many files are best read at once
 
     def numbers(self) -> list[int]:
-        """Of all events, in order."""
+        """Of all events, in their order."""
 
     def event(self, number: int) -> str | None:
-        """The text of an event; None where there is none."""
+        """The text of an event; None where there is none of this number."""
 
-    def module(self, number: int, identity: str, file: str) -> bytes:
-        """The bytes of the module that came with an event."""
+    def read(self, number: int, identity: str, file: str) -> bytes:
+        """What came with an event; FileNotFoundError where it has gone."""
 
-    def prepare(self, identity: str, event: str, file: str | None, content: bytes | None) -> Prepared:
-        """Write an event, and its module."""
+    def modules(self, number: int) -> list[str]:
+        """Files of modules beside an event, for one that cannot be read."""
+
+    def prepare(self, identity: str, event: str, files: Files) -> Prepared:
+        """Write an event, and what comes with it."""
 
     def drop(self, number: int, identity: str, file: str) -> None:
-        """The module of an event goes."""
+        """What came with an event goes."""
+
+    def sync(self) -> None:
+        """All that was published is durable afterwards."""
+
+    def read_index(self) -> bytes | None: ...
+
+    def write_index(self, content: bytes) -> None: ...
 
 
 def folder(number: int) -> str:
     return f"{number:010d}"
 
 
+def as_text(content: bytes) -> str:
+    """Of a file of JSON; what is too long to be one of ours is no JSON either."""
+    return content.decode("utf-8", "replace") if len(content) <= LARGEST else ""
+
+
 class LocalStore:
-    """A folder of a file system."""
+    """In a folder of a file system."""
+
+    readers = 1
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.events = root / EVENTS
 
-    @property
-    def index(self) -> Path | None:
-        return self.root / "index.sqlite" if self.events.is_dir() else None
-
     def numbers(self) -> list[int]:
         try:
-            return sorted(int(e.name) for e in os.scandir(self.events) if NUMBER.fullmatch(e.name))
+            with os.scandir(self.events) as found:
+                return sorted(int(e.name) for e in found if NUMBER.fullmatch(e.name))
         except FileNotFoundError:
             return []
 
     def event(self, number: int) -> str | None:
+        place = self.events / folder(number)
         try:
-            with open(self.events / folder(number) / EVENT, "rb") as stream:
-                return _decoded(stream.read(LARGEST + 1), number)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            with open(place / EVENT, "rb") as stream:
+                return as_text(stream.read(LARGEST + 1))
+        except FileNotFoundError:
+            return "" if place.exists() else None  # somebody has removed what is never removed
 
-    def module(self, number: int, identity: str, file: str) -> bytes:
-        return (self.events / folder(number) / file).read_bytes()
+    def read(self, number: int, identity: str, file: str) -> bytes:
+        with open(self.events / folder(number) / file, "rb") as stream:
+            return stream.read()
 
-    def prepare(self, identity: str, event: str, file: str | None, content: bytes | None) -> Prepared:
+    def modules(self, number: int) -> list[str]:
+        return sorted(path.name for path in (self.events / folder(number)).glob("*.safetensors"))
+
+    def prepare(self, identity: str, event: str, files: Files) -> Prepared:
         partial = self.root / PARTIAL
         for place in (self.events, partial):
             _make_folder(place)
-        prepared = LocalPrepared(partial / f"{uuid.uuid4().hex}", self.events)
+        prepared = LocalPrepared(partial / identity, self.events)
         try:
             prepared.place.mkdir()
-            if file is not None and content is not None:
-                _write(prepared.place / file, content)
-            _write(prepared.place / EVENT, event.encode())
+            for name, content in {**files, EVENT: event.encode()}.items():  # an entry can be made again of its module
+                _write(prepared.place / name, content, durable=name != ENTRY)
             sync_folder(prepared.place)
         except BaseException:
             prepared.discard()
@@ -114,7 +134,22 @@ class LocalStore:
         return prepared
 
     def drop(self, number: int, identity: str, file: str) -> None:
-        (self.events / folder(number) / file).unlink(missing_ok=True)
+        for name in (file, ENTRY):
+            (self.events / folder(number) / name).unlink(missing_ok=True)
+
+    def sync(self) -> None:
+        sync_folder(self.events)
+
+    def read_index(self) -> bytes | None:
+        try:
+            return (self.root / INDEX).read_bytes()
+        except OSError:
+            return None
+
+    def write_index(self, content: bytes) -> None:
+        if self.events.is_dir():
+            with contextlib.suppress(OSError):  # a disk that is full or read-only: then the index is in memory only
+                write_atomically(self.root / INDEX, content)
 
 
 class LocalPrepared:
@@ -124,21 +159,15 @@ class LocalPrepared:
     def publish(self, number: int) -> bool:
         try:
             os.rename(self.place, self.events / folder(number))
-        except OSError as taken:
-            if taken.errno in TAKEN:
+        except OSError as refused:
+            if refused.errno in TAKEN:
                 return False
             raise
         sync_folder(self.events)
         return True
 
     def discard(self) -> None:
-        shutil.rmtree(self.place, ignore_errors=True)
-
-
-def _decoded(content: bytes, number: int) -> str:
-    if len(content) > LARGEST:
-        raise RecycleGPError(f"event {number} is larger than recyclegp writes them; restore it from a copy")
-    return content.decode("utf-8", "replace")
+        _remove(self.place)
 
 
 def _make_folder(place: Path) -> None:
@@ -151,46 +180,44 @@ def _make_folder(place: Path) -> None:
     sync_folder(place.parent)
 
 
-def _write(target: Path, content: bytes) -> None:
+def _write(target: Path, content: bytes, *, durable: bool) -> None:
     with open(target, "xb") as stream:
         stream.write(content)
         stream.flush()
-        os.fsync(stream.fileno())
+        if durable:
+            os.fsync(stream.fileno())
 
 
 def sync_folder(place: Path) -> None:
     """Names, too, survive a power cut; where folders cannot be synced the system has its own way."""
     try:
         handle = os.open(place, os.O_RDONLY)
-    except OSError as not_possible:
-        if not_possible.errno in NOT_OF_FOLDERS:
+    except OSError as refused:
+        if refused.errno in NOT_OF_FOLDERS:
             return
         raise
     try:
         os.fsync(handle)
-    except OSError as not_possible:
-        if not_possible.errno not in NOT_OF_FOLDERS:
+    except OSError as refused:
+        if refused.errno not in NOT_OF_FOLDERS:
             raise
     finally:
         os.close(handle)
 
 
 def _clean(partial: Path, own: Path) -> None:
-    """What killed writers have left goes; ages are by the clock of the file system alone.
-
-    A folder is renamed before it is emptied: a writer that lives all the same can then not publish half of it, but is
-    told that it is gone.
-    """
+    """What killed writers have left goes. Ages are by the clock of the file system alone."""
     with contextlib.suppress(OSError):
         now = own.stat().st_mtime
-        for entry in _old(partial, now):
-            trash = partial / f"{uuid.uuid4().hex}"
-            with contextlib.suppress(OSError):
-                os.rename(entry, trash)
-                shutil.rmtree(trash, ignore_errors=True)
+        with os.scandir(partial) as found:
+            old = [Path(e.path) for e in found if now - e.stat().st_mtime > LEFT_FOR]
+        for place in old:
+            _remove(place)
 
 
-def _old(partial: Path, now: float) -> Iterator[Path]:
-    for entry in os.scandir(partial):
-        if now - entry.stat().st_mtime > LEFT_FOR:
-            yield Path(entry.path)
+def _remove(place: Path) -> None:
+    """A folder that is not published. It is renamed first: whoever still writes there cannot publish half of it."""
+    trash = place.with_name(uuid.uuid4().hex)
+    with contextlib.suppress(OSError):
+        os.rename(place, trash)
+        shutil.rmtree(trash, ignore_errors=True)

@@ -1,11 +1,14 @@
-"""What happened to a dictionary: events, the entries that they leave, and their JSON. Nothing here needs torch."""
+"""What happens in a dictionary: events, the entries that they leave, and the JSON of both. Nothing here needs torch.
+
+An event stays for ever, and says no more than who did what. What a module says of itself is its entry, which goes with
+the module when it is replaced or removed.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -14,12 +17,12 @@ from ..times import When, when, written
 from . import strict_json
 
 FORMAT = 1
-LARGEST = 2**20  # bytes of an event
+LARGEST = 2**24  # bytes of an event or an entry: 65,536 columns have long names
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\.safetensors")  # never a path
 ID = re.compile(r"[0-9a-f]{32}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
-Region = tuple[tuple[float | None, float | None], ...]  # for each input the smallest and largest of the points
+Region = tuple[tuple[float | None, float | None], ...]
 
 
 class Kind(Enum):
@@ -28,10 +31,23 @@ class Kind(Enum):
     CAME = "came"
     REPLACED = "replaced"
     REMOVED = "removed"
+    UNREADABLE = "unreadable"  # the file of the event is damaged
+
+
+class Event(NamedTuple):
+    """Who came, was replaced or was removed; by which key, and when."""
+
+    number: int  # 1, 2, …: in the order in which they happened, whatever clocks say
+    kind: Kind
+    name: str
+    owner: str | None  # of the module that came, or was removed
+    digest: str | None  # SHA-256 of the file that came, or was removed
+    by: str | None  # a key, or a name
+    time: datetime | None  # by the clock of whoever wrote it
 
 
 class Entry(NamedTuple):
-    """A module as the dictionary knows it, without its numbers."""
+    """A module as it is listed."""
 
     name: str
     owner: str
@@ -43,9 +59,9 @@ class Entry(NamedTuple):
     region: Region  # (least, most) of its points in each input; None where an input has levels
     columns: tuple[str, ...] | None  # names of the inputs
     observed: When | None  # when its rows were, as its owner says
-    added: datetime  # by the clock of whoever added it
+    added: datetime | None  # by the clock of whoever added it
     by: str | None  # who added it: a key, or a name
-    number: int  # of the event with which it came
+    number: int = 0  # of the event with which it came
 
     @property
     def target(self) -> str | None:
@@ -53,100 +69,97 @@ class Entry(NamedTuple):
         return ", ".join(self.targets) or None
 
 
-class Event(NamedTuple):
-    """Who came, was replaced or was removed; by which key, and when."""
-
-    number: int  # 1, 2, …: no two events have one number, whatever clocks say
-    kind: Kind
-    name: str
-    by: str | None
-    time: datetime  # by the clock of whoever wrote it
-    entry: Entry | None  # the module, where one came
-
-
-class Written(NamedTuple):
-    """An event as it is in its file: what `Event` has, and where the module lies."""
+class Located(NamedTuple):
+    """An event as it is in its file: also where the module lies that came with it."""
 
     event: Event
     id: str
-    file: str | None
+    file: str | None  # None where none came
 
 
-def to_text(kind: Kind, name: str, by: str | None, identity: str, file: str | None, entry: Entry | None) -> str:
-    """The file of an event; its number is in its path."""
-    said: dict[str, Any] = {
+UNREADABLE = Located(Event(0, Kind.UNREADABLE, "", None, None, None, None), "", None)
+
+
+def event_to_text(event: Event, identity: str, file: str | None) -> str:
+    """Its number is in its path."""
+    said = {
         "recyclegp_event": FORMAT,
-        "kind": kind.value,
-        "name": name,
-        "by": by,
-        "time": (entry.added if entry is not None else datetime.now(UTC)).isoformat(),
         "id": identity,
+        "kind": event.kind.value,
+        "name": event.name,
+        "owner": event.owner,
+        "digest": event.digest,
+        "by": event.by,
+        "time": None if event.time is None else event.time.isoformat(),
+        "file": file,
     }
-    if entry is not None:
-        said["module"] = {
-            "file": file,
-            "digest": entry.digest,
-            "bytes": entry.bytes,
-            "owner": entry.owner,
-            "rows": entry.rows,
-            "likelihood": entry.likelihood,
-            "targets": list(entry.targets),
-            "region": [list(pair) for pair in entry.region],
-            "columns": None if entry.columns is None else list(entry.columns),
-            "observed": None if entry.observed is None else written(entry.observed),
-        }
-    return json.dumps(said, allow_nan=False, sort_keys=True) + "\n"
+    return json.dumps(said, allow_nan=False) + "\n"
 
 
-def from_text(text: str, number: int) -> Written:
-    """An event as it was written; an error where it is not one."""
+def event_from_text(text: str, number: int) -> Located:
+    """As it was written; of a damaged one only that it was there."""
     try:
         said = strict_json.parsed(text)
         if said["recyclegp_event"] != FORMAT:
-            raise RecycleGPError(f"event {number} is of another format; upgrade recyclegp")
-        kind, time = Kind(said["kind"]), datetime.fromisoformat(_text(said["time"]))
-        name, by, identity = _text(said["name"]), _text_or_none(said["by"]), _matching(ID, said["id"])
-        if kind is Kind.REMOVED:
-            return Written(Event(number, kind, name, by, time, None), identity, None)
-        own = said["module"]
-        entry = _entry(own, name, by, time, number)
-        return Written(Event(number, kind, name, by, time, entry), identity, _matching(FILE_NAME, own["file"]))
-    except (KeyError, TypeError, ValueError, RecursionError) as broken:
-        if isinstance(broken, RecycleGPError):
-            raise
-        raise RecycleGPError(f"event {number} is not as recyclegp writes it; restore it from a copy") from None
+            raise RecycleGPError(f"event {number} of the dictionary is of another format; upgrade recyclegp")
+        event = Event(
+            number,
+            Kind(said["kind"]),
+            _text(said["name"]),
+            None if said["owner"] is None else _text(said["owner"]),
+            None if said["digest"] is None else _matching(DIGEST, said["digest"]),
+            None if said["by"] is None else _text(said["by"]),
+            _time(said["time"]),
+        )
+        file = None if said["file"] is None else _matching(FILE_NAME, said["file"])
+        return Located(event, _matching(ID, said["id"]), file)
+    except RecycleGPError:
+        raise
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return UNREADABLE._replace(event=UNREADABLE.event._replace(number=number))
 
 
-def _entry(own: Mapping[str, Any], name: str, by: str | None, time: datetime, number: int) -> Entry:
-    return Entry(
-        name=name,
-        owner=_text(own["owner"]),
-        digest=_matching(DIGEST, own["digest"]),
-        rows=int(own["rows"]),
-        bytes=int(own["bytes"]),
-        likelihood=_text(own["likelihood"]),
-        targets=tuple(map(_text, own["targets"])),
-        region=tuple((_number(low), _number(high)) for low, high in own["region"]),
-        columns=None if own["columns"] is None else tuple(map(_text, own["columns"])),
-        observed=None if own["observed"] is None else when(own["observed"]),
-        added=time,
-        by=by,
-        number=number,
-    )
+def entry_to_text(entry: Entry) -> str:
+    said = entry._asdict() | {
+        "observed": None if entry.observed is None else written(entry.observed),
+        "added": None if entry.added is None else entry.added.isoformat(),
+    }
+    del said["number"]
+    return json.dumps(said, allow_nan=False) + "\n"
+
+
+def entry_from_text(text: str, number: int) -> Entry | None:
+    """As it was written; None where it is damaged."""
+    try:
+        said = json.loads(text)
+        columns, observed = said["columns"], said["observed"]
+        return Entry(
+            name=_text(said["name"]),
+            owner=_text(said["owner"]),
+            digest=_text(said["digest"]),
+            rows=int(said["rows"]),
+            bytes=int(said["bytes"]),
+            likelihood=_text(said["likelihood"]),
+            targets=tuple([_text(target) for target in said["targets"]]),
+            region=tuple([(low, high) for low, high in said["region"]]),
+            columns=None if columns is None else tuple([_text(column) for column in columns]),
+            observed=None if observed is None else when(observed),
+            added=_time(said["added"]),
+            by=said["by"],
+            number=number,
+        )
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _time(value: Any) -> datetime | None:
+    return None if value is None else datetime.fromisoformat(_text(value))
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("not text")
     return value
-
-
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def _matching(pattern: re.Pattern[str], value: Any) -> str:
