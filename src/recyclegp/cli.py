@@ -19,7 +19,9 @@ from .commands import (
     experiment,
     fit,
     gain,
+    hub,
     inspect,
+    join,
     merge,
     operate,
     plans,
@@ -124,6 +126,7 @@ def main(
 PANELS = {
     "From data to predictions": (fit.fit, merge.merge, predict.predict, plot.plot),
     "Ask the owners once more": (plans.plan, plans.contribute, plans.combine),
+    "Meet at a hub": (hub.hub, join.join, join.leave, hub.coordinate),
     "How good it is": (score.score, gain.gain, calibrate.calibrate),
     "What is in a file": (inspect.inspect, screening.screen, inspect.compare, transform.transform, serve.serve),
     "Who vouches for it": (signatures.keygen, signatures.sign, signatures.verify, signatures.keys),

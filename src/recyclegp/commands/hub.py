@@ -1,0 +1,212 @@
+"""hub and coordinate: modules behind an address, and whoever keeps them together."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import RecycleGPError, printable
+from . import options
+from .hub_errors import exit_codes
+from .options import option, output_to, switch
+from .screen import Screen, plain_table, show
+
+if TYPE_CHECKING:
+    from ..hub.client import HubClient
+
+ACTIONS = ("invite", "people", "approve", "expel", "rounds", "evaluate", "scores", "report", "model", "audit")
+FILES = {"model": "merged.safetensors", "audit": "audit.jsonl"}  # what is fetched, and its usual name
+
+
+def hub(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the hub keeps everything; made if need be.")],
+    host: Annotated[str, option("Address to listen on; 0.0.0.0 is every one of this machine.", "ADDRESS")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, option("To listen on; 0 is any that is free.", min=0, max=65535)] = 8443,
+    admission: Annotated[str, option("Who becomes an owner?", "invited|approved|open")] = "invited",
+    expect: Annotated[int, option("Owners whose modules are waited for.", "N", min=1)] = 1,
+    rounds: Annotated[int, option("Ask owners once more, so often.", "N", "not at all", min=0)] = 0,
+    points: Annotated[int, option("At which they answer.", "N", min=1)] = 256,
+    deadline: Annotated[float, option("Seconds that owners have for an answer.", "SECONDS", min=1)] = 3600.0,
+    evaluate: Annotated[
+        bool, switch("--evaluate/--no-evaluate", "Ask owners to score each model on rows held back at home.")
+    ] = True,
+    title: Annotated[str, option("What it is called on its page.")] = "recyclegp hub",
+    largest: Annotated[int, option("MiB that a module may have.", "MIB", min=1)] = 64,
+    coordinator: Annotated[
+        Path | None, option("Public key of the coordinator.", "NAME.pub", "one is made in DIR")
+    ] = None,
+    certificate: Annotated[Path | None, option("For TLS: certificate chain.", "FILE.pem", "none: plain HTTP")] = None,
+    key: Annotated[Path | None, option("For TLS: its private key.", "FILE.pem")] = None,
+    behind_proxy: Annotated[
+        bool, switch("--behind-proxy", "A reverse proxy on this machine says who asks (X-Forwarded-For).")
+    ] = False,
+    public_page: Annotated[
+        bool, switch("--public-page", "Show the page without downloads to anybody, at the address itself.")
+    ] = False,
+    threads: options.Threads = 1,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run a hub, until Ctrl-C: owners join it with one command, and it merges what they send.
+
+    Owners are known by their public keys, and every request is signed. Modules
+    are screened and merged as they arrive. The address of the page that is
+    printed holds a token: whoever knows it sees who is in, and may download.
+
+    Example: recyclegp hub city --port 8443 --expect 5 --rounds 3
+    """
+    screen = Screen(quiet, as_json)
+    if (certificate is None) != (key is None):
+        raise RecycleGPError("--certificate and --key belong together; give both, or none")
+    with screen.working("Starting", threads):
+        server = _server()
+        from ..hub.hub import Hub
+        from ..hub.limits import Limits
+        from ..hub.protocol import fingerprint
+        from ..hub.registry import Admission
+        from ..hub.settings import Settings
+
+        known = {each.value: each for each in Admission}
+        if admission not in known:
+            raise RecycleGPError(f"--admission {admission}: choose one of {', '.join(known)}")
+        settings = Settings(
+            title=title,
+            admission=known[admission],
+            expect=expect,
+            rounds=rounds,
+            points=points,
+            deadline=deadline,
+            evaluate=evaluate,
+            limits=Limits(largest_module=largest * 2**20),
+        )
+        opened = Hub(folder, settings, coordinator)
+    tls = None if certificate is None or key is None else server.Certificate(certificate, key)
+    try:
+        with server.serving(
+            opened,
+            host=host,
+            port=port,
+            certificate=tls,
+            behind_proxy=behind_proxy,
+            public_page=public_page,
+            threads=threads,
+        ) as running:
+            facts = {"address": running.address, "page": running.page, "fingerprint": fingerprint(opened.public)}
+            screen.result(facts, lambda: typer.echo(f"{running.address}\n{running.page}"))
+            sys.stdout.flush()  # whoever reads it from a pipe can go on
+            screen.note(f"the hub's key is {facts['fingerprint']}; the second address is the page; Ctrl-C ends it")
+            running.run()
+    finally:
+        opened.close()
+
+
+def coordinate(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Of the hub, as https://hub.example:8443.")],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=f"One of {', '.join(ACTIONS)}.")],
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAMES…]", help="For approve and expel.")] = None,
+    key: Annotated[Path, option("The coordinator's private key.", "FILE.pem", None, "--key")] = Path("coordinator.pem"),
+    name: Annotated[str, option("Under which that key is registered.")] = "coordinator",
+    count: Annotated[int, option("Of invite: how many. Of rounds: how many.", "N", None, "-n", "--count", min=0)] = 1,
+    readers: Annotated[bool, switch("--readers", "Of invite: let in readers, who may fetch the model only.")] = False,
+    points: Annotated[int, option("Of rounds: at which owners answer.", "N", min=1)] = 256,
+    deadline: Annotated[float, option("Of rounds: seconds that owners have.", "SECONDS", min=1)] = 3600.0,
+    output: Annotated[Path | None, output_to("FILE", "Of model and audit: the file to write.")] = None,
+    certificate: Annotated[Path | None, option("That the hub's certificate is checked with.", "FILE.pem")] = None,
+    patience: Annotated[float, option("Seconds to go on trying.", "SECONDS", min=0)] = 30.0,
+    seed: options.NoSeed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Do what only the coordinator of a hub may do, from anywhere.
+
+    invite prints an invitation for each owner; people lists who is there;
+    approve and expel take names; rounds and evaluate ask owners once more;
+    scores, report, model and audit fetch what has come of it.
+
+    Example: recyclegp coordinate http://127.0.0.1:8443 invite -n 5 --key city/coordinator.pem
+    """
+    screen = Screen(quiet, as_json)
+    if action not in ACTIONS:
+        raise RecycleGPError(f"{action}: not an action; choose one of {', '.join(ACTIONS)}")
+    if (action in ("approve", "expel")) != bool(names):
+        raise RecycleGPError(f"{action}: {'say whom by name' if not names else 'it takes no names'}")
+    if output is not None and action not in FILES:
+        raise RecycleGPError("-o is for model and audit")
+    with exit_codes():
+        from ..hub.client import HubClient
+        from ..storage.signing import private_key
+
+        client = HubClient(address, private_key(key), name, patience=patience, certificate=certificate, say=screen.note)
+        client.about()
+        asked = {"rounds": count, "points": points, "deadline": deadline}
+        if action == "invite":
+            _invite(screen, client, "reader" if readers else "owner", count)
+        elif action in ("approve", "expel"):
+            for each in names or ():
+                client.ask("POST", "/people", {"name": each, "standing": "in" if action == "approve" else "out"})
+            done = "approved" if action == "approve" else "expelled"
+            screen.result({done: names}, lambda: typer.echo(printable(f"{done}: {', '.join(names or ())}")))
+        elif action == "rounds":
+            client.ask("POST", "/rounds", asked)
+            screen.result(asked, lambda: typer.echo("rounds begin when all modules are merged"))
+        elif action in FILES:
+            _fetch(screen, client, f"/{action}", output or Path(FILES[action]))
+        else:
+            _shown(screen, client, action)
+
+
+def _invite(screen: Screen, client: HubClient, role: str, count: int) -> None:
+    from ..hub.home import with_fingerprint
+
+    assert client.hub is not None
+    found = client.ask("POST", "/invitations", {"role": role, "count": count})["invitations"]
+    whole = [with_fingerprint(token, client.hub) for token in found]
+    screen.result({"invitations": whole}, lambda: typer.echo("\n".join(whole)))
+
+
+def _fetch(screen: Screen, client: HubClient, path: str, output: Path) -> None:
+    from ..storage.atomic import write_atomically
+
+    content = client.fetch(path)
+    write_atomically(output, content)
+    screen.result({"file": str(output), "bytes": len(content)}, lambda: typer.echo(printable(str(output))))
+
+
+def _shown(screen: Screen, client: HubClient, action: str) -> None:
+    paths = {"people": ("GET", "/people"), "evaluate": ("POST", "/evaluations"), "scores": ("GET", "/evaluations")}
+    method, path = paths.get(action, ("GET", "/report"))
+    found = client.ask(method, path)
+    rows: list[dict[str, Any]] = found.get({"people": "people", "scores": "evaluations"}.get(action, ""), [found])
+    columns = {
+        "people": ("name", "role", "what", "rows", "points", "gain", "flagged"),
+        "report": ("kind", "round", "rows", "summary"),
+    }.get(action, ("id", "answered", "owners", "rows", "merged", "alone"))
+
+    def table() -> None:
+        drawn = plain_table(*columns, folded=1)
+        for row in rows:
+            drawn.add_row(*(_cell(row.get(column)) for column in columns))
+        show(drawn)
+
+    screen.result(found, table)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else printable(str(value))
+
+
+def _server() -> Any:
+    """The part that needs the extra, which may not be there."""
+    try:
+        from ..hub import server
+    except ModuleNotFoundError as absent:
+        if absent.name not in ("starlette", "uvicorn", "anyio", "h11"):
+            raise
+        raise RecycleGPError(f"hub needs {absent.name}; pip install 'recyclegp[hub]'") from None
+    return server

@@ -1,0 +1,125 @@
+"""What a hub does by itself: merge when modules arrive, go on with rounds, sign receipts. One job at a time.
+
+Jobs run in an executor: a process of their own in a hub that runs, a thread in tests. What arrives meanwhile is in the
+next one, so the newest always wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from ..errors import RecycleGPError
+from . import rounds, worker
+from .folder import Facts
+from .hub import Hub
+
+LOOK = 0.2  # seconds between two looks
+AGAIN = 30.0  # seconds before something that has failed is tried once more
+LOG = logging.getLogger("recyclegp.hub")
+
+
+class Keeper:
+    """Runs until it is cancelled."""
+
+    def __init__(self, hub: Hub, executor: Callable[[], Executor]) -> None:
+        self._hub, self._make = hub, executor
+        self._executor = executor()
+        self._drawn: str | None = None
+        self._failed_at = 0.0
+        self._failed_with: Facts | None = None
+
+    async def run(self) -> None:
+        while True:
+            try:
+                busy = await self.step()
+            except Exception as failed:  # whatever it is: a hub goes on, and tries again
+                LOG.warning("%s: %s", type(failed).__name__, failed)
+                self._hub.failed = str(failed)
+                self._failed_at, self._failed_with = time.time(), await asyncio.to_thread(self._hub.modules)
+                busy = False
+            await asyncio.sleep(0 if busy else LOOK)
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def step(self) -> bool:
+        """One thing that is to be done, if there is any."""
+        return await self._round() or await self._merge() or await self._begin() or await self._rest()
+
+    async def _round(self) -> bool:
+        hub = self._hub
+        run = await asyncio.to_thread(hub.run)
+        if run is None or not await asyncio.to_thread(run.due, time.time()):
+            return False
+        if len(run.missing()) == len(run.owners):
+            await asyncio.to_thread(hub.rounds_failed, "nobody has answered in time")
+            return True
+        try:
+            facts = await self._job(worker.combine, run.id)
+        except RecycleGPError as refused:
+            await asyncio.to_thread(hub.rounds_failed, str(refused))
+            return True
+        await asyncio.to_thread(hub.combined, run, facts)
+        return True
+
+    async def _merge(self) -> bool:
+        hub = self._hub
+        if hub.run() is not None or time.time() - hub.arrived < hub.settings.quiet:
+            return False
+        here = await asyncio.to_thread(hub.modules)
+        if here == hub.current["modules"]:
+            return False
+        if here == self._failed_with and time.time() - self._failed_at < AGAIN:
+            return False
+        if not here:
+            await asyncio.to_thread(hub.merged_nobody)
+            return True
+        facts = await self._job(worker.merge, here)
+        hub.failed = None
+        await asyncio.to_thread(hub.merged, facts)
+        return True
+
+    async def _begin(self) -> bool:
+        """Rounds, once everybody who is expected is there."""
+        hub = self._hub
+        if len(hub.current["modules"]) < hub.settings.expect or not hub.wants_rounds() or hub.run() is not None:
+            return False
+        model, here = hub.current["model"], dict(hub.current["modules"])
+        folder = await asyncio.to_thread(rounds.new_folder, hub.folder.rounds, time.time())
+        try:
+            plan = await self._job(worker.plan, model, folder.name, hub.wanted_rounds()["points"])
+            if hub.modules() == here:
+                await asyncio.to_thread(hub.begin_rounds, folder, plan)
+                return True
+        except RecycleGPError as refused:
+            await asyncio.to_thread(hub.rounds_failed, str(refused))
+        shutil.rmtree(folder, ignore_errors=True)
+        return True
+
+    async def _rest(self) -> bool:
+        hub = self._hub
+        await asyncio.to_thread(hub.close_evaluations, time.time())
+        model = hub.current["model"]
+        if model is not None and model != self._drawn:
+            self._drawn = model
+            try:
+                await self._job(worker.draw, model)
+            except RecycleGPError as refused:  # a page that cannot be drawn is no reason to stop
+                LOG.info("no picture: %s", refused)
+        return False
+
+    async def _job(self, job: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._executor, worker.run, job, str(self._hub.folder.root), *arguments
+            )
+        except BrokenProcessPool:
+            self._executor = self._make()
+            raise RuntimeError("the process that merges has died, perhaps for lack of memory") from None

@@ -1,0 +1,190 @@
+"""The owner's side: register, send the module, answer what is asked, fetch what came of it. Rows never leave.
+
+Whatever was done already is not done again, so that a command that was killed can be started once more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import RecycleGPError
+from ..local.held_back import is_held_back, take
+from ..models.gain import Gain
+from ..models.load import load
+from ..models.module import Module
+from ..models.plan import Plan
+from ..storage.signing import content_id
+from .client import HubClient, query
+from .folder import Facts
+from .home import Home, token_of
+from .protocol import RefusedError
+
+SETTLED = ("ready",)  # states of a hub in which nothing more is to be waited for
+
+
+class Rows(NamedTuple):
+    """An owner's rows, as they were fitted."""
+
+    X: Any
+    y: Any
+    noise: Any  # variances of rows that are known, or None
+    share: float  # that is held back
+    privacy: str | None  # "people", "things", or nothing said
+
+    @property
+    def kept(self) -> np.ndarray:
+        """(n,) bool  rows that the module was fitted to, and answers are about."""
+        return ~is_held_back(self.X, self.y, self.share)
+
+
+class Owner:
+    """Somebody who has rows, a module of them, and an account with a hub."""
+
+    def __init__(
+        self, client: HubClient, home: Home, rows: Rows, *, share_score: bool, say: Callable[[str], None]
+    ) -> None:
+        self._client, self._home, self._rows, self._say = client, home, rows, say
+        self._share_score = share_score
+
+    def register(self, invitation: str | None, poll: float, patience: float) -> None:
+        """Until the coordinator has approved it, where that is needed."""
+        assert self._client.hub is not None
+        token = None if invitation is None else token_of(invitation, self._client.hub)
+        found = self._client.ask("POST", "/register", {"invitation": token})
+        if found["standing"] == "waiting":
+            self._say("waiting for the coordinator to approve this key")
+        end = time.monotonic() + patience
+        while found["standing"] == "waiting":
+            if time.monotonic() > end:
+                raise RefusedError("the coordinator has not approved this key yet; start again later, nothing is lost")
+            time.sleep(poll)
+            found = self._client.ask("POST", "/register", {"invitation": None})
+        if found["standing"] != "in":
+            raise RefusedError("the coordinator has not let this key in", 403)
+
+    def send_module(self) -> str:
+        """The same file twice is the same module."""
+        found = self._client.send("/module", self._home.module.read_bytes())
+        return str(found["module"])
+
+    def attend(self, poll: float, *, stay: bool = False) -> Facts:
+        """Answer what is asked, until the model is complete; gives the last status."""
+        declined = set[str]()
+        said = ""
+        while True:
+            status: Facts = self._client.ask("GET", "/tasks")
+            mine = content_id(self._home.module)
+            if status["module"] not in (None, mine):
+                raise RefusedError(
+                    "the hub has another module of yours; another machine with this key has sent it", 409
+                )
+            if status["module"] is None:
+                raise RefusedError("your module is not in the hub any more; the coordinator has removed it", 403)
+            waiting = [task for task in status["tasks"] if task["digest"] + task["kind"] not in declined]
+            for task in waiting:
+                if not self._did(task):
+                    declined.add(task["digest"] + task["kind"])
+            words = _words(status)
+            if words != said:
+                self._say(words)
+                said = words
+            if not waiting and status["state"] in SETTLED and not stay:
+                return status
+            time.sleep(0 if waiting else poll)
+
+    def fetch(self, path: Path, digest: str | None = None) -> Any:
+        """The merged model, which the hub has signed; checked as a file of a stranger."""
+        content = self._client.fetch("/model" if digest is None else query("/model", digest=digest))
+        self._home.keep(path, content)
+        return load(path)
+
+    def gain(self, merged: Any) -> Gain:
+        """What merging has gained, on the rows that were held back at home."""
+        own = load(self._home.module)
+        assert isinstance(own, Module)
+        found: Gain = merged.gain(self._rows.X, self._rows.y, name=own.name, module=own)
+        return found
+
+    def leave(self, poll: float, patience: float) -> Facts:
+        return leave(self._client, poll, patience)
+
+    # --- tasks ---
+
+    def _did(self, task: Facts) -> bool:
+        """Whether it could be done; what is refused because it came too late, or twice, was done."""
+        try:
+            if task["kind"] == "answer":
+                self._answer()
+            elif task["kind"] == "score":
+                self._score(task)
+            else:
+                raise RecycleGPError(f"the hub asks for {task['kind']!r}, which this version does not know")
+        except RefusedError as refused:
+            if refused.status not in (404, 409):
+                raise
+        except RecycleGPError as cannot:
+            self._say(f"cannot do what the hub asks ({task['kind']}): {cannot}")
+            return False
+        return True
+
+    def _answer(self) -> None:
+        rows = self._rows
+        with TemporaryDirectory(prefix="recyclegp-") as folder:
+            path = Path(folder) / "plan.safetensors"
+            path.write_bytes(self._client.fetch("/plan"))
+            plan = load(path)
+            if not isinstance(plan, Plan):
+                raise RecycleGPError("the hub has sent something that is no plan")
+            kept = rows.kept
+            answer = plan.contribute(
+                take(rows.X, kept),
+                take(rows.y, kept),
+                name=self._client.name,
+                noise=take(rows.noise, kept),
+                privacy=rows.privacy,
+                allow_small=True,
+            )
+            path = Path(folder) / "answer.safetensors"
+            answer.save(path)
+            self._say(f"round {plan.round + 1}: {answer.nbytes:,} bytes of {plan.asks} over {answer.rows} rows leave")
+            self._client.send("/answer", path.read_bytes())
+
+    def _score(self, task: Facts) -> None:
+        with TemporaryDirectory(prefix="recyclegp-") as folder:
+            found = self.gain(self.fetch(Path(folder) / "model.safetensors", task["digest"]))
+        sums = {"merged": -found.merged * found.rows, "alone": -found.alone * found.rows}
+        self._say(f"score: {found.rows} rows and two sums leave{' under your name' if self._share_score else ''}")
+        question = {"evaluation": task["id"], "rows": found.rows, **sums, "shared": self._share_score}
+        self._client.ask("POST", "/score", question)
+
+
+def leave(client: HubClient, poll: float, patience: float) -> Facts:
+    """Withdraw, and wait for the receipt, which follows the model that was learned without the module."""
+    name = client.ask("DELETE", "/module")["receipt"]
+    end = time.monotonic() + patience
+    while True:
+        found: Facts = client.ask("GET", f"/receipts/{name}")
+        if found["signature"] is not None:
+            return found
+        if time.monotonic() > end:
+            raise RefusedError("the module is gone, but its receipt is not signed yet; ask again later", 503)
+        time.sleep(poll)
+
+
+def _words(status: Facts) -> str:
+    """What the hub does, for somebody who waits."""
+    if status["failed"]:
+        return f"the hub cannot merge: {status['failed']}"
+    words = {
+        "collecting": f"{status['owners']} of {status['expect']} owners are there; waiting for the others",
+        "merging": "the hub is merging",
+        "rounds": "rounds are going on",
+        "ready": "the model is complete",
+    }
+    return words.get(str(status["state"]), str(status["state"]))

@@ -1,0 +1,197 @@
+"""The coordinator's page: who is in, who is late, what each has brought and gained, rounds as a curve. Read-only.
+
+Its address holds a token; without one nothing is there, unless the hub was started with a public page, which then has
+no downloads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from ..serve.guard import HEADERS
+from . import evaluations, rounds
+from .folder import Facts
+from .hub import Hub
+from .protocol import RefusedError
+from .registry import Person, Role, Standing
+
+if TYPE_CHECKING:
+    from .door import Door
+
+TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+# What draws the model is one file with its script inside; it runs apart from everything else.
+DRAWN = {
+    **HEADERS,
+    "Content-Security-Policy": "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+}
+
+
+class Pages:
+    """Routes under /p/TOKEN/, and under / where the page is public."""
+
+    def __init__(self, hub: Hub, door: Door, *, public: bool) -> None:
+        self._hub, self._door, self._public = hub, door, public
+
+    def routes(self) -> list[Route]:
+        found = [
+            Route("/p/{token}/", self._behind(partial(self._asset, "page.html"))),
+            *(Route(f"/p/{{token}}/{name}", self._behind(partial(self._asset, name))) for name in ASSETS),
+            Route("/p/{token}/state.json", self._behind(self._state)),
+            Route("/p/{token}/model.safetensors", self._behind(self._model)),
+            Route("/p/{token}/audit.jsonl", self._behind(self._audit)),
+            Route("/p/{token}/drawn", self._behind(self._drawn)),
+        ]
+        if self._public:
+            found += [Route("/", self._limited(partial(self._asset, "page.html")))]
+            found += [Route(f"/{name}", self._limited(partial(self._asset, name))) for name in ASSETS]
+            found += [Route("/state.json", self._limited(self._state))]
+        return found
+
+    def _behind(self, route: Any) -> Any:
+        """For whoever knows the token; a wrong one is told nothing."""
+
+        async def checked(request: Request) -> Response:
+            given = request.path_params["token"].encode("utf-8", errors="replace")
+            if not secrets.compare_digest(given, self._hub.page_token.encode()):
+                return PlainTextResponse("Use the address that recyclegp hub has printed.", 404)
+            return await route(request)
+
+        return self._limited(checked)
+
+    def _limited(self, route: Any) -> Any:
+        async def checked(request: Request) -> Response:
+            try:
+                self._door.check_unsigned(request)
+                found = await route(request)
+            except RefusedError as refused:
+                found = PlainTextResponse(str(refused), refused.status)
+            for name, value in HEADERS.items():
+                found.headers.setdefault(name, value)
+            return found
+
+        return checked
+
+    async def _asset(self, name: str, request: Request) -> Response:
+        content = files(__package__).joinpath(name).read_text("utf-8")
+        return Response(content, media_type=TYPES[Path(name).suffix])
+
+    async def _state(self, request: Request) -> Response:
+        found = await asyncio.to_thread(state, self._hub)
+        downloads = "token" in request.path_params
+        return JSONResponse({**found, "downloads": downloads, "turned_away": self._door.turned_away})
+
+    async def _model(self, request: Request) -> Response:
+        path = await asyncio.to_thread(self._hub.model_file, None)
+        return FileResponse(path, media_type="application/octet-stream", filename="merged.safetensors")
+
+    async def _audit(self, request: Request) -> Response:
+        content = await asyncio.to_thread(self._hub.audit.read)
+        headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
+        return Response(content, media_type="application/x-ndjson", headers=headers)
+
+    async def _drawn(self, request: Request) -> Response:
+        model = self._hub.current["model"]
+        path = self._hub.folder.models / f"{model}.html"
+        if model is None or not path.exists():
+            return PlainTextResponse("It is not drawn yet; look again in a minute.", 404)
+        return Response(path.read_bytes(), media_type="text/html", headers=DRAWN)
+
+
+ASSETS = ("page.js", "page.css")
+
+
+def state(hub: Hub) -> Facts:
+    """All that the page shows."""
+    with hub.lock:
+        current = hub.current
+        return {
+            "title": hub.settings.title,
+            "now": time.time(),
+            "state": hub.state().value,
+            "expect": hub.settings.expect,
+            "failed": hub.failed,
+            "people": people(hub),
+            "model": None
+            if current["model"] is None
+            else {key: current.get(key) for key in ("model", "kind", "round", "made", "rows", "summary")},
+            "counted": len(current["counted"]),
+            "drawn": (hub.folder.models / f"{current['model']}.html").exists(),
+            "rounds": _rounds(hub),
+            "evaluations": evaluated(hub),
+            "fewest": hub.settings.fewest,
+            "audit": {"entries": hub.audit.entries, "head": hub.audit.head},
+        }
+
+
+def people(hub: Hub) -> list[Facts]:
+    """Everybody who is registered, but for those who have left without a trace of a module."""
+    with hub.lock:
+        here, current, run = hub.modules(), hub.current, hub.run()
+        missing = set(run.missing()) if run is not None else set()
+        late = run is not None and time.time() > (float(run.facts["asked"]) + run.late_after) / 2
+        rows = {row["name"]: row for row in reversed(current.get("report", []))}  # the first function of each
+        gains = {name: gain for e in evaluated(hub) for name, gain in e["gain_of_owners"].items()}
+        found = []
+        for person in hub.registry.all():
+            row = rows.get(person.name, {})
+            found.append(
+                {
+                    "name": person.name,
+                    "id": person.id,
+                    "role": person.role.value,
+                    "standing": person.standing.value,
+                    "since": person.since,
+                    "seen": hub.seen.get(person.id),
+                    "what": _what(hub, person, here, current),
+                    "flagged": current["flagged"].get(person.name) if person.name in here else None,
+                    "late": person.name in missing and late,
+                    "waited_for": person.name in missing,
+                    "rows": row.get("rows") if person.name in here else None,
+                    "points": row.get("points") if person.name in here else None,
+                    "gain": gains.get(person.name) if person.name in here else None,
+                }
+            )
+        return found
+
+
+def _what(hub: Hub, person: Person, here: Facts, current: Facts) -> str:
+    """In words, what has become of somebody's module."""
+    if person.role is not Role.OWNER:
+        return person.role.value
+    if person.standing is not Standing.IN:
+        return "waits to be approved" if person.standing is Standing.WAITING else "has left"
+    if person.name not in here:
+        return "no module yet"
+    if person.name in current["flagged"]:
+        return "does not count"
+    return "counts" if person.name in current["counted"] else "arrived"
+
+
+def evaluated(hub: Hub) -> list[Facts]:
+    return [one.shown(hub.settings.fewest) for one in evaluations.every(hub.folder.evaluations)]
+
+
+def _rounds(hub: Hub) -> Facts | None:
+    run = rounds.newest(hub.folder.rounds)
+    if run is None:
+        return None
+    return {
+        "running": not run.closed,
+        "round": run.round,
+        "owners": len(run.owners),
+        "waits_for": [] if run.closed else run.missing(),
+        "until": run.late_after,
+        "history": run.facts["history"],
+        "rounds": run.facts["rounds"],
+    }

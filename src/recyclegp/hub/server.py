@@ -1,0 +1,138 @@
+"""A hub on a port: with TLS where certificates are given, and a short patience with those who say nothing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ..errors import RecycleGPError
+from . import worker
+from .app import application
+from .hub import Hub
+
+LARGEST_HEADERS = 16_384  # bytes
+HEAD_SECONDS = 15.0  # within which a connection must have made a request
+ANSWER_SECONDS = 900.0  # within which a client must have taken its answer
+LOOK = 3.0  # seconds
+
+
+class Patience(H11Protocol):
+    """A connection that says nothing, or takes its answer too slowly, is closed."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        self._cycle: Any = None
+        self._timer = self.loop.call_later(LOOK, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._since = self.loop.time()
+        super().on_response_complete()
+
+    def _look(self) -> None:
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if busy and self.cycle is not self._cycle:  # a request has begun
+            self._cycle, self._since = self.cycle, self.loop.time()
+        if self.loop.time() - self._since > (ANSWER_SECONDS if busy else HEAD_SECONDS):
+            self.transport.abort()
+            return
+        self._timer = self.loop.call_later(LOOK, self._look)
+
+
+class Certificate(NamedTuple):
+    """For TLS, as PEM files."""
+
+    chain: Path
+    key: Path
+
+
+class Running(NamedTuple):
+    """A hub whose address is known already; it answers as soon as it runs."""
+
+    address: str
+    page: str
+    server: uvicorn.Server
+    listener: socket.socket
+
+    def run(self) -> None:
+        """Until Ctrl-C, SIGTERM, or `stop` in another thread."""
+        with suppress(KeyboardInterrupt):
+            self.server.run(sockets=[self.listener])
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+
+
+def processes(threads: int) -> Executor:
+    """One process for jobs: whatever happens to it, the hub goes on answering."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, context, initializer=worker.start, initargs=(threads,))
+
+
+@contextmanager
+def serving(
+    hub: Hub,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    certificate: Certificate | None = None,
+    behind_proxy: bool = False,
+    public_page: bool = False,
+    threads: int = 1,
+    executor: Any = None,
+) -> Iterator[Running]:
+    """A hub at an address; port 0 is any that is free."""
+    make = executor or (lambda: processes(threads))
+    tls: dict[str, Any] = {}
+    if certificate is not None:
+        for path in certificate:
+            if not path.is_file():
+                raise RecycleGPError(f"{path}: no such file; give --certificate and --key as PEM files")
+        tls = {"ssl_certfile": str(certificate.chain), "ssl_keyfile": str(certificate.key)}
+    with _listening(host, port) as listener:
+        config = uvicorn.Config(
+            application(hub, make, public_page=public_page),
+            http=Patience,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=behind_proxy,
+            forwarded_allow_ips="127.0.0.1" if behind_proxy else None,
+            limit_concurrency=hub.settings.limits.connections,
+            h11_max_incomplete_event_size=LARGEST_HEADERS,
+            timeout_graceful_shutdown=3,
+            backlog=1024,
+            ws="none",
+            **tls,
+        )
+        name = f"[{host}]" if ":" in host else host
+        address = f"http{'s' if tls else ''}://{name}:{listener.getsockname()[1]}"
+        yield Running(address, f"{address}/p/{hub.page_token}/", uvicorn.Server(config), listener)
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        if os.name == "posix":  # elsewhere it would let two programs have one port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise RecycleGPError(
+                f"--host {host} --port {port}: {error.strerror}; choose another, or port 0 for any that is free"
+            ) from None
+        listener.listen(1024)
+        yield listener

@@ -1,0 +1,172 @@
+"""What takes time: merging, planning, combining, drawing. Run in a process of its own, and told only where files are.
+
+Each job reads files, writes files under names that nobody looks at yet, and returns facts; the hub then makes them the
+current ones. A job that dies, or is run twice, changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .folder import Facts, Folder
+from .rounds import Run, plan_file
+
+if TYPE_CHECKING:
+    from ..models.ensemble import Ensemble
+    from ..models.module import Module
+
+T = TypeVar("T")
+ANSWERS = "answer-*.safetensors"
+
+
+def start(threads: int) -> None:
+    """Once in the process: the import that takes seconds, and who comes first where cores are few."""
+    import torch
+
+    torch.set_num_threads(threads)
+    os.nice(5)
+
+
+def merge(root: str, names: Mapping[str, str]) -> Facts:
+    """All modules in the dictionary, screened; `names` are those that the hub knows, with their content ids."""
+    folder = Folder(Path(root))
+    from ..models.dictionary import Dictionary
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        e = Dictionary(folder.modules).merge(trust="learn", on_failure="skip")
+    return {**_saved(folder, e), "modules": dict(names), "kind": "one shot", "round": None, "said": _words(said)}
+
+
+def plan(root: str, model: str, run: str, points: int) -> str:
+    """The first plan of a run, from a merge; gives its digest."""
+    from ..models.load import load
+
+    folder = Folder(Path(root))
+    proposed = load(folder.model(model)).plan(points)
+    proposed.save(plan_file(folder.rounds / run, 0))
+    return str(proposed.digest)
+
+
+def combine(root: str, run: str) -> Facts:
+    """One exchange of a run: the model that it makes, and the next plan where there is one."""
+    from ..models.answer import Answer
+    from ..models.load import load
+
+    folder = Folder(Path(root))
+    own = Run(folder.rounds / run)
+    asked = load(own.plan_file)
+    newest: dict[tuple[str, bool], tuple[Path, Answer]] = {}
+    old: list[Path] = []
+    for path in sorted(own.folder.glob(ANSWERS)):  # of one owner later rounds come later
+        answer = load(path)
+        key = answer.name, bool(answer.facts.sums)
+        if not answer.facts.sums and answer.plan != asked.digest:
+            old.append(path)
+            continue
+        if key in newest:
+            old.append(newest[key][0])
+        newest[key] = path, answer
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        e, following = asked.combine([answer for _, answer in newest.values()])
+    more = not following.done and (following.evaluations < own.facts["rounds"] or following.asks == "slopes")
+    if more:
+        following.save(plan_file(own.folder, own.round + 1))
+    for path in old:  # what they said counts no more
+        path.unlink(missing_ok=True)
+    facts = {"kind": "rounds", "round": own.round + 1, "said": _words(said), "history": _history(following)}
+    return {**_saved(folder, e), **facts, "next": following.digest if more else None}
+
+
+def draw(root: str, model: str) -> None:
+    """A page of the merged model, to look at."""
+    from .. import plot
+    from ..models.load import load
+
+    folder = Folder(Path(root))
+    if folder.model(model).exists():
+        plot.save([load(folder.model(model))], folder.models / f"{model}.html", names=["merged"])
+
+
+def checked_module(path: Path) -> Module:
+    """A module that a stranger has sent: read strictly, and asked something."""
+    from ..models.load import load
+    from ..models.module import Module
+    from .protocol import RefusedError
+
+    found = load(path)
+    if not isinstance(found, Module):
+        raise RefusedError("this is not a module; send what `recyclegp fit` writes", 422)
+    return found
+
+
+def checked_answer(path: Path) -> Any:
+    from ..models.answer import Answer
+    from ..models.load import load
+    from .protocol import RefusedError
+
+    found = load(path)
+    if not isinstance(found, Answer):
+        raise RefusedError("this is not an answer to a plan; send what `recyclegp contribute` writes", 422)
+    return found
+
+
+def _saved(folder: Folder, e: Ensemble) -> Facts:
+    """Under its content id, with its report beside it."""
+    from ..storage.signing import content_id
+
+    temporary = folder.models / f".{os.getpid()}.safetensors"
+    e.save(temporary)
+    digest = content_id(temporary)
+    os.replace(temporary, folder.model(digest))
+    report = [dict(row) for row in e.report()]
+    excluded = {
+        m.name: str(m.verdict.words)
+        for m in e._members
+        if m.verdict is not None and m.verdict.flagged and m.verdict.weight is not None
+    }
+    skipped = {each.name: str(each.reason) for each in e.skipped}
+    return {
+        "model": digest,
+        "counted": [name for name in e.names if name not in excluded],
+        "flagged": excluded | skipped,
+        "rows": int(sum(r["rows"] for r in report if r["function"] == e.functions[0] and r["name"] not in excluded)),
+        "report": [_plain(row) for row in report],
+        "summary": str(e),
+    }
+
+
+def _plain(row: Mapping[str, Any]) -> Facts:
+    """As JSON has it."""
+    return {key: json.loads(json.dumps(_finite(value), default=str)) for key, value in row.items()}
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value
+
+
+def _history(plan: Any) -> list[Facts]:
+    keep = ("asked", "bound", "owners", "bytes", "missing", "left_out")
+    return [{key: _finite(entry[key]) for key in keep} for entry in plan.history]
+
+
+def _words(said: list[warnings.WarningMessage]) -> list[str]:
+    from ..errors import RecycleGPWarning
+
+    return [str(w.message) for w in said if issubclass(w.category, RecycleGPWarning)][:20]
+
+
+def run(job: Callable[..., T], *arguments: Any) -> T:
+    """A job that fails says so in words: what it raises may not fit through a pipe."""
+    from ..errors import RecycleGPError
+
+    try:
+        return job(*arguments)
+    except RecycleGPError as refused:
+        raise RecycleGPError(str(refused)) from None
