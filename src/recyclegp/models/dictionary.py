@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from ..storage.events import Entry, Event, Kind, Located, entry_to_text, event_t
 from .dictionary_query import Query, RegionLike
 
 if TYPE_CHECKING:
+    from .dictionary_merge import Change, Kept
     from .ensemble import Ensemble
     from .module import Module
 
@@ -62,6 +64,8 @@ class Dictionary:
         self._store = _store(self.path, options)
         self._index = EventIndex(self._store, _entry_of_bytes)
         self._tidied = False
+        self._merging = threading.Lock()
+        self._remembered: Remembered | None = None
 
     def __repr__(self) -> str:
         return f"Dictionary({self.path!r})"
@@ -324,11 +328,98 @@ class Dictionary:
 
         return tuple(problems(self))
 
-    def merge(self, **options: Any) -> Ensemble:
-        """One global GP from all modules that are there."""
-        from .merge import merge
+    def merge(self, *, relearn: bool | None = None, **options: Any) -> Ensemble:
+        """One global GP from all modules that are there, as `rgp.merge` makes it; again after a change, quickly.
 
-        return merge((self.get(entry.name) for entry in self.list()), **options)
+        This object remembers what it has merged last. With the same options, and where the ensemble is held at points,
+        only modules that have changed are read and summed again: the same as from scratch, to rounding, at the same
+        kernel, noise, owners' effects and points. With learn=False, a kernel and points that are given that is all
+        there is to it. Otherwise these stay as they were learned until they are learned anew.
+
+        Args:
+            relearn: True merges from scratch. False keeps what was learned, whatever has changed. None keeps it while
+                modules come, and learns anew once a module has gone or was replaced from which it was learned, there
+                are twice as many rows, or the points cannot express what is new.
+            options: those of `rgp.merge`, but for its modules.
+
+        Returns:
+            The ensemble.
+
+        Raises:
+            RecycleGPError: There is no module, one cannot be read, or they cannot be merged.
+
+        Examples:
+            >>> d.merge().names
+            ['ward-7']
+        """
+        from .dictionary_merge import Kept, canonical, same
+
+        with self._merging:
+            now = self._index.last()
+            options = canonical(options, self._dimension())
+            remembered, self._remembered = self._remembered, None  # nothing half changed is ever used again
+            if remembered is not None and same(remembered.kept.options, options):
+                change, digests = self._change(remembered)
+                merged = remembered.kept.after(change, relearn)
+                if merged is not None:
+                    self._remembered = Remembered(remembered.kept, digests, now)
+                    return merged
+            read: dict[str, str] = {}
+            kept = Kept(options, self._modules(read))
+            self._remembered = Remembered(kept, read, now)
+            return kept.ensemble
+
+    def _dimension(self) -> int:
+        """Number of input columns of the modules: of any of them, since all must have the same."""
+        some = self._index.entries(most=1)
+        if not some:
+            raise RecycleGPError(f"{self.path}: no modules are there; add some first")
+        return len(some[0].region)
+
+    def _modules(self, read: dict[str, str]) -> Iterator[Module]:
+        """One after the other; `read` is told which. One that is removed meanwhile is not there any more."""
+        for entry in self.list():
+            module = self._module(entry.name, read)
+            if module is not None:
+                yield module
+
+    def _module(self, name: str, read: dict[str, str]) -> Module | None:
+        from .load import unasked_module_of_bytes
+
+        try:
+            content = self.read(name)
+        except RecycleGPError:
+            if self._index.look(name).entry is None:
+                return None
+            raise
+        read[name] = hashlib.sha256(content).hexdigest()
+        return unasked_module_of_bytes(content, f"{self.path}: {name}")
+
+    def _change(self, remembered: Remembered) -> tuple[Change, dict[str, str]]:
+        """What has changed since, and the digests of all modules now."""
+        from .dictionary_merge import Change
+
+        before, digests = remembered.digests, dict(remembered.digests)
+        gone, new = [], []
+        for name in sorted({event.name for event in self._index.events(remembered.last)}):
+            entry = self._index.look(name).entry
+            if entry is not None and entry.digest == before.get(name):
+                continue
+            if name in before:
+                gone.append(name)
+                del digests[name]
+            module = None if entry is None else self._module(name, digests)
+            if module is not None:
+                new.append(module)
+        return Change(frozenset(gone), tuple(new)), digests
+
+
+class Remembered(NamedTuple):
+    """What a dictionary has merged last."""
+
+    kept: Kept
+    digests: dict[str, str]  # of the modules in it, by name
+    last: int  # event that it has seen
 
 
 def _store(path: str, options: dict[str, Any]) -> EventStore:

@@ -71,13 +71,14 @@ class EventIndex:
             event = table.execute("SELECT text FROM events WHERE number = ?", (found[0],)).fetchone()
         return Seen(entry_from_text(found[1], found[0]), self._located(event[0], found[0]), last)
 
-    def entries(self, conditions: Iterable[Condition] = (), after: int = 0) -> list[Entry]:
-        """Those that are there now, in the order of their names; or only those that came after an event."""
-        asked = [Condition("number > ?", (after,)), *conditions]
-        where = " AND ".join(condition.sql for condition in asked)
+    def entries(self, conditions: Iterable[Condition] = (), most: int = -1) -> list[Entry]:
+        """Those that are there now, in the order of their names, or only the first of them."""
+        asked = tuple(conditions)
+        where = " AND ".join(["1", *(condition.sql for condition in asked)])
         with self._fresh() as table:
             rows = table.execute(
-                f"SELECT number, text FROM entries WHERE {where} ORDER BY name", [v for c in asked for v in c.values]
+                f"SELECT number, text FROM entries WHERE {where} ORDER BY name LIMIT ?",
+                [*(value for condition in asked for value in condition.values), most],
             ).fetchall()
         found = (entry_from_text(text, number) for number, text in rows)
         return [entry for entry in found if entry is not None]

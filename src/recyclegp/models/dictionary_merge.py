@@ -1,0 +1,224 @@
+"""Merging a dictionary again after a change: what the last merge has summed is kept, and changed where it must be.
+
+What is kept are a tree of sums of what modules say at the ensemble's points, and the ensemble's members. That is exact
+as long as kernel, noise, owners' effects and points stay. The constant mean need not: sums hold for any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..core.posterior import basis
+from ..core.sites import Site, weighted
+from ..kernels import Kernel
+from ..kernels.gpytorch_objects import from_gpytorch
+from ..merging import pooling
+from ..merging.constants import LEARNING
+from ..merging.fold_tree import FoldTree
+from ..merging.member import Member
+from ..merging.noise import with_noise
+from ..merging.points import AUTO
+from ..merging.points_form import PointsForm
+from . import merging
+from .ensemble import Ensemble
+from .group import Group
+from .intake import ModuleIntake
+from .merge import merge
+from .module import Module
+
+GROWN = 2.0  # times as many rows as were learned from: then it is time to learn anew
+
+
+class Change(NamedTuple):
+    """What happened to a dictionary since it was merged."""
+
+    gone: frozenset[str]  # names of modules that were removed or replaced
+    new: tuple[Module, ...]  # that came, or replace them
+
+    def __bool__(self) -> bool:
+        return bool(self.gone or self.new)
+
+
+class Kept:
+    """The last merge of a dictionary, with these options, and what makes the next one quick."""
+
+    def __init__(self, options: Mapping[str, Any], modules: Iterable[Module]) -> None:
+        self.options = deepcopy(dict(options))  # whoever has them may change them later
+        self.ensemble: Ensemble = merge(modules, **self.options)
+        self.learned_from = frozenset(self.ensemble.names)
+        self.learned_rows = self.ensemble.rows
+        self.slack = self.ensemble.slack
+        self.given = nothing_is_chosen(self.options)
+        self._trees: list[FoldTree] | None = self._planted()
+
+    def _planted(self) -> list[FoldTree] | None:
+        """For each group; None where sums of it cannot be kept."""
+        groups = self.ensemble.groups
+        return [_tree(group) for group in groups] if all(map(_can_be_summed, groups)) and self._is_plain() else None
+
+    def _is_plain(self) -> bool:
+        """Does every module have every function, at inputs that are numbers, and a weight that stays?"""
+        ensemble, options = self.ensemble, self.options
+        everybody = {len(group.members) for group in ensemble.groups} == {len(ensemble.names)}
+        stays = options.get("half_life") is None and isinstance(options.get("weights"), (Mapping, type(None)))
+        return everybody and stays and not ensemble.categories and options.get("device") is None
+
+    def must_learn(self, change: Change, relearn: bool | None) -> bool:
+        """Is it to be merged from scratch?"""
+        if relearn is not None:
+            return relearn
+        if self.given:
+            return False
+        rows = self.ensemble.rows + sum(m.rows for m in change.new)
+        return bool(change.gone & self.learned_from) or rows > GROWN * self.learned_rows
+
+    def after(self, change: Change, relearn: bool | None) -> Ensemble | None:
+        """The ensemble with what has changed; None where it is to be merged from scratch."""
+        if not change:
+            return self.ensemble
+        lost = change.gone.difference(m.name for m in change.new)
+        if self.must_learn(change, relearn) or lost.intersection(self.options.get("weights") or ()):
+            return None
+        if self._trees is None:
+            return self._by_operations(change)
+        read = self._read(change.new)
+        if read is None:
+            return None
+        if any(len(group.members) + len(new) == len(change.gone) for group, new in zip(self._groups, read, strict=True)):
+            return None  # nobody is left
+        changed = [self._changed(*own, change.gone) for own in zip(self._groups, self._trees, read, strict=True)]
+        ensemble = replace(self.ensemble, groups=tuple(changed))
+        if self.given:
+            likelihood = self.ensemble.likelihoods[0]
+            known = [own for group in changed for own in group.likelihoods]
+            ensemble = replace(ensemble, likelihoods=likelihood.with_parts(known))
+        else:
+            ensemble = ensemble._with_groups(changed)
+            grown = self.ensemble.choice == AUTO and ensemble.slack - self.slack > LEARNING.slack_scale
+            if grown and relearn is None:
+                return None  # the points cannot express what is new
+        self.ensemble = ensemble
+        return ensemble
+
+    @property
+    def _groups(self) -> tuple[Group, ...]:
+        return self.ensemble.groups
+
+    def _by_operations(self, change: Change) -> Ensemble | None:
+        """As `remove` and `add` do it, at the same kernel: what is exact, or of correlated outputs, is stacked anew."""
+        if self.given or not self.ensemble._keeps_sites:
+            return None
+        changed = self.ensemble
+        if change.gone >= set(changed.names):
+            return None
+        if change.gone:
+            changed = changed.remove(change.gone, relearn=False)
+        if change.new:
+            changed = changed.add(change.new)
+        self.ensemble = changed
+        return changed
+
+    def _read(self, modules: Sequence[Module]) -> list[tuple[Member, ...]] | None:
+        """New members of each function, under the ensemble's noise; None where modules are of another kind."""
+        ensemble = self.ensemble
+        if not modules:
+            return [() for _ in ensemble.groups]
+        named = self.options.get("weights") or {}
+        weights = {m.name: named[m.name] for m in modules if m.name in named}
+        with ModuleIntake(device=ensemble._device, keep=True, weights=weights) as intake:
+            read = intake.read(modules)
+            known = ensemble.likelihoods[0]
+            if read.frame[:3] != ensemble.frame[:3] or read.likelihood.functions != known.functions:
+                return None
+            if len(known.functions) > 1 and type(read.likelihood) is not type(known):
+                return None
+            found = []
+            for group, own, config in zip(ensemble.groups, read.functions, ensemble.how.configs, strict=True):
+                own = merging.at_given_noise(own, config.noise)
+                members = with_noise(own.members, group.noises[0], own.sites)
+                found.append(tuple(m._replace(added_after_merge=not self.given or m.weight == 0) for m in members))
+            return found
+
+    def _changed(self, group: Group, tree: FoldTree, new: tuple[Member, ...], gone: frozenset[str]) -> Group:
+        form = group.form
+        assert isinstance(form, PointsForm)
+        left = [m for m in group.members if m.name not in gone]
+        members = tuple(sorted((*left, *new), key=lambda m: m.name))
+        out = [m.name for m in group.members if m.name in gone and m.weight > 0]
+        tree.change(out, _sites(new))
+        if self.given:
+            mean = pooling.median_mean(members)
+            form = replace(form, mean=mean, bound_rows=tree.rows(mean), marginal=None)
+            return replace(group, form=form, members=members, likelihoods=(pooling.pool_likelihoods(members),))
+        form = replace(form, bound_rows=tree.rows(form.mean), marginal=None)
+        after = group.after_removal(set(gone), self.ensemble.how, (), relearned=False) if out else group.unlearned
+        return replace(group, form=form, members=members, likelihoods=group.pooled(members), unlearned=after)
+
+
+def _can_be_summed(group: Group) -> bool:
+    """Is it held at points, with what each module says by itself?"""
+    owners = [m.owner for m in group.members]
+    alone = not group.form.effects.present or len(set(owners)) == len(owners)
+    return isinstance(group.form, PointsForm) and group.coupling is None and group.keeps_sites and alone
+
+
+@torch.no_grad()
+def _tree(group: Group) -> FoldTree:
+    form = group.form
+    base = basis(form.kernel, form.Z, form.jitter, effects=form.effects)
+    return FoldTree(base, form.mean, _sites(group.members))
+
+
+def _sites(members: Iterable[Member]) -> dict[str, Site]:
+    """Of those that count, as they count."""
+    found = {}
+    for m in members:
+        site = m.site_now
+        assert site is not None
+        if m.weight > 0:
+            found[m.name] = site if m.weight == 1 else weighted(site, site.e.new_tensor(m.weight))
+    return found
+
+
+def canonical(options: Mapping[str, Any], dimension: int) -> dict[str, Any]:
+    """The same with a GPyTorch kernel as a value, which nobody can change."""
+    kernel = options.get("kernel")
+    if kernel is None or isinstance(kernel, (str, Kernel)):
+        return dict(options)
+    return {**options, "kernel": from_gpytorch(kernel, dimension)}
+
+
+def nothing_is_chosen(options: Mapping[str, Any]) -> bool:
+    """Are kernel and points given, so that what is merged does not depend on what was merged before?"""
+    points = options.get("inducing", "auto")
+    kernel = options.get("kernel")
+    return (
+        options.get("learn", True) is False
+        and kernel is not None
+        and not isinstance(kernel, str)
+        and not isinstance(points, (str, int))
+        and options.get("owners", "auto") in (None, "auto")
+        and options.get("half_life") is None
+    )
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Do these options ask for the same?"""
+    return one.keys() == other.keys() and all(_alike(value, other[key]) for key, value in one.items())
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if isinstance(a, (str, int, float, Mapping, type(None))) or type(a) is not type(b):
+        return bool(type(a) is type(b) and a == b)
+    if isinstance(a, Kernel):
+        return bool(a == b)
+    return bool(np.array_equal(np.asarray(a), np.asarray(b)))
+
