@@ -93,6 +93,6 @@ def module(name, seed=0, sign=1, **options):
 
 def content(model, folder):
     """The bytes of its file."""
-    path = folder / f"{model.name}-{time.monotonic_ns()}.safetensors"
+    path = folder / f"{time.monotonic_ns()}.safetensors"
     model.save(path)
     return path.read_bytes()

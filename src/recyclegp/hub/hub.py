@@ -112,7 +112,7 @@ class Hub:
     def state(self) -> State:
         with self.lock:
             modules = self.modules()
-            if len(modules) < self.settings.expect:
+            if not self.enough():
                 return State.COLLECTING
             if self.run() is not None:
                 return State.ROUNDS
@@ -122,6 +122,14 @@ class Hub:
                 return State.ROUNDS
             waits = self.settings.evaluate and self.current["model"] is not None and not self.current.get("scored")
             return State.MERGING if waits else State.READY
+
+    def enough(self) -> bool:
+        """Have as many owners been here as are expected? Who has left since is not waited for."""
+        count, path = len(self.modules()), self.folder.root / "most.json"
+        most = int((read_json(path) or {"owners": 0})["owners"])
+        if count > most:
+            write_json(path, {"owners": count})
+        return max(count, most) >= self.settings.expect
 
     def wants_rounds(self) -> bool:
         """Have rounds been asked for that this model has not had?"""
@@ -299,7 +307,7 @@ class Hub:
             if standing is Standing.OUT and person.name in self.modules():
                 self.withdraw(person)
             changed = self.registry.change(name, standing)
-            self._log("approved" if standing is Standing.IN else "expelled", by, who=changed.name)
+            self._log("approved" if standing is Standing.IN else "expelled", by, whom=changed.name)
             return changed
 
     def want_rounds(self, by: Person, count: int, points: int, deadline: float) -> None:
@@ -395,7 +403,7 @@ class Hub:
 
     def _to_be_scored(self) -> bool:
         """Is the model complete, and has nobody been asked about it?"""
-        complete = len(self.modules()) >= self.settings.expect and self.modules() == self.current["modules"]
+        complete = self.enough() and self.modules() == self.current["modules"]
         asked = self.current.get("scored") or self.current["model"] is None or not self.settings.evaluate
         return complete and not asked and self.run() is None and not self.wants_rounds()
 

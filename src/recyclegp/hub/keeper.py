@@ -89,9 +89,11 @@ class Keeper:
     async def _begin(self) -> bool:
         """Rounds, once everybody who is expected is there."""
         hub = self._hub
-        if len(hub.current["modules"]) < hub.settings.expect or not hub.wants_rounds() or hub.run() is not None:
+        if not hub.enough() or not hub.wants_rounds() or hub.run() is not None:
             return False
         model, here = hub.current["model"], dict(hub.current["modules"])
+        if hub.modules() != here:
+            return False
         folder = await asyncio.to_thread(rounds.new_folder, hub.folder.rounds, time.time())
         try:
             plan = await self._job(worker.plan, model, folder.name, hub.wanted_rounds()["points"])

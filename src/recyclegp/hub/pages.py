@@ -28,7 +28,9 @@ from .registry import Person, Role, Standing
 if TYPE_CHECKING:
     from .door import Door
 
-TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+ASSETS = ("page.js", "page.css", "icon.svg")
+OF_SERVE = ("icon.svg",)
 # What draws the model is one file with its script inside; it runs apart from everything else.
 DRAWN = {
     **HEADERS,
@@ -83,7 +85,8 @@ class Pages:
         return checked
 
     async def _asset(self, name: str, request: Request) -> Response:
-        content = files(__package__).joinpath(name).read_text("utf-8")
+        home = "recyclegp.serve" if name in OF_SERVE else __package__
+        content = files(home).joinpath(name).read_text("utf-8")
         return Response(content, media_type=TYPES[Path(name).suffix])
 
     async def _state(self, request: Request) -> Response:
@@ -106,9 +109,6 @@ class Pages:
         if model is None or not path.exists():
             return PlainTextResponse("It is not drawn yet; look again in a minute.", 404)
         return Response(path.read_bytes(), media_type="text/html", headers=DRAWN)
-
-
-ASSETS = ("page.js", "page.css")
 
 
 def state(hub: Hub) -> Facts:
