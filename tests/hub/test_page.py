@@ -96,6 +96,8 @@ def test_in_a_browser(tmp_path):
             page.wait_for_timeout(50)
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, width
+            letters = page.evaluate("document.querySelector('#curve text').getBoundingClientRect().height")
+            assert letters > 9  # pixels
             page.screenshot(path=tmp_path / f"page-{width}.png", full_page=True)
         assert complaints == []
         context.close()

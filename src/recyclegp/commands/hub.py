@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,6 +49,9 @@ def hub(
     public_page: Annotated[
         bool, switch("--public-page", "Show the page without downloads to anybody, at the address itself.")
     ] = False,
+    rate_limits: Annotated[
+        bool, switch("--rate-limits/--no-rate-limits", "Limit how often one key and one address may ask.")
+    ] = True,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
     quiet: options.Quiet = False,
@@ -67,7 +71,7 @@ def hub(
     with screen.working("Starting", threads):
         server = _server()
         from ..hub.hub import Hub
-        from ..hub.limits import Limits
+        from ..hub.limits import UNLIMITED, Limits
         from ..hub.protocol import fingerprint
         from ..hub.registry import Admission
         from ..hub.settings import Settings
@@ -75,6 +79,7 @@ def hub(
         known = {each.value: each for each in Admission}
         if admission not in known:
             raise RecycleGPError(f"--admission {admission}: choose one of {', '.join(known)}")
+        limits = Limits(largest_module=largest * 2**20)
         settings = Settings(
             title=title,
             admission=known[admission],
@@ -83,7 +88,7 @@ def hub(
             points=points,
             deadline=deadline,
             evaluate=evaluate,
-            limits=Limits(largest_module=largest * 2**20),
+            limits=limits if rate_limits else replace(limits, **UNLIMITED),
         )
         opened = Hub(folder, settings, coordinator)
     tls = None if certificate is None or key is None else server.Certificate(certificate, key)

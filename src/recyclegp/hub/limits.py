@@ -39,6 +39,10 @@ class Limits:
     most_owners: int = 10_000
 
 
+ANY = Rate(1e9, 1e9)
+UNLIMITED = {"of_key": ANY, "of_address": ANY, "refused": ANY}  # of a hub that something else protects
+
+
 class Buckets:
     """Token buckets of keys or addresses; those that have not been used for longest are forgotten."""
 
