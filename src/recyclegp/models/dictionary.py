@@ -24,6 +24,7 @@ from .dictionary_query import Query, RegionLike
 if TYPE_CHECKING:
     from .dictionary_merge import Change, Kept
     from .ensemble import Ensemble
+    from .how import Skipped
     from .module import Module
 
     ModuleLike = Module | str | PathLike[str] | bytes
@@ -365,8 +366,10 @@ class Dictionary:
                     self._remembered = Remembered(remembered.kept, digests, now)
                     return merged
             read: dict[str, str] = {}
-            kept = Kept(options, self._modules(read))
-            self._remembered = Remembered(kept, read, now)
+            refused: list[Skipped] = []
+            skip = options.get("on_failure") == "skip"
+            kept = Kept(options, self._modules(read, refused if skip else None), refused)
+            self._remembered = None if kept.ensemble.skipped else Remembered(kept, read, now)
             return kept.ensemble
 
     def _dimension(self) -> int:
@@ -376,10 +379,21 @@ class Dictionary:
             raise RecycleGPError(f"{self.path}: no modules are there; add some first")
         return len(some[0].region)
 
-    def _modules(self, read: dict[str, str]) -> Iterator[Module]:
-        """One after the other; `read` is told which. One that is removed meanwhile is not there any more."""
+    def _modules(self, read: dict[str, str], refused: list[Skipped] | None) -> Iterator[Module]:
+        """One after the other; `read` is told which. One that is removed meanwhile is not there any more.
+
+        One that cannot be read is an error, unless somebody wants to be told.
+        """
+        from .how import Skipped
+
         for entry in self.list():
-            module = self._module(entry.name, read)
+            try:
+                module = self._module(entry.name, read)
+            except (RecycleGPError, OSError) as failed:
+                if refused is None:
+                    raise
+                refused.append(Skipped(entry.name, str(failed)))
+                continue
             if module is not None:
                 yield module
 

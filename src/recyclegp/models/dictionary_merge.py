@@ -27,7 +27,9 @@ from ..merging.points import AUTO
 from ..merging.points_form import PointsForm
 from . import merging
 from .ensemble import Ensemble
+from .failures import warn_skipped
 from .group import Group
+from .how import Skipped
 from .intake import ModuleIntake
 from .merge import merge
 from .module import Module
@@ -48,9 +50,14 @@ class Change(NamedTuple):
 class Kept:
     """The last merge of a dictionary, with these options, and what makes the next one quick."""
 
-    def __init__(self, options: Mapping[str, Any], modules: Iterable[Module]) -> None:
+    def __init__(self, options: Mapping[str, Any], modules: Iterable[Module], refused: Sequence[Skipped]) -> None:
+        """`refused` are modules that could not be read, once all others were."""
         self.options = deepcopy(dict(options))  # whoever has them may change them later
         self.ensemble: Ensemble = merge(modules, **self.options)
+        if refused:
+            warn_skipped(tuple(refused))
+            how = self.ensemble.how
+            self.ensemble = replace(self.ensemble, how=how._replace(skipped=(*refused, *how.skipped)))
         self.learned_from = frozenset(self.ensemble.names)
         self.learned_rows = self.ensemble.rows
         self.slack = self.ensemble.slack
