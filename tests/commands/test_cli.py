@@ -35,7 +35,7 @@ def test_every_command_is_there():
             "gain",
         ),
         *("update", "add", "remove", "reweight", "demo", "experiment"),
-        *("keygen", "keys", "sign", "verify"),
+        *("keygen", "keys", "sign", "verify", "modules"),
         *("plan", "contribute", "combine"),
     }
 

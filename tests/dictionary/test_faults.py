@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import cases_dictionary as cases
 import pytest
 
+import cases_dictionary as cases
 import recyclegp as rgp
 from recyclegp.storage import event_index
 from recyclegp.storage.events import Kind
@@ -188,10 +188,14 @@ def test_writers_killed_five_hundred_times(memory):
             with os.fdopen(listen, "rb") as said:
                 for line in said.read().decode().splitlines():
                     what, name, *digest = line.split()
-                    known[name] = [what, *digest] if what in ("added", "replaced", "removed") else [
-                        what,
-                        *known.get(name, [""])[1:],
-                    ]
+                    known[name] = (
+                        [what, *digest]
+                        if what in ("added", "replaced", "removed")
+                        else [
+                            what,
+                            *known.get(name, [""])[1:],
+                        ]
+                    )
                     acknowledged += what in ("added", "replaced", "removed")
     d = rgp.Dictionary(place)
     there = {entry.name: entry for entry in d.list()}

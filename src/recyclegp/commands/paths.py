@@ -20,7 +20,10 @@ def expand(arguments: Sequence[str]) -> list[Path]:
     for argument in arguments:
         path = Path(argument)
         if path.is_dir():
-            files = sorted(p for p in path.glob(f"*{SUFFIX}") if not is_companion(p))
+            from ..models.dictionary_files import files_in
+
+            # of a dictionary, or of any folder
+            files = files_in(path) or sorted(p for p in path.glob(f"*{SUFFIX}") if not is_companion(p))
             remedy = f"the folder holds no *{SUFFIX} files"
         elif not path.exists() and glob.has_magic(argument):
             some = map(Path, glob.glob(argument, recursive=True))

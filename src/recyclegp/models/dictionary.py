@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import hashlib
 import os
@@ -16,28 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import Argument, RecycleGPError
-from ..storage.event_index import EventIndex, Seen
+from ..storage.event_index import Seen
 from ..storage.event_store import ENTRY, EventStore, Files, LocalStore
-from ..storage.events import Entry, Event, Kind, Located, entry_to_text, event_to_text
+from ..storage.events import Entry, Event, Kind, Located, Problem, entry_to_text, event_to_text
+from .dictionary_files import index_of
 from .dictionary_query import Query, RegionLike
 
 if TYPE_CHECKING:
+    from .dictionary_entries import ModuleLike
     from .dictionary_merge import Change, Kept
     from .ensemble import Ensemble
     from .how import Skipped
     from .module import Module
 
-    ModuleLike = Module | str | PathLike[str] | bytes
-
 LONGEST_BY = 200  # characters
 LONGEST_FILE_NAME = 60
-
-
-class Problem(NamedTuple):
-    """What `verify` has found."""
-
-    name: str  # of a module, or of an event
-    reason: str
 
 
 class Dictionary:
@@ -63,7 +57,7 @@ class Dictionary:
         self.path = os.fspath(path)
         self._options = options
         self._store = _store(self.path, options)
-        self._index = EventIndex(self._store, _entry_of_bytes)
+        self._index = index_of(self._store)
         self._tidied = False
         self._merging = threading.Lock()
         self._remembered: Remembered | None = None
@@ -148,14 +142,14 @@ class Dictionary:
         event = Event(0, Kind.REMOVED, name, old.owner, old.digest, by, datetime.now(UTC))
         self._publish(event, {}, lambda now: self._check(name, now, expect or old.digest))
 
-    def _put(
-        self, kind: Kind, module: ModuleLike, by: str | None, check: Callable[[Seen, Entry], object]
-    ) -> Entry:
-        from .dictionary_entries import described
+    def _put(self, kind: Kind, module: ModuleLike, by: str | None, check: Callable[[Seen, Entry], object]) -> Entry:
+        from .dictionary_entries import content_of, entry_of
+        from .load import module_of_bytes
 
         _check_by(by)
-        content, entry = described(module)
-        entry = entry._replace(added=datetime.now(UTC), by=by)
+        content = content_of(module)
+        label = os.fspath(module) if isinstance(module, (str, PathLike)) else "module"
+        entry = entry_of(module_of_bytes(content, label), content)._replace(added=datetime.now(UTC), by=by)
         now = self._index.look(entry.name)
         if now.entry is not None and now.entry.digest == entry.digest:
             self._store.sync()  # whoever wrote it may not have lived to do so
@@ -327,7 +321,7 @@ class Dictionary:
         """
         from .dictionary_entries import problems
 
-        return tuple(problems(self))
+        return tuple(problems(self.list(), self.history(), self.read))
 
     def merge(self, *, relearn: bool | None = None, **options: Any) -> Ensemble:
         """One global GP from all modules that are there, as `rgp.merge` makes it; again after a change, quickly.
@@ -366,7 +360,7 @@ class Dictionary:
                     self._remembered = Remembered(remembered.kept, digests, now)
                     return merged
             read: dict[str, str] = {}
-            refused: list[Skipped] = []
+            refused: builtins.list[Skipped] = []
             skip = options.get("on_failure") == "skip"
             kept = Kept(options, self._modules(read, refused if skip else None), refused)
             self._remembered = None if kept.ensemble.skipped else Remembered(kept, read, now)
@@ -379,7 +373,7 @@ class Dictionary:
             raise RecycleGPError(f"{self.path}: no modules are there; add some first")
         return len(some[0].region)
 
-    def _modules(self, read: dict[str, str], refused: list[Skipped] | None) -> Iterator[Module]:
+    def _modules(self, read: dict[str, str], refused: builtins.list[Skipped] | None) -> Iterator[Module]:
         """One after the other; `read` is told which. One that is removed meanwhile is not there any more.
 
         One that cannot be read is an error, unless somebody wants to be told.
@@ -398,7 +392,7 @@ class Dictionary:
                 yield module
 
     def _module(self, name: str, read: dict[str, str]) -> Module | None:
-        from .load import unasked_module_of_bytes
+        from .module_bytes import from_bytes
 
         try:
             content = self.read(name)
@@ -407,14 +401,14 @@ class Dictionary:
                 return None
             raise
         read[name] = hashlib.sha256(content).hexdigest()
-        return unasked_module_of_bytes(content, f"{self.path}: {name}")
+        return from_bytes(content, f"{self.path}: {name}")
 
     def _change(self, remembered: Remembered) -> tuple[Change, dict[str, str]]:
         """What has changed since, and the digests of all modules now."""
         from .dictionary_merge import Change
 
         before, digests = remembered.digests, dict(remembered.digests)
-        gone, new = [], []
+        gone, new = builtins.list[str](), builtins.list[Any]()
         for name in sorted({event.name for event in self._index.events(remembered.last)}):
             entry = self._index.look(name).entry
             if entry is not None and entry.digest == before.get(name):
@@ -449,12 +443,6 @@ def _store(path: str, options: dict[str, Any]) -> EventStore:
     return LocalStore(Path(path))
 
 
-def _entry_of_bytes(content: bytes) -> Entry:
-    from .dictionary_entries import described
-
-    return described(content)[1]
-
-
 def _check_by(by: str | None) -> None:
     if by is None:
         return
@@ -468,5 +456,3 @@ def _file_name(name: str) -> str:
     """For people who look into the folder; letters that might mean something there are left out."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:LONGEST_FILE_NAME]
     return f"{plain or 'module'}.safetensors"
-
-

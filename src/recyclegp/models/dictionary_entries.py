@@ -1,47 +1,37 @@
-"""Modules as a dictionary takes them: their bytes, what is listed of them, and whether both are still so."""
+"""What is listed of a module, from its bytes; and whether that is still so."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from ..errors import RecycleGPError
-from ..storage import container
-from ..storage.events import Entry, Kind, Region
-from . import module_file
-from .load import module_of_bytes
+from ..storage.events import Entry, Event, Kind, Problem, Region
+from . import module_bytes
 from .module import Module
 
-if TYPE_CHECKING:
-    from .dictionary import Dictionary, ModuleLike, Problem
+ModuleLike = Module | str | PathLike[str] | bytes
 
 
-class Described(NamedTuple):
-    content: bytes  # of the file
-    entry: Entry  # but for who adds it, and when
-
-
-def described(module: ModuleLike) -> Described:
-    """A module, its file, or the bytes of its file: checked as `load` checks a file."""
+def content_of(module: ModuleLike) -> bytes:
+    """Its file."""
     if isinstance(module, Module):
-        content = container.encoded(f"module {module.name!r}", module_file.to_document(module._record))
-        return Described(content, _entry(content, module))
+        return module_bytes.to_bytes(module)
     if isinstance(module, (bytes, bytearray, memoryview)):
-        content, label = bytes(module), "module"
-    elif isinstance(module, (str, os.PathLike)):
-        content, label = Path(module).read_bytes(), str(module)
-    else:
-        remedy = "; call its to_module(name) first" if hasattr(module, "to_module") else ""
-        raise TypeError(f"module must be a Module, a path or the bytes of a file, not {type(module).__name__}{remedy}")
-    return Described(content, _entry(content, module_of_bytes(content, label)))
+        return bytes(module)
+    if isinstance(module, (str, os.PathLike)):
+        return Path(module).read_bytes()
+    remedy = "; call its to_module(name) first" if hasattr(module, "to_module") else ""
+    raise TypeError(f"module must be a Module, a path or the bytes of a file, not {type(module).__name__}{remedy}")
 
 
-def _entry(content: bytes, module: Module) -> Entry:
+def entry_of(module: Module, content: bytes) -> Entry:
+    """All but who adds it, and when."""
     return Entry(
         name=module.name,
         owner=module.owner,
@@ -58,6 +48,10 @@ def _entry(content: bytes, module: Module) -> Entry:
     )
 
 
+def entry_of_bytes(content: bytes) -> Entry:
+    return entry_of(module_bytes.from_bytes(content, "module"), content)
+
+
 def _region(module: Module) -> Region:
     points = torch.cat(module._points)
     low, high = points.amin(0).tolist(), points.amax(0).tolist()
@@ -65,27 +59,28 @@ def _region(module: Module) -> Region:
     return tuple((None, None) if i in levels else (low[i], high[i]) for i in range(len(low)))
 
 
-def problems(dictionary: Dictionary) -> Iterator[Problem]:
+def problems(entries: Iterable[Entry], events: Iterable[Event], read: Callable[[str], bytes]) -> Iterator[Problem]:
     """What is wrong with the files of a dictionary."""
-    from .dictionary import Problem
-
-    entries = {entry.name: entry for entry in dictionary.list()}
-    for name, entry in entries.items():
+    listed = set()
+    for entry in entries:
+        listed.add(entry.name)
         try:
-            found = described(dictionary.read(name)).entry
+            found = entry_of_bytes(read(entry.name))
         except (RecycleGPError, OSError) as broken:
-            yield Problem(name, str(broken))
+            yield Problem(entry.name, str(broken))
             continue
         if found != entry._replace(added=None, by=None, number=0):
-            yield Problem(name, "what is listed of it is not what its file says; replace it by itself")
+            yield Problem(entry.name, "what is listed of it is not what its file says; remove and add it again")
     last: dict[str, Kind] = {}
-    for number, event in enumerate(dictionary.history(), start=1):
-        last[event.name] = event.kind
+    expected = 1
+    for event in events:
         if event.kind is Kind.UNREADABLE:
             yield Problem(f"event {event.number}", "its file is damaged; restore it from a copy")
-        if event.number != number:
+        else:
+            last[event.name] = event.kind
+        for number in range(expected, event.number):
             yield Problem(f"event {number}", "it is gone; restore it from a copy")
-            break
+        expected = event.number + 1
     for name, kind in last.items():
-        if kind in (Kind.CAME, Kind.REPLACED) and name not in entries:
+        if kind in (Kind.CAME, Kind.REPLACED) and name not in listed:
             yield Problem(name, "its file is damaged, or gone; restore it from a copy, or ask its owner again")

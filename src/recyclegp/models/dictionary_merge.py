@@ -97,7 +97,9 @@ class Kept:
         read = self._read(change.new)
         if read is None:
             return None
-        if any(len(group.members) + len(new) == len(change.gone) for group, new in zip(self._groups, read, strict=True)):
+        if any(
+            len(group.members) + len(new) == len(change.gone) for group, new in zip(self._groups, read, strict=True)
+        ):
             return None  # nobody is left
         changed = [self._changed(*own, change.gone) for own in zip(self._groups, self._trees, read, strict=True)]
         ensemble = replace(self.ensemble, groups=tuple(changed))
@@ -228,4 +230,3 @@ def _alike(a: Any, b: Any) -> bool:
     if isinstance(a, Kernel):
         return bool(a == b)
     return bool(np.array_equal(np.asarray(a), np.asarray(b)))
-

@@ -12,7 +12,7 @@ from ..storage import container
 from ..storage.container import SCHEMA
 from ..storage.fields import Fields
 from ..storage.making import ANSWER, ENSEMBLE, JOINT_ENSEMBLE, JOINT_MODULE, MODULE, MODULES, PLAN, made_from
-from . import ensemble_file, module_file, modules_file, plan_file
+from . import ensemble_file, module_bytes, module_file, modules_file, plan_file
 from .answer import Answer
 from .checks import check_it_answers
 from .ensemble import Ensemble
@@ -80,14 +80,9 @@ def load(path: str | PathLike[str]) -> Any:
 
 def module_of_bytes(content: bytes, label: str) -> Module:
     """The module that a file with these bytes holds, checked as `load` checks it."""
-    model = unasked_module_of_bytes(content, label)
+    model = module_bytes.from_bytes(content, label)
     _answering(label, model)
     return model
-
-
-def unasked_module_of_bytes(content: bytes, label: str) -> Module:
-    """The same, not asked anything yet: for those who merge thousands."""
-    return Module(*module_file.record_in(label, container.decoded(label, content)))
 
 
 def _answering(path: str | PathLike[str], model: Model) -> Model:

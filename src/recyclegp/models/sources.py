@@ -15,6 +15,7 @@ from ..storage.making import ANSWER, MODULES, made_from
 from . import module_file, modules_file, plan_file
 from .answer import Answer
 from .blocks import Piece
+from .dictionary_files import files_in
 from .module import Module
 from .modules import Modules
 from .plan_ensemble import record as record_of
@@ -61,7 +62,8 @@ def items(source: Source, refused: Callable[[str, Exception], None] | None = Non
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(p for p in path.glob(PATTERN) if not is_companion(p))
+    # of a dictionary, or of any folder
+    found = files_in(path) or sorted(p for p in path.glob(PATTERN) if not is_companion(p))
     if not found:
         raise RecycleGPError(f"{path}: the folder holds no {PATTERN} files; save modules there, or name their files")
     return found

@@ -86,7 +86,9 @@ class EventIndex:
     def events(self, after: int = 0) -> list[Event]:
         """Every event behind this number."""
         with self._fresh() as table:
-            rows = table.execute("SELECT number, text FROM events WHERE number > ? ORDER BY number", (after,)).fetchall()
+            rows = table.execute(
+                "SELECT number, text FROM events WHERE number > ? ORDER BY number", (after,)
+            ).fetchall()
         return [event_from_text(text, number).event for number, text in rows]
 
     def superseded(self) -> list[Located]:
@@ -97,6 +99,14 @@ class EventIndex:
             ).fetchall()
         found = [event_from_text(text, number) for number, text in rows]
         return [located for located in found if located.file is not None]
+
+    def files(self) -> list[Located]:
+        """Where the modules lie that are there now, in the order of their names."""
+        with self._fresh() as table:
+            rows = table.execute(
+                "SELECT e.number, e.text FROM entries AS m JOIN events AS e ON e.number = m.number ORDER BY m.name"
+            ).fetchall()
+        return [self._located(text, number) for number, text in rows]
 
     def last(self) -> int:
         """The number of the last event; zero where nothing has happened."""

@@ -95,6 +95,9 @@ class LocalStore:
         self.root = root
         self.events = root / EVENTS
 
+    def place(self, number: int) -> Path:
+        return self.events / folder(number)
+
     def numbers(self) -> list[int]:
         try:
             with os.scandir(self.events) as found:
@@ -103,7 +106,7 @@ class LocalStore:
             return []
 
     def event(self, number: int) -> str | None:
-        place = self.events / folder(number)
+        place = self.place(number)
         try:
             with open(place / EVENT, "rb") as stream:
                 return as_text(stream.read(LARGEST + 1))
@@ -111,11 +114,11 @@ class LocalStore:
             return "" if place.exists() else None  # somebody has removed what is never removed
 
     def read(self, number: int, identity: str, file: str) -> bytes:
-        with open(self.events / folder(number) / file, "rb") as stream:
+        with open(self.place(number) / file, "rb") as stream:
             return stream.read()
 
     def modules(self, number: int) -> list[str]:
-        return sorted(path.name for path in (self.events / folder(number)).glob("*.safetensors"))
+        return sorted(path.name for path in self.place(number).glob("*.safetensors"))
 
     def prepare(self, identity: str, event: str, files: Files) -> Prepared:
         partial = self.root / PARTIAL
@@ -135,7 +138,7 @@ class LocalStore:
 
     def drop(self, number: int, identity: str, file: str) -> None:
         for name in (file, ENTRY):
-            (self.events / folder(number) / name).unlink(missing_ok=True)
+            (self.place(number) / name).unlink(missing_ok=True)
 
     def sync(self) -> None:
         sync_folder(self.events)

@@ -69,6 +69,13 @@ class Entry(NamedTuple):
         return ", ".join(self.targets) or None
 
 
+class Problem(NamedTuple):
+    """Something that is wrong with the files of a dictionary."""
+
+    name: str  # of a module, or of an event
+    reason: str
+
+
 class Located(NamedTuple):
     """An event as it is in its file: also where the module lies that came with it."""
 
