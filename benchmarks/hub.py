@@ -39,7 +39,7 @@ from recyclegp.storage.signing import private_key
 
 HERE = "127.0.0.1"
 PROGRAM = "from recyclegp.cli import app; app()"
-KINDS = ("malformed", "oversized", "replayed", "forged", "slow")
+KINDS = ("malformed", "oversized", "replayed", "forged", "garbage")  # and slow ones beside them
 
 
 @contextlib.contextmanager
@@ -132,11 +132,11 @@ def many_owners(address: str, contents: list[bytes]) -> dict[str, Any]:
 class Hostile:
     """Somebody who knows the protocol, has a registered key of its own, and the recorded requests of another."""
 
-    def __init__(self, address: str, recorded: dict[str, str], hub_key: bytes) -> None:
+    def __init__(self, address: str, recorded: dict[str, str], hub_key: bytes, key: Ed25519PrivateKey) -> None:
         self.host = address.removeprefix("http://")
-        self.recorded, self.hub_key, self.key = recorded, hub_key, Ed25519PrivateKey.generate()
+        self.recorded, self.hub_key, self.key = recorded, hub_key, key
 
-    def headers(self, method: str, path: str, digest: str, name: str = "owner-000") -> dict[str, str]:
+    def headers(self, method: str, path: str, digest: str, name: str = "mallory") -> dict[str, str]:
         return protocol.headers(self.key, method, path, name, digest, self.hub_key, int(time.time()))
 
     def ask(self, connection: http.client.HTTPConnection, kind: str, rng: random.Random) -> int:
@@ -157,6 +157,9 @@ class Hostile:
             sent = self.recorded
         elif kind == "forged":
             sent = self.headers("GET", "/tasks", protocol.digest_of(b"")) | {protocol.KEY: self.recorded[protocol.KEY]}
+        elif kind == "garbage":
+            method, path, body = "PUT", "/module", rng.randbytes(rng.randrange(1, 2000))
+            sent = self.headers(method, path, protocol.digest_of(body))
         try:
             connection.request(method, path, body or None, sent)
             answer = connection.getresponse()
@@ -195,6 +198,8 @@ def hostile(address: str, pid: int, count: int, folder: Path, workers: int = 8) 
     connection.request("GET", "/tasks", headers=recorded)
     assert connection.getresponse().status == 200  # once it was good
     connection.close()
+    mallory = Ed25519PrivateKey.generate()
+    HubClient(address, mallory, "mallory", patience=60).ask("POST", "/register", {"invitation": None})
     chief = HubClient(address, private_key(folder / "coordinator.pem"), "coordinator", patience=60)
     before = {p["name"] for p in chief.ask("GET", "/people")["people"]}
     seen: Counter[tuple[str, int]] = Counter()
@@ -202,13 +207,13 @@ def hostile(address: str, pid: int, count: int, folder: Path, workers: int = 8) 
 
     def some(number: int, share: int) -> Counter[tuple[str, int]]:
         own, rng, found = (
-            Hostile(address, recorded, victim.hub or b""),
+            Hostile(address, recorded, victim.hub or b"", mallory),
             random.Random(number),
             Counter[tuple[str, int]](),
         )
         line = http.client.HTTPConnection(own.host, timeout=60)
         for _ in range(share):
-            kind = rng.choice(KINDS[:4])
+            kind = rng.choice(KINDS)
             found[kind, own.ask(line, kind, rng)] += 1
         line.close()
         return found

@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,6 +21,7 @@ from .screen import Screen, say
 if TYPE_CHECKING:
     from ..hub.home import Home
     from ..hub.owner import Rows
+    from ..local.options import FitOptions
 
 HomeFolder = Annotated[
     Path | None, option("Keys, module and what comes back are kept here.", "FOLDER", "TABLE.hub, beside the table")
@@ -92,6 +93,7 @@ def join(
         from ..hub.client import HubClient
         from ..hub.home import Home
 
+        table = _read(screen, given, private)
         own = Home(place)
         own.make()
         with own.lock():
@@ -101,7 +103,7 @@ def join(
             )
             about = client.about()
             own.note(address=client.address, hub=about["key"], name=called)
-            rows = _read_and_fit(screen, own, given, private)
+            rows = _fit(screen, own, given, table)
             _agree(screen, own, about["title"], yes)
             from ..hub.owner import Owner
 
@@ -175,8 +177,17 @@ def _check_same(own: Home, address: str, name: str) -> None:
         )
 
 
-def _read_and_fit(screen: Screen, own: Home, given: dict[str, Any], private: str | None) -> Rows:
-    """The rows; the module is fitted unless it was, from these very rows with these options."""
+class _Table(NamedTuple):
+    """The rows of the table, and how they are fitted."""
+
+    X: Any
+    y: Any
+    how: FitOptions
+    private: str | None
+
+
+def _read(screen: Screen, given: dict[str, Any], private: str | None) -> _Table:
+    """What is wrong with the table is said before anybody is asked anything."""
     from .rows import Rows as TableRows
     from .tables import open_table
     from .targets import target_names, to_fit
@@ -191,18 +202,21 @@ def _read_and_fit(screen: Screen, own: Home, given: dict[str, Any], private: str
     held, days = set(given["categories"] or ()), in_days(given["dates"])
     rows = TableRows(table, columns, wanted, given["drop_missing"], (), held, guard=how.level_guard, dates=days)
     X, y, *_ = rows.whole(screen)
+    return _Table(X, y, how.changed(labels=rows.class_labels), private)
+
+
+def _fit(screen: Screen, own: Home, given: dict[str, Any], table: _Table) -> Rows:
+    """The module is fitted, unless it was: of these very rows, with these options."""
     made_of = _identity(given, Path(given["data"]))
-    name = own.known()["name"]
     if not own.module.exists() or own.known().get("made_of") != made_of:
         with screen.working("Fitting", given["threads"]):
             from ..models.fit import fit
 
-            how = how.changed(labels=rows.class_labels)
-            fit(X, y, name=name, **how.keywords).save(own.module)
+            fit(table.X, table.y, name=own.known()["name"], **table.how.keywords).save(own.module)
         own.note(made_of=made_of)
     from ..hub.owner import Rows
 
-    return Rows(X, y, None, given["hold_back"], private)
+    return Rows(table.X, table.y, None, given["hold_back"], table.private)
 
 
 OF_THE_FIT = (

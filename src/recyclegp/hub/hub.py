@@ -20,6 +20,7 @@ from . import evaluations, receipts, rounds, worker
 from .audit import Audit
 from .evaluations import Evaluation, Score
 from .folder import Facts, Folder, read_json, write_json
+from .limits import Buckets, Rate
 from .nonces import Nonces
 from .protocol import RefusedError, Signed, raw
 from .registry import Person, Registry, Role, Standing
@@ -64,6 +65,7 @@ class Hub:
         self.arrived = 0.0  # when modules have changed last
         self._listed: tuple[float, dict[str, str]] | None = None  # when, and what
         self.failed: str | None = None  # why the last merge failed
+        self._told = Buckets(Rate(0.1, 20))  # refusals that are written down
         self.current: Facts = read_json(self.folder.current) or NOTHING
         self.page_token = self._page_token()
         self._register_coordinator(coordinator)
@@ -443,8 +445,9 @@ class Hub:
 
     def refused(self, person: Person, words: str) -> None:
         """Of people who are known; what strangers try is not written down, or they could fill the disk."""
-        with suppress(OSError, RecycleGPError):
-            self._log("refused", person, why=words[:300])
+        if self._told.take(person.key, time.monotonic()):  # nor may those who are known
+            with suppress(OSError, RecycleGPError):
+                self._log("refused", person, why=words[:300])
 
 
 def _request(said: Signed) -> Facts:

@@ -33,14 +33,38 @@ def start(threads: int) -> None:
 
 
 def merge(root: str, names: Mapping[str, str]) -> Facts:
-    """All modules in the dictionary, screened; `names` are those that the hub knows, with their content ids."""
-    folder = Folder(Path(root))
-    from ..models.dictionary import Dictionary
+    """All modules in the dictionary, screened; `names` are those that the hub knows, with their content ids.
 
+    Whoever is flagged counts for nothing in a merge, but its points would still be among those that a plan chooses
+    from. So the others are merged once more by themselves: the model is as if nobody else had ever been there. It is
+    always learned from scratch, so that it does not depend on who came first.
+    """
+    folder = Folder(Path(root))
+    from ..errors import RecycleGPError
+    from ..models.dictionary import Dictionary
+    from ..models.merge import merge as merged
+
+    dictionary = Dictionary(folder.modules)
+    options = {"trust": "learn", "on_failure": "skip"}
+    flagged: dict[str, str] = {}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        e = Dictionary(folder.modules).merge(trust="learn", on_failure="skip")
-    return {**_saved(folder, e), "modules": dict(names), "kind": "one shot", "round": None, "said": _words(said)}
+        e = dictionary.merge(**options)
+        while bad := _excluded(e):
+            flagged |= bad
+            rest = [entry.name for entry in dictionary.list() if entry.name not in flagged]
+            if not rest:
+                raise RecycleGPError("all modules contradict each other; ask their owners")
+            e = merged((dictionary.get(name) for name in rest), **options)
+    facts = _saved(folder, e)
+    facts["flagged"] = flagged | facts["flagged"]
+    return {**facts, "modules": dict(names), "kind": "one shot", "round": None, "said": _words(said)}
+
+
+def _excluded(e: Ensemble) -> dict[str, str]:
+    """Name → why, of modules that do not count because of what they say."""
+    judged = [(m.name, m.verdict) for m in e._members if m.verdict is not None]
+    return {name: str(v.words) for name, v in judged if v.flagged}
 
 
 def plan(root: str, model: str, run: str, points: int) -> str:
@@ -126,17 +150,12 @@ def _saved(folder: Folder, e: Ensemble) -> Facts:
     digest = content_id(temporary)
     os.replace(temporary, folder.model(digest))
     report = [dict(row) for row in e.report()]
-    excluded = {
-        m.name: str(m.verdict.words)
-        for m in e._members
-        if m.verdict is not None and m.verdict.flagged and m.verdict.weight is not None
-    }
     skipped = {each.name: str(each.reason) for each in e.skipped}
     return {
         "model": digest,
-        "counted": [name for name in e.names if name not in excluded],
-        "flagged": excluded | skipped,
-        "rows": int(sum(r["rows"] for r in report if r["function"] == e.functions[0] and r["name"] not in excluded)),
+        "counted": list(dict.fromkeys(e.names)),
+        "flagged": skipped,
+        "rows": int(sum(row["rows"] for row in report if row["function"] == e.functions[0])),
         "report": [_plain(row) for row in report],
         "summary": str(e),
     }

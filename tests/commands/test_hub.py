@@ -1,0 +1,97 @@
+"""hub, join, leave and coordinate on the command line: what they print, and with which code they end."""
+
+import json
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+pytest.importorskip("cryptography")
+
+import cases_hub as cases
+import recyclegp as rgp
+from cases_cli import call as run
+from cases_cli import ok
+from recyclegp.hub import audit
+from recyclegp.hub.registry import Admission
+
+
+def join(here, folder, name, *more, seed=0):
+    path = folder / f"{name}.csv"
+    if not path.exists():
+        cases.table(seed).to_csv(path, index=False)
+    usual = ("--target", "level", "--things", "--publish", 7, "--poll", 0.05, "--patience", 20)
+    return run("join", here.address, path, *usual, *more)
+
+
+def code(result):
+    return result.exit_code
+
+
+def test_an_owner_comes_and_goes(tmp_path):
+    with cases.running(tmp_path / "hub", admission=Admission.INVITED, evaluate=True) as here:
+        chief = ("--key", tmp_path / "hub" / "coordinator.pem")
+        refused = join(here, tmp_path, "north")
+        assert (code(refused), refused.stdout) == (5, "")  # nobody has agreed
+        assert "points" in refused.stderr
+        assert "give --yes" in refused.stderr
+        assert here.hub.registry.named("north") is None  # nothing has left
+        refused = join(here, tmp_path, "north", "--yes")
+        assert code(refused) == 4
+        assert "an invitation is needed" in refused.stderr
+        (invitation,) = ok("coordinate", here.address, "invite", *chief).stdout.split()
+        first = tmp_path / "north.hub" / "module.safetensors"
+        made = first.stat().st_mtime_ns
+        done = join(here, tmp_path, "north", "--yes", "--invitation", invitation, "--json")
+        assert code(done) == 0, done.stderr
+        facts = json.loads(done.stdout)
+        assert facts["owners"] == 1
+        assert facts["rows_held_back"] >= 1
+        assert facts["alone"] == pytest.approx(facts["merged"], abs=0.5)
+        assert rgp.load(facts["file"]).names == ["north"]
+        assert first.stat().st_mtime_ns == made  # fitted once
+        again = join(here, tmp_path, "north", "--share-score")  # agreed before, and the same module
+        assert code(again) == 0, again.stderr
+        assert "held back" in again.stdout
+        used = join(here, tmp_path, "south", "--yes", "--invitation", invitation, seed=1)
+        assert code(used) == 4
+        assert "was used" in used.stderr
+        people = ok("coordinate", here.address, "people", *chief).stdout
+        assert "north" in people
+        assert "counts" in people
+        assert "one shot" in ok("coordinate", here.address, "report", *chief).stdout
+        ok("coordinate", here.address, "scores", *chief)
+        ok("coordinate", here.address, "audit", *chief, "-o", tmp_path / "log.jsonl")
+        assert audit.verify(tmp_path / "log.jsonl") > 3
+        left = ok("leave", tmp_path / "north.hub", "--poll", 0.05)
+        assert "north has left; there is no model now" in left.stdout
+        assert json.loads((tmp_path / "north.hub" / "receipt.json").read_text())["receipt"]["name"] == "north"
+        gone = join(here, tmp_path, "north", "--yes")
+        assert code(gone) == 4
+
+
+def test_what_is_wrong_is_said(tmp_path):
+    cases.table(0).to_csv(tmp_path / "north.csv", index=False)
+    away = run("join", "http://127.0.0.1:9", tmp_path / "north.csv", "--target", "level", "--yes", "--patience", 0.3)
+    assert code(away) == 3
+    assert "the hub is not reachable (Connection refused)" in away.stderr
+    assert not (tmp_path / "north.hub" / "module.safetensors").exists()  # nothing was fitted for nobody
+    other = run("join", "http://127.0.0.1:9", tmp_path / "north.csv", "--target", "x", "--patience", 0.3)
+    assert code(other) == 2
+    assert "x" in other.stderr
+    assert code(run("leave", tmp_path)) == 2
+    assert "city/coordinator" in ok("coordinate", "--help").stdout
+    key = ("--key", tmp_path / "north.hub" / "key.pem")
+    for action, words in (("dance", "not an action"), ("approve", "say whom"), ("people", "takes no names")):
+        names = ["x"] if action == "people" else []
+        refused = run("coordinate", "http://127.0.0.1:9", action, *names, *key)
+        assert code(refused) == 2
+        assert words in refused.stderr
+    for options, words in (
+        (["--certificate", "x.pem"], "belong together"),
+        (["--admission", "all"], "choose one of invited"),
+        (["--host", "256.0.0.1"], "--host 256.0.0.1"),
+    ):
+        refused = run("hub", tmp_path / "city", *options)
+        assert code(refused) == 2
+        assert words in refused.stderr
