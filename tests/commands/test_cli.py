@@ -37,6 +37,7 @@ def test_every_command_is_there():
         *("update", "add", "remove", "reweight", "demo", "experiment"),
         *("keygen", "keys", "sign", "verify", "modules"),
         *("plan", "contribute", "combine"),
+        *("hub", "join", "leave", "coordinate"),
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,7 +70,7 @@ def hub(
     with screen.working("Starting", threads):
         server = _server()
         from ..hub.hub import Hub
-        from ..hub.limits import UNLIMITED, Limits
+        from ..hub.limits import Limits
         from ..hub.protocol import fingerprint
         from ..hub.registry import Admission
         from ..hub.settings import Settings
@@ -88,7 +87,7 @@ def hub(
             points=points,
             deadline=deadline,
             evaluate=evaluate,
-            limits=limits if rate_limits else replace(limits, **UNLIMITED),
+            limits=limits if rate_limits else limits.without_rates(),
         )
         opened = Hub(folder, settings, coordinator)
     tls = None if certificate is None or key is None else server.Certificate(certificate, key)

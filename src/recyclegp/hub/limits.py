@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .protocol import RefusedError
 
@@ -20,6 +20,9 @@ class Rate:
 
     each_second: float
     burst: float
+
+
+ANY = Rate(1e9, 1e9)
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,9 @@ class Limits:
     connections: int = 1000  # at once
     most_owners: int = 10_000
 
-
-ANY = Rate(1e9, 1e9)
-UNLIMITED = {"of_key": ANY, "of_address": ANY, "refused": ANY}  # of a hub that something else protects
+    def without_rates(self) -> Limits:
+        """Of a hub that something else protects."""
+        return replace(self, of_key=ANY, of_address=ANY, refused=ANY)
 
 
 class Buckets:

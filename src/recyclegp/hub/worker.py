@@ -45,7 +45,7 @@ def merge(root: str, names: Mapping[str, str]) -> Facts:
     from ..models.merge import merge as merged
 
     dictionary = Dictionary(folder.modules)
-    options = {"trust": "learn", "on_failure": "skip"}
+    options: dict[str, Any] = {"trust": "learn", "on_failure": "skip"}
     flagged: dict[str, str] = {}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
