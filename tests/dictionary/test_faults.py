@@ -155,6 +155,7 @@ def writer(place: Path, who: str, say: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_writers_killed_five_hundred_times(memory):
     place = memory / "killed"

@@ -209,24 +209,25 @@ def test_a_tree_grows_and_shrinks(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_merged_again_fifty_times_faster():
-    """A thousand modules, one of them replaced: processor time, the best of three."""
+    """A thousand modules, one of them replaced: processor time, the best of three beside one from scratch."""
     d = filled("memory://again-fast", modules([f"m{i:04d}" for i in range(1000)], rows=40, publish=16))
     given = {"kernel": kernel(), "inducing": Z, "learn": False}
     d.merge(**given)
-    changed = modules(["m0123"] * 1, seed=7, rows=40, publish=16)[0]
-    ratios = []
+    changed = modules(["m0123"], seed=7, rows=40, publish=16)[0]
+    quick = []
     for i in range(3):
         d.replace(changed.transform(output_shift=float(i)))
         began = time.process_time()
         again = d.merge(**given)
-        quick = time.process_time() - began
-        fresh = rgp.Dictionary(d.path)
-        began = time.process_time()
-        scratch = fresh.merge(**given)
-        ratios.append((time.process_time() - began) / quick)
-        np.testing.assert_allclose(again.predict(X), scratch.predict(X), rtol=0, atol=1e-10)
-    assert max(ratios) >= 50, ratios
+        quick.append(time.process_time() - began)
+    fresh = rgp.Dictionary(d.path)
+    began = time.process_time()
+    scratch = fresh.merge(**given)
+    ratio = (time.process_time() - began) / min(quick)
+    np.testing.assert_allclose(again.predict(X), scratch.predict(X), rtol=0, atol=1e-10)
+    assert ratio >= 50, (ratio, quick)
 
 
 def test_the_price_of_a_change_in_short():

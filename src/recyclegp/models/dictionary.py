@@ -271,6 +271,10 @@ class Dictionary:
         Returns:
             For each name, owner, digest, rows, bytes, likelihood, target, region, when it was added and by whom.
 
+        Raises:
+            RecycleGPError: The region is not one, or a number is none.
+            OSError: The place cannot be read.
+
         Examples:
             >>> [entry.name for entry in d.list(min_rows=20, region=[(5, 9)])]
             ['ward-7']
@@ -285,6 +289,9 @@ class Dictionary:
         Args:
             after: only what happened after the event of this number.
 
+        Raises:
+            OSError: The place cannot be read.
+
         Examples:
             >>> [(event.kind.value, event.name) for event in d.history()][:2]
             [('came', 'ward-7'), ('came', 'ward-8')]
@@ -297,6 +304,9 @@ class Dictionary:
         Args:
             seconds: how long to wait before looking again.
             after: the number of the event to go on behind; the last one there is unless given.
+
+        Raises:
+            OSError: The place cannot be read.
 
         Examples:
             >>> next(d.watch(after=0)).name
@@ -314,6 +324,9 @@ class Dictionary:
 
         Returns:
             For each that is damaged or gone its name and the reason.
+
+        Raises:
+            OSError: The place cannot be read at all.
 
         Examples:
             >>> d.verify()
