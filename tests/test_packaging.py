@@ -55,6 +55,7 @@ def test_wheel_holds_every_module_and_its_types(wheel):
         "plot/page.html",
         "plot/drawing.js",
         *(f"serve/{n}" for n in ("page.html", "page.js", "page.css", "icon.svg")),
+        *(f"hub/{n}" for n in ("page.html", "page.js", "page.css")),
     }
     assert modules() | {"recyclegp/py.typed"} | {f"recyclegp/{page}" for page in pages} <= names
 
