@@ -12,7 +12,8 @@ import recyclegp as rgp
 from cases_cli import answer, call, ok
 from parity_cases import KINDS, OWNERS, ensemble, module, rows
 
-LEFT_OUT = {"demo", "experiment", "keygen", "keys", "serve"}  # take no model, or wait for a browser (tests/serve)
+# take no model, wait for a browser (tests/serve), or need a hub (tests/hub)
+LEFT_OUT = {"demo", "experiment", "keygen", "keys", "modules", "serve", "hub", "join", "leave", "coordinate"}
 
 
 def table(kind: str, seed: int, path: Path) -> Path:
