@@ -67,7 +67,8 @@ class Door:
                 said, person = self._checked(request, roles, also_left)
                 largest = self._limits.largest_module if upload else self._limits.largest_question
                 size = _announced(request, largest)
-                self._hub.nonces.once(said, time.time())
+                if person is not None:  # a stranger can only register, which twice is the same as once
+                    self._hub.nonces.once(said, time.time())
                 if upload:
                     async with self._uploads.one():
                         found = await self._with_file(request, said, person, size, handler)

@@ -117,7 +117,7 @@ function curve(state) {
     svg.append(shape("circle", { cx: x(i), cy: y(v), r: 4, class: "dot" }));
     if (i % every === 0) svg.append(shape("text", { x: x(i), y: height - bottom + 16, "text-anchor": "middle" }, `${i + 1}`));
   });
-  svg.append(shape("text", { x: width - right, y: height - 2, "text-anchor": "end" }, "exchange; common bound in nats"));
+  svg.append(shape("text", { x: width - right, y: height - 4, "text-anchor": "end" }, "exchange; common bound in nats"));
 }
 
 function scores(state) {

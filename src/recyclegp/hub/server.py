@@ -23,6 +23,8 @@ LARGEST_HEADERS = 16_384  # bytes
 HEAD_SECONDS = 15.0  # within which a connection must have made a request
 ANSWER_SECONDS = 900.0  # within which a client must have taken its answer
 LOOK = 3.0  # seconds
+MOST_OF_ADDRESS = 200  # connections at once, so that nobody takes all of them
+PROXY = ("127.0.0.1", "::1")  # behind which many may be
 
 
 class Patience(H11Protocol):
@@ -33,6 +35,10 @@ class Patience(H11Protocol):
         self._since = self.loop.time()
         self._cycle: Any = None
         self._timer = self.loop.call_later(LOOK, self._look)
+        if self.client is not None and self.client[0] not in PROXY:
+            same = sum(c.client is not None and c.client[0] == self.client[0] for c in self.connections)
+            if same > MOST_OF_ADDRESS:
+                transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
