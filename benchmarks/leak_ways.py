@@ -113,6 +113,19 @@ def _plan(privacy: str) -> Callable[[Part, rgp.Ensemble], Made]:
     return answer
 
 
+def _private(epsilon: float) -> Callable[[Part, rgp.Ensemble], Made]:
+    """The same, with a guarantee: points between the ends of what is public, here of the others."""
+
+    def answer(part: Part, others: rgp.Ensemble) -> Made:
+        ends = others.inducing.min(0), others.inducing.max(0)
+        Z = np.random.default_rng(3).uniform(*ends, (PUBLIC, part[0].shape[1]))
+        plan = rgp.Plan(points=Z, kernel=others.kernel, noise=float(others.noise))
+        privacy = rgp.Privacy(epsilon=epsilon, delta=1e-6, bound=3.0)
+        return [plan.contribute(*part, privacy=privacy).module]
+
+    return answer
+
+
 def _second(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Another output of the same rows, with noise of its own."""
     return X.sum(1) + 0.5 * np.sin(1000 * y)
@@ -148,6 +161,8 @@ WAYS: dict[str, Callable[[Part, rgp.Ensemble], Made]] = {
     "from_gpytorch, half of the rows as points": _gpytorch,
     "a plan": _plan("things"),
     "a plan, people": _plan("people"),
+    "a private answer, ε = 1": _private(1.0),
+    "a private answer, ε = 8": _private(8.0),
     "two outputs": _outputs("things"),
     "two outputs, people": _outputs("people"),
     "classes": _classes("things"),

@@ -27,7 +27,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parent / "results"
 MARKED = re.compile("<!--=(.+?)-->.*?<!--/-->", flags=re.DOTALL)
 # each has pages(), a dictionary of pages with the texts of their markers, made from the files in results
-BENCHMARKS = ("where_merging_loses", "what_leaks", "robustness", "scaling", "calibrate")
+BENCHMARKS = ("where_merging_loses", "what_leaks", "private_answers", "robustness", "scaling", "calibrate")
 
 Column = tuple[str, Any, str]  # title, key or function of a row, format; those without a format are text
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .models.privacy import Privacy
     from .models.rounds import rounds
     from .models.screening import Screening, screen
+    from .models.secure_answers import SecureSum, join_sum, secure_round
     from .storage.calibration import Calibration
 
 # Where each public name lives: nothing heavy (torch takes seconds) is imported until one is used.
@@ -45,6 +46,7 @@ _HOMES = {
     "Plan": ".models.ensemble",
     "Privacy": ".models.privacy",
     "Publishing": ".local.options",
+    "SecureSum": ".models.secure_answers",
     "calibrate": ".models.calibration",
     "fit": ".models.fit",
     "fit_many": ".models.fit",
@@ -52,11 +54,13 @@ _HOMES = {
     "from_gpjax": ".interop.gpjax",
     "from_gpytorch": ".interop.gpytorch",
     "from_sklearn": ".interop.scikit_learn",
+    "join_sum": ".models.secure_answers",
     "load": ".models.load",
     "load_many": ".models.load",
     "merge": ".models.merge",
     "rounds": ".models.rounds",
     "screen": ".models.screening",
+    "secure_round": ".models.secure_answers",
     "Screening": ".models.screening",
 }
 _ROOMS = ("engines", "metrics", "plot")  # public submodules, imported when first used
@@ -79,6 +83,7 @@ __all__ = [
     "RecycleGPError",
     "RecycleGPWarning",
     "Screening",
+    "SecureSum",
     "__version__",
     "calibrate",
     "engines",
@@ -88,6 +93,7 @@ __all__ = [
     "from_gpjax",
     "from_gpytorch",
     "from_sklearn",
+    "join_sum",
     "load",
     "load_many",
     "merge",
@@ -95,6 +101,7 @@ __all__ = [
     "plot",
     "rounds",
     "screen",
+    "secure_round",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

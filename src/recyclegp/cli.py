@@ -30,6 +30,7 @@ from .commands import (
     predict,
     score,
     screening,
+    secure_sums,
     serve,
     signatures,
     transform,
@@ -126,7 +127,10 @@ def main(
 
 PANELS = {
     "From data to predictions": (fit.fit, merge.merge, predict.predict, plot.plot),
-    "Ask the owners once more": (plans.plan, plans.contribute, plans.combine),
+    "Ask the owners once more": (
+        *(plans.plan, plans.contribute, plans.combine),
+        *(secure_sums.gather_sum, secure_sums.join_sum),
+    ),
     "Meet at a hub": (hub.hub, join.join, join.leave, hub.coordinate),
     "How good it is": (score.score, gain.gain, calibrate.calibrate),
     "What is in a file": (inspect.inspect, screening.screen, inspect.compare, transform.transform, serve.serve),

@@ -57,6 +57,53 @@ def common_privacy(each: Iterable[Privacy | None]) -> Privacy | None:
     return chosen.pop() if len(chosen) == 1 else None
 
 
+ROW, PERSON = "row", "person"  # what a guarantee is about
+
+
+class Guaranteed(NamedTuple):
+    """Differential privacy of what was published, whatever is done with it (docs/privacy-proof.md)."""
+
+    epsilon: float
+    delta: float
+    bound: float  # |y − mean| that was let through
+    unit: str = ROW  # what may be there or not: a row, or a person
+    rows_each: int = 1  # of one person at most
+    owners: int = 1  # whose rows were added up before anybody could see them
+    honest: int = 1  # of these, so many must have added their share of the noise
+
+    @property
+    def words(self) -> str:
+        of = "row" if self.unit == ROW else f"person of at most {self.rows_each} rows"
+        summed = f", sums over {self.owners} owners of whom {self.honest} are honest" if self.owners > 1 else ""
+        return f"private: ε = {self.epsilon:g}, δ = {self.delta:g} per {of}{summed}"
+
+
+def weakest(each: Iterable[tuple[str, Guaranteed | None]]) -> Guaranteed | None:
+    """Of what several owners have published together, by owner: none, if one has none.
+
+    Rows of different owners are different rows: the largest ε and δ hold. What one owner has published several times is
+    about the same rows: there ε and δ add up.
+    """
+    by_owner: dict[str, list[Guaranteed]] = {}
+    for owner, own in each:
+        if own is None:
+            return None
+        by_owner.setdefault(owner, []).append(own)
+    if not by_owner:
+        return None
+    every = [own for several in by_owner.values() for own in several]
+    if len({own.unit for own in every}) > 1:
+        return None  # of rows here, of persons there: no sentence holds of both
+    return every[0]._replace(
+        epsilon=max(sum(own.epsilon for own in several) for several in by_owner.values()),
+        delta=max(sum(own.delta for own in several) for several in by_owner.values()),
+        bound=max(own.bound for own in every),
+        rows_each=min(own.rows_each for own in every),
+        owners=min(own.owners for own in every),
+        honest=max(own.honest for own in every),
+    )
+
+
 class About(NamedTuple):
     """Who and what: words only."""
 
@@ -70,6 +117,7 @@ class About(NamedTuple):
     privacy: Privacy | None = None  # as its owner chose; None: nobody has chosen
     origin: Origin = Origin.UNKNOWN  # of its points
     held_back: float | None = None  # the share of its owner's rows that were kept out; a hash of each row says which
+    guaranteed: Guaranteed | None = None  # what is proven of all attacks on it; None: nothing
 
     @property
     def owner(self) -> str:

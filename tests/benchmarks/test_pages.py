@@ -14,6 +14,7 @@ MARKED = {p.name: p.read_text(encoding="utf-8") for p in pages.DOCS.glob("*.md")
 SHOWN = {  # benchmark → its results, and the figures it makes of them
     "where_merging_loses": ("calibration-auto", ["where-merging-loses"]),
     "what_leaks": ("what-leaks", ["what-leaks"]),
+    "private_answers": ("private-answers", ["private-answers"]),
     "robustness": ("robustness", ["robustness"]),
     "scaling": ("scaling", ["scaling-modules", "scaling-workers"]),
 }

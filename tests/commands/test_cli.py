@@ -36,7 +36,7 @@ def test_every_command_is_there():
         ),
         *("update", "add", "remove", "reweight", "demo", "experiment"),
         *("keygen", "keys", "sign", "verify", "modules"),
-        *("plan", "contribute", "combine"),
+        *("plan", "contribute", "combine", "gather-sum", "join-sum"),
         *("hub", "join", "leave", "coordinate"),
     }
 

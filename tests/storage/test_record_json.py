@@ -27,7 +27,7 @@ from recyclegp.likelihoods import (
 from recyclegp.merging.member import Member
 from recyclegp.merging.verdicts import InputFactor, Standing, Units, Verdict
 from recyclegp.models import module_file
-from recyclegp.record import About, Latent, Origin, Privacy, Record
+from recyclegp.record import About, Guaranteed, Latent, Origin, Privacy, Record
 from recyclegp.storage import container
 from recyclegp.storage.fields import Fields
 from recyclegp.storage.member_json import member_from_json, member_to_json
@@ -64,6 +64,7 @@ FULL_ABOUT = About(
     privacy=Privacy.PEOPLE,
     origin=Origin.ROWS,
     held_back=0.25,
+    guaranteed=Guaranteed(1.0, 1e-6, 3.0, "person", 4, 10, 7),
 )
 FULL_LATENT = Latent(
     site=site(),

@@ -283,7 +283,7 @@ def _of_whom(f: Facts, what: str, value: str) -> str:
 
 def _guarantee(f: Facts) -> str | None:
     if f["privacy_guarantee"] != "none":
-        return None
+        return str(f["privacy_guarantee"])
     whose = _of_whom(f, "privacy", "people")
     if f["privacy"] == "people" or whose:
         return f"none: noise is added for people{whose}, and what it hides is measured, not proven"

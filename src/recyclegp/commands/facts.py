@@ -136,7 +136,7 @@ def _disclosed(d: Disclosure) -> Facts:
         "contains_data_rows": d.origin.rows_among_them,
         "most_points_per_row": d.points_per_row,
         "smallest_member": d.smallest_member,
-        "privacy_guarantee": d.guarantee.value,
+        "privacy_guarantee": d.guarantee.value if d.guaranteed is None else d.guaranteed.words,
     }
 
 

@@ -106,7 +106,7 @@ def contribute(
     """
     screen = Screen(quiet, as_json)
     chosen = fit_options.privacy(people, things)
-    private = _private(epsilon, delta, bound, ledger, budget, public_plan)
+    private = private_answer(epsilon, delta, bound, ledger, budget, public_plan)
     if private is not None and chosen is not None:
         raise RecycleGPError("--epsilon: with a guarantee --people and --things say nothing more; leave them out")
     check_model_output(output, [plan, data])
@@ -142,7 +142,7 @@ def contribute(
     models.report(screen, output, rows_left_out=rows.left_out)
 
 
-def _private(
+def private_answer(
     epsilon: float | None,
     delta: float | None,
     bound: float | None,
@@ -150,6 +150,7 @@ def _private(
     budget: float | None,
     public_plan: bool,
 ) -> Privacy | None:
+    """What --epsilon and its companions ask for, if anything."""
     if epsilon is None:
         given = {"--delta": delta, "--bound": bound, "--ledger": ledger, "--budget": budget}
         for option_name in [name for name, value in given.items() if value is not None]:

@@ -90,7 +90,7 @@ class Answer(Predictive):
         """What leaves with it: sums over rows at the plan's points, how many points for each row, the fewest rows."""
         f = self.facts
         seen = [(len(p.Z), n) for p, n in zip(f.priors, f.rows, strict=True) if n]
-        return Disclosure(f.about.origin, max(M / n for M, n in seen), min(n for _, n in seen))
+        return Disclosure(f.about.origin, max(M / n for M, n in seen), min(n for _, n in seen), f.guaranteed)
 
     @property
     def likelihoods(self) -> tuple[Likelihood, ...]:  # type: ignore[override]

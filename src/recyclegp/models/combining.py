@@ -14,7 +14,7 @@ from ..core.convergence import Convergence
 from ..errors import RecycleGPError, warn_user
 from ..kernels import Kernel
 from ..merging.points import select_by_slack
-from ..plans import bound, restating, slopes, variational
+from ..plans import bound, noisy, restating, slopes, variational
 from ..plans.prior import Prior
 from ..plans.search import SHORTEST
 from ..plans.sums import Sums, add, weighted
@@ -103,14 +103,15 @@ def _added(one: Sequence[Sums], other: Sequence[Sums]) -> list[Sums]:
 
 def _with_sums(plan: PlanFacts, digest: str, box: Inbox, keep: bool, weights: Mapping[str, float]) -> Combined:
     got = _gathered(plan, box, keep, weights)
-    value = sum(bound.value(t, p.noise) for t, p in zip(got.totals, plan.priors, strict=True))
+    value = sum(bound.value(t, p) for t, p in zip(got.totals, plan.priors, strict=True))
     model = Evaluated(plan.priors, got.totals, got.names, value)
     plan = _scored(plan, box.fresh)
-    if any(total.noisy for total in got.totals):  # noise that was added for privacy would be learned from
+    learn_once = plan.learn and any(total.noisy for total in got.totals)
+    if learn_once:  # a search would ask for more answers, and these cost; what the sums say is learned once, at home
         plan = plan._replace(learn=False)
     nxt = plan if not plan.learn else _moved(plan, model, got)
     report = _report(plan, box, value, got.missing(digest))
-    e = partial(ensemble_of, plan, model, got.said, keep)
+    e = partial(ensemble_of, plan, model, got.said, keep, learn_once=learn_once)
     rejected = plan.learn and nxt.model is plan.model
     return Combined(e, _next(nxt, digest, report, model if not plan.learn else nxt.model), _kept(box, keep), rejected)
 
@@ -334,7 +335,15 @@ def _next(plan: PlanFacts, digest: str, report: Round, model: Evaluated | None) 
     return plan._replace(model=model, lineage=(*plan.lineage, digest), history=(*plan.history, report))
 
 
-def ensemble_of(plan: PlanFacts, model: Evaluated, said: Sequence[Said], keep: bool) -> Parts:
-    likelihood = plan._replace(priors=model.priors).whole
-    ended = Convergence(True, plan.search.evaluations, f"as the plan of round {plan.round + 1} has it")
-    return ensemble(likelihood, plan.frame, model.priors, model.totals, said, keep=keep, ended=ended)
+def ensemble_of(
+    plan: PlanFacts, model: Evaluated, said: Sequence[Said], keep: bool, *, learn_once: bool = False
+) -> Parts:
+    """At the model's priors; or, of noisy sums, at those that they speak for."""
+    priors, how = model.priors, f"as the plan of round {plan.round + 1} has it"
+    if learn_once:
+        pairs = zip(model.totals, model.priors, strict=True)
+        priors = tuple(noisy.learned(total, prior) if total.noisy else prior for total, prior in pairs)
+        how = "learned from sums with noise, beginning at the plan's"
+    likelihood = plan._replace(priors=priors).whole
+    ended = Convergence(True, plan.search.evaluations, how)
+    return ensemble(likelihood, plan.frame, model.priors, model.totals, said, keep=keep, ended=ended, at=priors)

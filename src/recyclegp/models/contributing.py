@@ -130,11 +130,13 @@ def _check_private(
     wrong = [name for name, is_given in given.items() if is_given]
     if wrong:
         raise RecycleGPError(Argument(wrong[0]), " is not covered by the guarantee of a private answer; leave it out")
-    if len(plan.priors) > 1 or plan.priors[0].effects.present:
+    if plan.variational or len(plan.priors) > 1 or plan.priors[0].effects.present:
         raise RecycleGPError(
-            "a private answer is of one function that owners share; agree on a plan without effects and of one output"
+            "a private answer is of one function with Gaussian noise that owners share: nothing is proven of others; "
+            "agree on a plan without effects and of one output, for yes and no on numbers 0 and 1"
         )
-    came = plan.one_shot is not None or (plan.model is not None and not all(t.noisy for t in plan.model.totals))
+    told = plan.one_shot is not None and plan.one_shot.record.about.guaranteed is None
+    came = told or (plan.model is not None and not all(t.noisy for t in plan.model.totals))
     if (came or plan.origin is Origin.ROWS) and not private.public_plan:
         raise RecycleGPError(
             "this plan was made from what owners have said without a guarantee, perhaps from these very rows; agree on "
@@ -151,8 +153,8 @@ def _private(
     what = f"{answer.about.name}, round {plan.round}, plan {answer.plan[:8]}, {private.guaranteed.words}"
     sums = protected(private, plan.priors[0], rows, persons, what)
     said = len(rows.y) if private.public_rows else rows_said(sums)
-    about = answer.about._replace(origin=plan.origin)
-    return answer._replace(about=about, sums=(sums,), rows=(said,), guaranteed=private.guaranteed)
+    about = answer.about._replace(origin=plan.origin, guaranteed=private.guaranteed)
+    return answer._replace(about=about, sums=(sums,), rows=(said,))
 
 
 # --- what is given ------------------------------------------------------------------------------

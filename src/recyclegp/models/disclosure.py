@@ -7,13 +7,14 @@ from enum import Enum
 from typing import NamedTuple
 
 from ..merging.member import Member
-from ..record import Origin, worst
+from ..record import Guaranteed, Origin, weakest, worst
 
 
 class PrivacyGuarantee(Enum):
-    """What is proven of all attacks. There is none: what the noise hides that is added for people is only measured."""
+    """What is proven of all attacks. Of modules nothing: what the noise hides that is added for people is measured."""
 
     NONE = "none"
+    DIFFERENTIAL = "differential privacy"  # of private answers, and of whatever is made of these alone
 
 
 class Disclosure(NamedTuple):
@@ -22,13 +23,17 @@ class Disclosure(NamedTuple):
     origin: Origin  # of the points: are rows among them?
     points_per_row: float
     smallest_member: int  # rows behind the function or member that has fewest
-    guarantee: PrivacyGuarantee = PrivacyGuarantee.NONE
+    guaranteed: Guaranteed | None = None  # by how much, where something is proven
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        return PrivacyGuarantee.NONE if self.guaranteed is None else PrivacyGuarantee.DIFFERENTIAL
 
 
 def of_member(m: Member, points_per_row: float) -> Disclosure:
     """`points_per_row` are those of the whole ensemble, for a member that has kept no points of its own."""
     own = m.points_per_row
-    return Disclosure(m.about.origin, points_per_row if own is None else own, m.rows)
+    return Disclosure(m.about.origin, points_per_row if own is None else own, m.rows, m.about.guaranteed)
 
 
 def of_members(members: Sequence[Member], shared: Iterable[Origin], points_per_row: float) -> Disclosure:
@@ -38,4 +43,5 @@ def of_members(members: Sequence[Member], shared: Iterable[Origin], points_per_r
         worst([*shared, *(d.origin for d in each)]),
         max(d.points_per_row for d in each),
         min(d.smallest_member for d in each),
+        weakest({m.name: (m.about.owner, m.about.guaranteed) for m in members}.values()),  # of all its functions once
     )

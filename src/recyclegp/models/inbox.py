@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RecycleGPError
+from ..plans import restating
 from ..plans.sums import Sums
 from .plan_facts import AnswerFacts, PlanFacts
 
@@ -115,6 +116,8 @@ def _wrong(answer: AnswerFacts, plan: PlanFacts) -> str | None:
         if len(sums.b) != len(prior.Z):
             return f"its sums are of {len(sums.b)} points, and the plan has {len(prior.Z)}"
         if sums.noisy:  # rows or not, noisy sums may be anything
+            if not all(map(restating.same_coordinates, answer.priors, plan.priors)):
+                return "its noise is that of an earlier plan with another kernel or other points"
             continue
         G = sums.matrix()
         d, size = G.diagonal().clone(), 1 + TOLERANCE

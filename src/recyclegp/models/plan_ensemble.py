@@ -18,7 +18,7 @@ from ..merging.member import Member, stored
 from ..merging.merge_config import MergeConfig
 from ..merging.points_form import PointsForm
 from ..merging.trust import Trust
-from ..plans import bound
+from ..plans import bound, noisy
 from ..plans.prior import Prior
 from ..plans.sums import Sums
 from ..record import Latent, Record
@@ -52,7 +52,7 @@ class Said(NamedTuple):
 def site(sums: Sums, prior: Prior, base: Basis) -> Site:
     """exp(e − ½‖Rᵀu − ρ‖²) with RRᵀ = L⁻ᵀ(G/s)L⁻¹ and Rρ = L⁻ᵀb/s + mRRᵀ1."""
     if sums.noisy:
-        found = bound.rows(sums, prior.noise)
+        found = bound.rows(sums, prior)
         Rt = linalg.solve_right(base.L, found.H)
         return Site(prior.Z, Rt, found.rho + prior.mean * Rt.sum(-1), found.e)
     P = sums.matrix().div_(prior.noise)
@@ -64,15 +64,18 @@ def site(sums: Sums, prior: Prior, base: Basis) -> Site:
     return Site(prior.Z, Rt, rho + prior.mean * Rt.sum(-1), -0.5 * (constant - rho.square().sum()))
 
 
-def latent(answer: AnswerFacts, sums: Sums | None, c: int, prior: Prior, base: Basis | None) -> Latent:
-    """Without a basis only who it is."""
+def latent(
+    answer: AnswerFacts, sums: Sums | None, c: int, prior: Prior, base: Basis | None, at: Prior | None = None
+) -> Latent:
+    """Without a basis only who it is. A site is about f(Z), whatever kernel `at` has been learned since."""
+    at = prior if at is None else at
     effective = float(answer.rows[c] if sums is None else sums.n)
     return Latent(
         site=None if base is None or sums is None else site(sums, prior, base),
-        kernel=prior.kernel,
-        mean=prior.mean,
+        kernel=at.kernel,
+        mean=at.mean,
         rows=answer.rows[c],
-        jitter=prior.jitter,
+        jitter=at.jitter,
         effective_rows=None if effective == answer.rows[c] else effective,
     )
 
@@ -104,18 +107,22 @@ def ensemble(
     *,
     keep: bool,
     ended: Convergence,
+    at: Sequence[Prior],
 ) -> Parts:
-    """The ensemble at these priors; members are who said it. `keep` is for their sites."""
+    """The ensemble of sums under these priors; members are who said it. `keep` is for their sites.
+
+    `at` are the same priors, or, of sums with noise, what was learned from these.
+    """
     groups = []
-    for c, (prior, total) in enumerate(zip(priors, totals, strict=True)):
+    for c, (prior, total, now) in enumerate(zip(priors, totals, at, strict=True)):
         base = prior.basis()
-        rows = bound.rows(total, prior.noise)
-        form = PointsForm(prior.kernel, prior.mean, prior.Z, prior.jitter, rows, prior.effects, None if keep else rows)
+        rows = noisy.rows(total, prior, now) if total.noisy else bound.rows(total, prior)
+        form = PointsForm(now.kernel, now.mean, now.Z, now.jitter, rows, now.effects, None if keep else rows)
         own = (likelihood.parts[c],)
         members = tuple(
             Member(
                 about=one.answer.about._replace(targets=(one.answer.about.targets[c],)),
-                latent=latent(one.answer, _seen(one, c), c, prior, base if keep else None),
+                latent=latent(one.answer, _seen(one, c), c, prior, base if keep else None, now),
                 likelihoods=own,
                 weight=one.weight,
                 function=c,

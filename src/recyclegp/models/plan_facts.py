@@ -11,10 +11,9 @@ from ..likelihoods import DirichletCategorical, Gaussian, Likelihood
 from ..plans.prior import Prior
 from ..plans.search import Search
 from ..plans.sums import Sums
-from ..record import About, Origin, Record
+from ..record import About, Guaranteed, Origin, Record
 from ..target import Target
 from .how import Frame
-from .privacy import Guaranteed
 
 
 class Asks(Enum):
@@ -114,4 +113,8 @@ class AnswerFacts(NamedTuple):
     slopes: Tensor | None = None  # (p,)  its share of the gradient
     derivatives: tuple[tuple[Sums, ...], ...] = ()  # of the sums, for each parameter of each function
     scores: tuple[tuple[str, Score], ...] = ()  # of "one shot" and "rounds"
-    guaranteed: Guaranteed | None = None  # what holds of it, where it is private
+
+    @property
+    def guaranteed(self) -> Guaranteed | None:
+        """What holds of it, where it is private."""
+        return self.about.guaranteed

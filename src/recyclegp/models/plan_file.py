@@ -18,7 +18,7 @@ from ..likelihoods import MOST_FUNCTIONS
 from ..plans.prior import Prior
 from ..plans.restating import same_coordinates
 from ..plans.search import Search
-from ..plans.sums import NOT_NOISY, Sums
+from ..plans.sums import NOISY, NOT_NOISY, Sums
 from ..record import Record
 from ..storage import facts, limits
 from ..storage.container import Document, Header, Tensors
@@ -42,7 +42,6 @@ from .ensemble_json import EFFECTS
 from .how import Frame
 from .naming import check_name, check_owner
 from .plan_facts import AnswerFacts, Asks, Evaluated, OneShot, PlanFacts, Round, Score
-from .privacy import Guaranteed
 
 SCALARS = ("n", "logdet", "c", "a", "o", "t")
 VECTORS = ("G", "b", "h")
@@ -60,17 +59,6 @@ SCORE = Entry(
         Fact("total", lambda v, at: number(v, "a score")),
     ),
     "a score",
-)
-GUARANTEED = Entry(
-    Guaranteed,
-    (
-        Fact("epsilon", lambda v, at: positive(v, "epsilon")),
-        Fact("delta", lambda v, at: positive(v, "delta")),
-        Fact("bound", lambda v, at: positive(v, "bound")),
-        Fact("unit", lambda v, at: text(v, "unit")),
-        Fact("rows_each", lambda v, at: count(v, "rows_each", least=1)),
-    ),
-    "guaranteed",
 )
 
 
@@ -172,7 +160,7 @@ def _sums_from(f: Fields, where: str, M: int) -> Sums:
     sizes = {"G": M * (M + 1) // 2, "b": M, "h": M}
     found = {key: f.tensor(f"{where}{key}", size) for key, size in sizes.items()}
     scalars = f.tensor(f"{where}scalars", len(SCALARS)).unbind()
-    noise = f.tensor(f"{where}noise", 3) if f"{where}noise" in f.tensors else NOT_NOISY
+    noise = f.tensor(f"{where}noise", len(NOISY)) if f"{where}noise" in f.tensors else NOT_NOISY
     if bool((noise < 0).any()):
         raise RecycleGPError("a variance of noise is negative")
     return Sums(**found, **dict(zip(SCALARS, scalars, strict=True)), noise=noise)
@@ -327,8 +315,6 @@ def answer_to_document(answer: AnswerFacts) -> Document:
         "derivatives": [len(each) for each in answer.derivatives],
         "scores": {which: SCORE.write(score, NOWHERE) for which, score in answer.scores},
     }
-    if answer.guaranteed is not None:
-        header["guaranteed"] = GUARANTEED.write(answer.guaranteed, NOWHERE)
     return Document(header, {name: t.clone() for name, t in tensors.items()})
 
 
@@ -367,5 +353,4 @@ def answer_from_fields(f: Fields) -> AnswerFacts:
             tuple(_sums_from(f, f"{c}/by/{j}/", sizes[c]) for j in range(n)) for c, n in enumerate(derived)
         ),
         scores=tuple((text(which, "a model"), SCORE.read(score, NOWHERE)) for which, score in list(scores.items())[:2]),
-        guaranteed=GUARANTEED.read_if_any(h.get("guaranteed"), NOWHERE),
     )

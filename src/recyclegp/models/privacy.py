@@ -17,24 +17,8 @@ from ..errors import Argument, RecycleGPError, warn_user
 from ..plans.prior import Prior
 from ..plans.private import Bounded, bounded_sums, released
 from ..plans.sums import PlanRows, Sums
+from ..record import PERSON, ROW, Guaranteed
 from .ledger import Spent, noise_multiplier, spend
-
-ROW, PERSON = "row", "person"
-
-
-class Guaranteed(NamedTuple):
-    """What holds of an answer, whatever is done with it."""
-
-    epsilon: float
-    delta: float
-    bound: float  # |y − mean| that was let through
-    unit: str  # what may be there or not: a row, or a person
-    rows_each: int = 1  # of one person at most
-
-    @property
-    def words(self) -> str:
-        of = "row" if self.unit == ROW else f"person of at most {self.rows_each} rows"
-        return f"private: ε = {self.epsilon:g}, δ = {self.delta:g} per {of}"
 
 
 @dataclass(frozen=True)
@@ -87,24 +71,44 @@ class Privacy:
         return Guaranteed(self.epsilon, self.delta, self.bound, self.unit, self.rows_each)
 
 
+class Protected(NamedTuple):
+    """Exact sums, which stay here, and what decides how much noise they need."""
+
+    exact: Sums
+    known: Bounded
+    multiplier: float  # σ
+    what: str  # for the ledger
+
+
 def protected(asked: Privacy, prior: Prior, rows: PlanRows, persons: Any, what: str) -> Sums:
     """Sums that may leave. What is spent is written down before."""
+    found = bounded(asked, prior, rows, persons, what)
+    spend_on(asked, found)
+    return released(found.exact, found.known, found.multiplier, asked.rows_each, public_rows=asked.public_rows)
+
+
+def spend_on(asked: Privacy, found: Protected) -> None:
+    """Before anything leaves."""
+    if asked.ledger is not None:
+        new = Spent(found.what, found.multiplier)
+        spend(Path(asked.ledger), asked.budget or asked.epsilon, asked.delta, new)
+
+
+def bounded(asked: Privacy, prior: Prior, rows: PlanRows, persons: Any, what: str) -> Protected:
+    """Sums of rows that are bounded, each of them and those of each person."""
     if asked.unit == PERSON:
         rows = rows.take(_kept(persons, len(rows.y), asked.rows_each))
     elif persons is not None:
         raise RecycleGPError("persons is for a Privacy that protects persons; leave it out")
     known = Bounded.of(prior, asked.bound)
     multiplier = noise_multiplier(float(asked.epsilon), float(asked.delta))
-    if asked.ledger is not None:
-        spend(Path(asked.ledger), asked.budget or asked.epsilon, asked.delta, Spent(what, multiplier))
     clipped = int(((rows.y - prior.mean).abs() > asked.bound).sum())
     if clipped:
         warn_user(
             f"{clipped} of {len(rows.y)} values of y are farther than bound={asked.bound:g} from the plan's mean and "
             "were clipped; this is said here only, and is not in the answer"
         )
-    exact = bounded_sums(prior, rows, known)
-    return released(exact, known, multiplier, asked.rows_each, public_rows=asked.public_rows)
+    return Protected(bounded_sums(prior, rows, known), known, multiplier, what)
 
 
 def _kept(persons: Any, rows: int, each: int) -> Tensor:

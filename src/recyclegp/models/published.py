@@ -113,7 +113,8 @@ class PublishedModel(Predictive):
     def disclosure(self) -> Disclosure:
         """What leaves with it: whose the points are, how many for each row, the fewest rows behind a function."""
         each = [len(latent.known_site.Z) / latent.rows for latent in self.latents]
-        return Disclosure(self.about.origin, max(each), min(latent.rows for latent in self.latents))
+        fewest = min(latent.rows for latent in self.latents)
+        return Disclosure(self.about.origin, max(each), fewest, self.about.guaranteed)
 
     @property
     def held_back(self) -> float | None:

@@ -23,6 +23,7 @@ from .module import Module
 from .plan import Plan
 from .plan_ensemble import Parts
 from .progress import bar
+from .secure_answers import secure_round
 
 Owner: TypeAlias = Any  # a callable, a folder, or (X, y)
 PLANS, ANSWERS = "plan-{:04d}.safetensors", "answer-{:04d}-{}.safetensors"
@@ -48,6 +49,7 @@ def rounds(
     folder: str | PathLike[str] | None = None,
     timeout: float = 60.0,
     progress: bool | None = None,
+    secure: bool = False,
     **options: Any,
 ) -> Rounds:
     """A common sparse model of all owners' rows, which stay where they are: exchange after exchange.
@@ -65,6 +67,9 @@ def rounds(
             whoever was interrupted goes on.
         timeout: seconds to wait for an answer in an owner's folder, before it counts as missing.
         progress: a bar on standard error; by default only where somebody may be looking.
+        secure: one exchange, of a plan that is given, in which nobody sees anything but the sum of all answers
+            (`secure_round`): owners are then pairs (X, y), or callables of bytes that return bytes, and options are
+            privacy (a `Privacy`), threshold and honest.
         options: of `fit` for pairs (X, y): privacy, allow_small, kernel, …
 
     Returns:
@@ -84,6 +89,8 @@ def rounds(
     """
     check_rounds(rounds)
     several = owners if isinstance(owners, Mapping) else {f"owner-{i + 1}": own for i, own in enumerate(owners)}
+    if secure:
+        return _secure(several, plan, options)
     asked = {name: _asking(name, own, score, timeout, options) for name, own in several.items()}
 
     def everybody(now: Plan, here: Collection[str]) -> Iterator[Answer]:
@@ -122,6 +129,15 @@ def exchanges(
             advance(now.evaluations - before)
             before = now.evaluations
     return Rounds(make(), now)
+
+
+def _secure(owners: Mapping[str, Owner], plan: Plan | None, options: Mapping[str, Any]) -> Rounds:
+    unknown = set(options) - {"privacy", "threshold", "honest"}
+    if plan is None or unknown:
+        wrong = "a plan is missing" if plan is None else f"{min(unknown)!r} is none of its options"
+        raise RecycleGPError(f"secure: {wrong}; a secure sum takes a plan, privacy, threshold and honest")
+    answer = secure_round(plan, owners, **options)
+    return Rounds(*plan.combine([answer]))
 
 
 # --- owners ---------------------------------------------------------------------------------------

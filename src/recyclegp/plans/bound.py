@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ..core import linalg, optimiser
 from ..core.least_squares import CentredRows
-from . import private
+from . import noisy
+from .prior import Prior
 from .sums import Sums
 
 FARTHEST = 25.0  # the noise is searched within e^±25 of where it was: any number a table can have
@@ -88,16 +89,17 @@ def profile(total: Sums, noise: float, *, learn_noise: bool) -> Profile:
 
 
 @torch.no_grad()
-def value(total: Sums, noise: float) -> float:
+def value(total: Sums, prior: Prior) -> float:
     """The bound; where sums are noisy, for privacy, the evidence of what is left of them."""
-    return private.evidence(total, noise) if total.noisy else float(solve(total, noise).bound)
+    return noisy.evidence(total, prior) if total.noisy else float(solve(total, prior.noise).bound)
 
 
 @torch.no_grad()
-def rows(total: Sums, noise: float) -> CentredRows:
+def rows(total: Sums, prior: Prior) -> CentredRows:
     """The same as pseudo-observations HᵀH = G/s, Hᵀρ = b/s, of which an ensemble is made."""
     if total.noisy:
-        return private.rows(total, noise)
+        return noisy.rows(total, prior)
+    noise = prior.noise
     values, U = torch.linalg.eigh(total.matrix() / noise)
     values = values.clamp_min(0)
     kept = values > torch.finfo(values.dtype).eps * values.max()

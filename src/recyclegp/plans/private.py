@@ -1,15 +1,18 @@
-"""Sums that are differentially private, and what is known of f from them: docs/privacy-proof.md has the proof.
+"""Sums that are differentially private: docs/privacy-proof.md has the proof. `noisy` says what is known from them.
 
-One row says, with h = h(x) and r = y − m clipped to |r| ≤ B,
+With h = h(x), a fixed matrix T of the plan, r = y − m clipped to |r| ≤ B, and w = min(1, 1/‖Th‖), one row says
 
-    φ(x, y) = ( h_ih_j/a for i < j,  h_i²/√2a,  λ hr/(√a B),  γ(1, r/B, r²/B², (a − ‖h‖²)/a),  γh/√a )
+    φ(x, y) = ( g_ig_j for i < j,  g_i²/√2,  λwgr/B,  γw²(1, r/B, (a − ‖h‖²)/a),  κw²r²/B²,  γwg )        g = wTh, ‖g‖ ≤ 1
 
-where a = k(x, x) is the same everywhere, so that ‖h‖² ≤ a for every x whatever. Σ_{i<j} h_i²h_j² + ½Σ h_i⁴ = ½‖h‖⁴, so
+that is: a row whose features are too long counts as one with the noise s/w². Σ_{i<j} g_i²g_j² + ½Σ g_i⁴ = ½‖g‖⁴, so
 
-    ‖φ‖ ≤ Δ = √(½ + λ² + 5γ²)        ‖Σφ − Σ'φ‖ ≤ mΔ, where one person's rows, at most m, are there or not
+    ‖φ‖ ≤ Δ = √(½ + λ² + 4γ² + κ²)        ‖Σφ − Σ'φ‖ ≤ mΔ, where one person's rows, at most m, are there or not
 
-and Σφ + N(0, σ²m²Δ²I) is (ε, δ)-differentially private, with σ from dp-accounting. λ is chosen from the plan alone:
-what is known of v from b − Gv has noise σ_b² + σ_G²‖v‖², which for ‖v‖² = M is smallest at λ⁴ = B²/(2aM).
+and Σφ + N(0, σ²m²Δ²I) is (ε, δ)-differentially private, with σ from dp-accounting. T and λ are the plan's alone: noise
+is alike in all coordinates of g, and T makes rows at the plan's points alike in them, too, as far as f can vary there:
+
+    T ∝ (LᵀL/aM + τI)^(−½), so that ‖Th‖ ≤ 1 at every point
+    what is known of Tᵀ⁻¹v from b − Gv has the noise σ_b² + σ_G²‖Tᵀ⁻¹v‖², which is smallest at λ⁴ = B²/(2 tr T⁻²)
 """
 
 from __future__ import annotations
@@ -22,17 +25,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core import linalg
-from ..core.least_squares import CentredRows
 from ..core.posterior import features
 from ..errors import RecycleGPError
 from ..kernels.nodes import Index, Linear, Node
 from .prior import Prior
-from .sums import PlanRows, Sums, add, triangle
+from .sums import NOISY, PlanRows, Sums, add, square, triangle
 
-GAMMA = 0.1  # of what is beside G and b: counts, squares, sums of h; what they cost the others is little
+GAMMA = 0.1  # γ, of what is beside G and b: counts, sums of r and h; what they cost the others is little
+KAPPA = 0.4  # κ, of squares, from which the noise of rows is learned: to about 20% of 10,000 rows, ε = 1
+TAU = 0.05  # of T; among .02 to .3 the best in 1-D and 2-D, 1,000 to 100,000 rows, ε = 1
+LIFT = 1.2  # of λ beyond the formula's: what is known of G besides (it is no less than nothing) makes b the noisier
 GRID = 20  # bits of a noise's standard deviation that are published; finer ones could tell how numbers were added
-STEPS = 8  # of finding ‖v‖²
+
+
+class Shape(NamedTuple):
+    """T = U diag(d) Uᵀ."""
+
+    U: Tensor  # (M, M)
+    d: Tensor  # (M,)
+
+    @staticmethod
+    @torch.no_grad()
+    def of(prior: Prior, a: float) -> Shape:
+        L = prior.basis().L
+        values, U = torch.linalg.eigh(L.mT @ L / (a * len(L)))
+        d = (values.clamp_min(0) + TAU).rsqrt()
+        longest = (d[:, None] * (U.mT @ L.mT)).norm(dim=0).max()  # h(z_j) is a column of Lᵀ
+        return Shape(U, d / longest)
+
+    def times(self, A: Tensor) -> Tensor:
+        """TA."""
+        return self.U @ (self.d[:, None] * (self.U.mT @ A))
+
+    def without(self, A: Tensor) -> Tensor:
+        """T⁻¹A."""
+        return self.U @ ((self.U.mT @ A) / self.d[:, None])
 
 
 class Bounded(NamedTuple):
@@ -41,23 +68,34 @@ class Bounded(NamedTuple):
     variance: float  # a
     bound: float  # B
     weight: float  # λ
+    shape: Shape  # T
 
     @staticmethod
     def of(prior: Prior, bound: float) -> Bounded:
         a = constant_variance(prior)
-        return Bounded(a, bound, (bound**2 / (2 * a * len(prior.Z))) ** 0.25)
+        shape = Shape.of(prior, a)
+        return Bounded(a, bound, LIFT * (bound**2 / (2 * float(shape.d.pow(-2).sum()))) ** 0.25, shape)
 
     @property
     def sensitivity(self) -> float:
         """Δ: of φ, by one row."""
-        return math.sqrt(0.5 + self.weight**2 + 5 * GAMMA**2)
+        return math.sqrt(0.5 + self.weight**2 + 4 * GAMMA**2 + KAPPA**2)
 
     @property
     def units(self) -> dict[str, float]:
-        """What one of φ is, in each of the sums; on the diagonal of G it is √2 times as much."""
-        a, B = self.variance, self.bound
-        small = {"h": a**0.5, "c": B**2, "a": B, "o": 1.0, "t": a}
-        return {"G": a, "b": a**0.5 * B / self.weight} | {name: unit / GAMMA for name, unit in small.items()}
+        """What one of φ is, in each of the sums of g; on the diagonal of G it is √2 times as much."""
+        B = self.bound
+        small = {"h": 1.0, "a": B, "o": 1.0, "t": self.variance}
+        large = {"G": 1.0, "b": B / self.weight, "c": B**2 / KAPPA}
+        return large | {name: unit / GAMMA for name, unit in small.items()}
+
+    def unit_of(self, name: str, points: int) -> Tensor:
+        """Of every number of one of the sums."""
+        unit = torch.tensor(self.units[name], dtype=torch.float64)
+        if name != "G":
+            return unit
+        i, j = torch.tril_indices(points, points)
+        return torch.where(i == j, 2**0.5 * unit, unit)
 
 
 def constant_variance(prior: Prior) -> float:
@@ -75,25 +113,20 @@ def _nodes(node: Node) -> list[Node]:
 
 
 @torch.no_grad()
-def bounded_features(prior: Prior, X: Tensor, a: float) -> Tensor:
-    """h(x) (M, n), of which rounding, too, makes none longer than √a."""
-    V = features(prior.basis(), X)
-    length = V.square().sum(0).sqrt().clamp_min(1e-300)
-    return V * ((1 - 1e-12) * a**0.5 / length).clamp_max(1.0)
-
-
-@torch.no_grad()
 def bounded_sums(prior: Prior, rows: PlanRows, known: Bounded) -> Sums:
-    """Σφ, in the units of sums: exact, and not to be published."""
+    """Σφ, in the units of sums of g: exact, and not to be published."""
     return add([_bounded(prior, part, known) for part in rows.chunks(len(prior.Z), together=False)])
 
 
 def _bounded(prior: Prior, rows: PlanRows, known: Bounded) -> Sums:
-    V = bounded_features(prior, rows.X, known.variance)
+    V = features(prior.basis(), rows.X)
+    seen = known.shape.times(V)
+    w = ((1 - 1e-12) / seen.norm(dim=0).clamp_min(1e-300)).clamp_max(1.0)
+    g, w2 = w * seen, w.square()
     r = (rows.y - prior.mean).clamp(-known.bound, known.bound)
-    n = r.new_tensor(float(len(r)))
-    left = (known.variance - V.square().sum(0)).clamp_min(0).sum()
-    return Sums(n, 0 * n, triangle(V @ V.mT), V @ r, V.sum(1), r @ r, r.sum(), n, left)
+    left = (known.variance - V.square().sum(0)).clamp_min(0)  # at most a, whatever x is
+    o = w2.sum()
+    return Sums(o, 0 * o, triangle(g @ g.mT), g @ (w * r), g @ w, w2 @ r.square(), w2 @ r, o, w2 @ left)
 
 
 @torch.no_grad()
@@ -108,14 +141,27 @@ def released(exact: Sums, known: Bounded, multiplier: float, rows_each: int, *, 
         public_rows: the number of rows is no secret.
     """
     sd = multiplier * rows_each * known.sensitivity
-    units = {name: exact.b.new_tensor(unit) for name, unit in known.units.items()}
-    i, j = torch.tril_indices(exact.points, exact.points)
-    units["G"] = torch.where(i == j, 2**0.5 * units["G"], units["G"])
-    noisy = {name: _noisy(getattr(exact, name), sd * unit) for name, unit in units.items()}
+    said = {name: _noisy(getattr(exact, name), sd * known.unit_of(name, exact.points)) for name in NOISY}
     if public_rows:
-        noisy["o"] = exact.o
-    variances = exact.b.new_tensor([(sd * known.units[name]) ** 2 for name in ("G", "b", "h")])
-    return Sums(n=noisy["o"].clamp_min(1.0), logdet=exact.logdet, noise=variances, **noisy)
+        said["o"] = exact.o
+    variances = variances_of(known, sd)
+    if public_rows:
+        variances[NOISY.index("o")] = 0.0
+    return unshaped(said, variances, known.shape)
+
+
+def variances_of(known: Bounded, sd: float) -> Tensor:
+    """Of noise of this standard deviation on φ, in the units of sums of g."""
+    return torch.tensor([(sd * known.units[name]) ** 2 for name in NOISY], dtype=torch.float64)
+
+
+def unshaped(said: dict[str, Tensor], variances: Tensor, shape: Shape) -> Sums:
+    """Sums of h from those of g = Th; the variances of noise stay those on sums of g."""
+    half = shape.without(square(said["G"], len(said["b"])))
+    b, h = (shape.without(said[name][:, None])[:, 0] for name in ("b", "h"))
+    found = said | {"G": triangle(shape.without(half.mT)), "b": b, "h": h}
+    n = said["o"].clamp_min(1.0)
+    return Sums(n=n, logdet=0 * n, noise=variances, **found)
 
 
 def _noisy(value: Tensor, sd: Tensor) -> Tensor:
@@ -130,36 +176,3 @@ def secret_normals(count: int) -> Tensor:
     u = (bits.astype(np.float64) + 1) * 2.0**-53  # in (0, 1]
     radius, angle = np.sqrt(-2 * np.log(u[:pairs])), 2 * np.pi * u[pairs:]
     return torch.from_numpy(np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count].copy())
-
-
-@torch.no_grad()
-def rows(total: Sums, noise: float) -> CentredRows:
-    """What noisy sums say of v: b̃ = G̃v + n, with n of covariance N; G̃ without its negative eigenvalues.
-
-    b̃ − G̃v = (b − Gv) + e − Ev, where b − Gv ~ N(0, sG), and Ev, of a symmetric E with variances σ_G² and 2σ_G² on its
-    diagonal, has the covariance σ_G²(‖v‖²I + vvᵀ). ‖v‖² is its expectation, found by a few steps.
-    """
-    on_G, on_b, _ = total.noise.tolist()
-    values, U = torch.linalg.eigh(total.matrix())
-    values = values.clamp_min(0)
-    G = (U * values) @ U.mT
-    identity = torch.eye(len(G), dtype=G.dtype)
-    v, size = torch.zeros_like(total.b), float(len(G))
-    for _ in range(STEPS):
-        N = noise * G + (on_b + on_G * size) * identity + on_G * torch.outer(v, v)
-        C = linalg.cholesky(N).L
-        H, rho = linalg.solve_lower(C, G), linalg.solve_lower(C, total.b[:, None])[:, 0]
-        D = linalg.cholesky(identity + H.mT @ H).L
-        v = linalg.solve_upper(D, linalg.solve_lower(D, (H.mT @ rho)[:, None]))[:, 0]
-        size = float(v.square().sum() + linalg.solve_lower(D, identity).square().sum())
-    e = -0.5 * len(rho) * math.log(2 * math.pi) - linalg.logdet(C)
-    return CentredRows(H, rho, e, torch.zeros_like(e))
-
-
-@torch.no_grad()
-def evidence(total: Sums, noise: float) -> float:
-    """log N(b̃; 0, G̃² + N): what noisy sums have in place of the bound."""
-    found = rows(total, noise)
-    A = linalg.cholesky(torch.eye(len(found.rho), dtype=found.rho.dtype) + found.H @ found.H.mT).L
-    z = linalg.solve_lower(A, found.rho[:, None])
-    return float(found.e - 0.5 * z.square().sum() - linalg.logdet(A))

@@ -26,7 +26,8 @@ AT_ONCE = 2**22  # numbers in the features of rows that are held at once
 MOST_TOGETHER = 4096  # rows of one owner whose own function is integrated out: a matrix of their square
 
 
-NOT_NOISY = torch.zeros(3, dtype=torch.float64)
+NOISY = ("G", "b", "h", "c", "a", "o", "t")  # what has noise, where there is any
+NOT_NOISY = torch.zeros(len(NOISY), dtype=torch.float64)
 
 
 class Sums(NamedTuple):
@@ -39,7 +40,7 @@ class Sums(NamedTuple):
     a: Tensor  # ()
     o: Tensor  # ()
     t: Tensor  # ()
-    noise: Tensor = NOT_NOISY  # (3,)  variances of what was added for privacy to every number of G, b and h
+    noise: Tensor = NOT_NOISY  # (7,)  variances of what was added for privacy to G, b, … (`private.Shape`)
 
     @property
     def noisy(self) -> bool:
@@ -57,8 +58,9 @@ class Sums(NamedTuple):
     def shifted(self, change: Tensor | float) -> Sums:
         """About the mean m + change: r ← r − change·1."""
         c = self.c - 2 * change * self.a + change**2 * self.o
-        on_G, on_b, on_h = self.noise.unbind()
-        noise = torch.stack([on_G, on_b + change**2 * on_h, on_h])
+        on_G, on_b, on_h, on_c, on_a, on_o, on_t = self.noise.unbind()
+        on_c = on_c + 4 * change**2 * on_a + change**4 * on_o
+        noise = torch.stack([on_G, on_b + change**2 * on_h, on_h, on_c, on_a + change**2 * on_o, on_o, on_t])
         return self._replace(b=self.b - change * self.h, c=c, a=self.a - change * self.o, noise=noise)
 
 

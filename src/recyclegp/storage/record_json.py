@@ -22,7 +22,7 @@ from ..likelihoods import (
     Outputs,
     SeveralFunctions,
 )
-from ..record import About, Latent, Origin, Privacy
+from ..record import PERSON, ROW, About, Guaranteed, Latent, Origin, Privacy
 from ..target import NO_TARGET, Target
 from ..times import When, when, written
 from . import facts
@@ -174,6 +174,26 @@ def origin_to_json(origin: Origin) -> str | None:
     return None if origin is Origin.UNKNOWN else origin.value
 
 
+def _unit(found: Any) -> str:
+    if found not in (ROW, PERSON):
+        raise RecycleGPError(f"unit is {str(found)[:50]!r}, and not {ROW!r} or {PERSON!r}")
+    return str(found)
+
+
+GUARANTEED = Entry(
+    Guaranteed,
+    (
+        Fact("epsilon", lambda v, at: positive(v, "epsilon")),
+        Fact("delta", lambda v, at: positive(v, "delta", most=1.0)),
+        Fact("bound", lambda v, at: positive(v, "bound")),
+        Fact("unit", lambda v, at: _unit(v)),
+        Fact("rows_each", lambda v, at: count(v, "rows_each", least=1)),
+        Fact("owners", lambda v, at: 1 if v is None else count(v, "owners", least=1)),
+        Fact("honest", lambda v, at: 1 if v is None else count(v, "honest", least=1)),
+    ),
+    "guaranteed",
+)
+
 # --- a record: words, the inputs that these are about, and numbers -----------------------------------------------
 
 WORDS = (
@@ -189,6 +209,7 @@ WORDS = (
     Fact("privacy", lambda v, at: privacy_from_json(v), lambda v, at: privacy_to_json(v)),
     Fact("origin", lambda v, at: origin_from_json(v), lambda v, at: origin_to_json(v)),
     Fact("held_back", lambda v, at: held_back_from_json(v)),
+    Fact("guaranteed", GUARANTEED.read_if_any, GUARANTEED.write),
 )
 INPUTS = (
     Fact("columns", lambda v, at: columns_from_json(v, at.dimension), lambda v, at: None if v is None else list(v)),

@@ -1,0 +1,336 @@
+"""Secure sums: exact, whoever drops out; unreadable; over functions, files and commands."""
+
+import pickle
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import recyclegp as rgp
+from cases_cli import answer, call
+from recyclegp.models.secure_sum import STAGES, SumCoordinator, SumOwner, Terms
+from recyclegp.models.sum_files import gather, take_part
+from recyclegp.plans import masking, shamir
+from recyclegp.plans.sums import NOISY
+
+PLAN = rgp.Plan(points=rgp.Plan.grid([0], [1], 8), kernel="rbf(outputscale=1, lengthscale=0.2)", noise=0.09)
+PRIVACY = rgp.Privacy(epsilon=1, delta=1e-6, bound=3.0)
+
+
+def rows_of(seed, n):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, 1))
+    return X, np.sin(8 * X[:, 0]) + 0.3 * rng.standard_normal(n)
+
+
+def summed(numbers, threshold=None, drop=()):
+    """A whole sum; `drop` has pairs (stage, name)."""
+    terms = Terms.new("something", list(numbers), threshold, len(next(iter(numbers.values()))))
+    gathering = SumCoordinator(terms)
+    owners = {n: SumOwner(Terms.of(gathering.message(n)), n, lambda n=n: numbers[n]) for n in numbers}
+    masked = {}
+    for stage in range(len(STAGES)):
+        for name in gathering.waiting_for:
+            if (stage, name) in drop:
+                continue
+            sent = owners[name].message if stage == 0 else owners[name].reply(gathering.message(name))
+            if stage == 2:
+                masked[name] = sent
+            gathering.receive(sent)
+        gathering.advance()
+    return gathering, gathering.total().view(np.int64), masked
+
+
+def numbers_of(owners, count=50, seed=0):
+    rng = np.random.default_rng(seed)
+    return {f"o{i}": rng.integers(-(2**50), 2**50, count) for i in range(owners)}
+
+
+@given(people=st.integers(1, 9), data=st.data(), secret=st.binary(min_size=32, max_size=32))
+@settings(max_examples=40, deadline=None)
+def test_any_so_many_shares_are_the_secret(people, data, secret):
+    threshold = data.draw(st.integers(1, people))
+    shares = dict(enumerate(shamir.split(secret, threshold, people), 1))
+    who = data.draw(st.permutations(sorted(shares)))[:threshold]
+    assert shamir.joined({i: shares[i] for i in who}, shamir.weights(tuple(who)), 32) == secret
+
+
+def test_fewer_shares_say_nothing():
+    """With one share less, every secret is as likely: some polynomial passes through it and what is known."""
+    shares = shamir.split(bytes(31) + b"\x07", 3, 5)
+    known = {1: shares[0], 2: shares[1]}
+    for guess in (0, 7, 12345):  # the third share that would make it so
+        by = shamir.weights((1, 2, 3))
+        two = sum(by[i] * int.from_bytes(s, "big") for i, s in known.items())
+        third = (guess - two) * pow(by[3], -1, shamir.PRIME) % shamir.PRIME
+        found = shamir.joined({**known, 3: third.to_bytes(shamir.BYTES, "big")}, by, 32)
+        assert int.from_bytes(found, "big") == guess
+
+
+@pytest.mark.parametrize(
+    "drop",
+    [(), ((1, "o2"),), ((2, "o0"), (2, "o9")), ((0, "o1"), (1, "o5"), (2, "o7")), ((3, "o3"), (3, "o4"))],
+    ids=["nobody", "before shares", "two before numbers", "one at each", "two at the end"],
+)
+def test_the_sum_of_ten_is_exact_whoever_drops_out(drop):
+    numbers = numbers_of(10)
+    gathering, total, _ = summed(numbers, drop=drop)
+    gone = {name for stage, name in drop if stage < 3}
+    assert set(gathering.survivors) == set(numbers) - gone
+    np.testing.assert_array_equal(total, sum(numbers[n] for n in gathering.survivors))
+
+
+def test_too_few_open_nothing():
+    numbers = numbers_of(5)
+    with pytest.raises(rgp.RecycleGPError, match="only 3 owners have answered, and 4 are needed"):
+        summed(numbers, drop={(2, "o0"), (2, "o1")})
+    with pytest.raises(rgp.RecycleGPError, match="more than half"):
+        summed(numbers, threshold=2)
+    terms = Terms.new("x", ["a", "b", "c"], 3, 1)
+    owner = SumOwner(terms, "a", lambda: np.zeros(1, np.int64))
+    with pytest.raises(TypeError, match="secrets"):
+        pickle.dumps(owner)
+
+
+def test_what_is_sent_cannot_be_told_from_noise():
+    """Of numbers that are all zero: bytes are uniform, words uncorrelated, and nothing of two sums is alike."""
+    zero = {f"o{i}": np.zeros(20_000, np.int64) for i in range(3)}
+    _, total, masked = summed(zero)
+    assert not total.any()
+    words = {n: np.frombuffer(m[-160_000:], np.uint64) for n, m in masked.items()}
+    again = np.frombuffer(summed(zero)[2]["o0"][-160_000:], np.uint64)
+    for own in (*words.values(), again):
+        counts = np.bincount(own.view(np.uint8), minlength=256)
+        assert 150 < ((counts - 625.0) ** 2 / 625.0).sum() < 400  # χ² of 255 degrees of freedom
+    floats = np.stack([own / 2.0**64 for own in (*words.values(), again)])
+    assert np.abs(np.corrcoef(floats)[~np.eye(4, dtype=bool)]).max() < 0.05
+    assert len(np.intersect1d(words["o0"], again)) < 5
+
+
+def test_an_owner_answers_each_message_once_and_never_both_shares():
+    terms = Terms.new("x", ["a", "b", "c"], 2, 1)
+    gathering = SumCoordinator(terms)
+    owners = {n: SumOwner(terms, n, lambda: np.ones(1, np.int64)) for n in terms.names}
+    for n in terms.names:
+        gathering.receive(owners[n].message)
+    gathering.advance()
+    keys = gathering.message("a")
+    with pytest.raises(rgp.RecycleGPError, match="of another secure sum"):
+        owners["a"].reply(SumCoordinator(Terms.new("x", ["a", "b"], 2, 1)).message("a"))
+    for n in terms.names:
+        gathering.receive(owners[n].reply(keys))
+    assert len({owner.fingerprint for owner in owners.values()}) == 1
+    with pytest.raises(rgp.RecycleGPError, match="each is answered once"):
+        owners["a"].reply(keys)
+    gathering.advance()
+    for n in ("a", "b"):
+        gathering.receive(owners[n].reply(gathering.message(n)))
+    gathering.advance()
+    first = gathering.message("a")
+    gathering.receive(owners["a"].reply(first))
+    with pytest.raises(rgp.RecycleGPError, match="each is answered once"):  # with other survivors it would open both
+        owners["a"].reply(first)
+    assert owners["a"].done
+    assert not hasattr(owners["a"], "_mask_key")
+
+
+MESSAGES = {}
+
+
+def conversation():
+    """Every message of a sum, with the state in which it is read."""
+    if not MESSAGES:
+        terms = Terms.new("x", ["a", "b"], 2, 3)
+        MESSAGES["invitation"] = terms.invitation()
+        owner = SumOwner(terms, "a", lambda: np.zeros(3, np.int64))
+        MESSAGES["key"] = owner.message
+        _, _, masked = summed({"a": np.zeros(3, np.int64), "b": np.ones(3, np.int64)})
+        MESSAGES["masked"] = masked["a"]
+    return MESSAGES
+
+
+@given(data=st.data(), kind=st.sampled_from(["invitation", "key", "masked"]))
+@settings(max_examples=300, deadline=None)
+def test_broken_messages_are_refused_with_one_error(data, kind):
+    good = conversation()[kind]
+    broken = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(broken) - 1))
+        broken[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+        broken = broken or bytearray(b"x")
+    terms = Terms.new("x", ["a", "b"], 2, 3)
+    for read in (Terms.of, SumCoordinator(terms).receive, SumOwner(terms, "a", lambda: np.zeros(3, np.int64)).reply):
+        try:
+            read(bytes(broken))
+        except rgp.RecycleGPError:
+            continue
+
+
+def test_a_message_of_each_stage_may_be_anything():
+    """Fields of another kind, at every stage, of an owner who is in the middle of a sum."""
+    from recyclegp.models import sum_messages
+
+    terms = Terms.new("x", ["a", "b"], 2, 3)
+    wrong = (None, 3, "x", [], {}, {"a": 1}, {"a": ["00", "11"], "b": None}, ["a"], ["a", "a"], [["a"], "b"])
+    for stage, (kind, field) in enumerate((("keys", "keys"), ("sealed", "sealed"), ("survivors", "survivors")), 1):
+        owner = SumOwner(terms, "a", lambda: np.zeros(3, np.int64))
+        assert owner.message
+        owner._stage = stage
+        for value in wrong:
+            with pytest.raises(rgp.RecycleGPError):
+                owner.reply(sum_messages.packed(kind, terms.session, "", {field: value}))
+    for kind, field in (("key", "keys"), ("shares", "sealed"), ("masked", "x"), ("opened", "shares")):
+        gathering = SumCoordinator(terms)
+        gathering._stage = STAGES.index(kind)
+        gathering._keys = dict.fromkeys("ab")
+        gathering._shares = gathering._masked = {}
+        for value in wrong:
+            with pytest.raises(rgp.RecycleGPError):
+                gathering.receive(sum_messages.packed(kind, terms.session, "a", {field: value}))
+
+
+def test_what_is_too_large_is_refused_at_home():
+    X, y = rows_of(0, 20)
+    gathering = rgp.SecureSum(PLAN, ["a", "b"])
+    with pytest.raises(rgp.RecycleGPError, match="outside the range that was agreed on"):
+        rgp.join_sum(PLAN, gathering.message("a"), X, 1e9 * y, name="a")
+    with pytest.raises(rgp.RecycleGPError, match="another privacy"):
+        rgp.join_sum(PLAN, gathering.message("a"), X, y, name="a", privacy=PRIVACY)
+    with pytest.raises(rgp.RecycleGPError, match="not among those who were invited"):
+        rgp.join_sum(PLAN, gathering.message("a"), X, y, name="c")
+    assert np.array_equal(masking.fixed(np.array([1.5]), np.array([0.25]), 9), [6])
+
+
+def test_a_plain_secure_sum_is_the_answer_of_all_rows():
+    X, y = rows_of(1, 120)
+    found = rgp.secure_round(PLAN, {f"o{i}": (X[i::4], y[i::4]) for i in range(4)})
+    whole = PLAN.contribute(X, y, name="all", privacy="things", slopes=False).facts.sums[0]
+    for name in NOISY:
+        np.testing.assert_allclose(getattr(found.facts.sums[0], name), getattr(whole, name), rtol=1e-7, atol=1e-6)
+    assert found.rows == 120
+    e, _ = rgp.rounds({f"o{i}": (X[i::4], y[i::4]) for i in range(4)}, plan=PLAN, secure=True)
+    np.testing.assert_allclose(e.predict(X)[0], found.predict(X)[0], atol=1e-6)
+    with pytest.raises(rgp.RecycleGPError, match="a plan is missing"):
+        rgp.rounds({"a": (X, y), "b": (X, y)}, secure=True)
+    assert found.disclosure.guaranteed is None
+    np.testing.assert_allclose(found.predict(X)[0], PLAN.combine([found])[0].predict(X)[0], atol=1e-9)
+
+
+def test_noise_is_shared_out_and_owners_who_fail_are_left_behind(tmp_path):
+    """Noise of honest owners together is that of one alone; each who stays beyond these adds a little."""
+    X, y = rows_of(2, 3000)
+
+    def fails(message):
+        raise ConnectionError("gone")
+
+    owners = {f"o{i}": (X[i::9], y[i::9]) for i in range(9)} | {"gone": fails}
+    ledgered = rgp.Privacy(1, 1e-6, 3.0, ledger=tmp_path / "ledger.json", budget=50)  # here all owners write in one
+    with pytest.warns(rgp.RecycleGPWarning, match="gone does not answer"):
+        found = rgp.secure_round(PLAN, owners, privacy=ledgered, honest=6)
+    one = PLAN.contribute(X, y, name="all", privacy=PRIVACY)
+    np.testing.assert_allclose(found.facts.sums[0].noise, one.facts.sums[0].noise * 9 / 6, rtol=1e-5)
+    assert found.facts.guaranteed == PRIVACY.guaranteed._replace(owners=9, honest=6)
+    assert found.facts.guaranteed.words.endswith("per row, sums over 9 owners of whom 6 are honest")
+    assert abs(found.rows - 3000) < 2000
+    assert (tmp_path / "ledger.json").read_text().count("secure sum") == 9
+    e, following = PLAN.combine([found])
+    assert e.disclosure.guaranteed == found.facts.guaranteed
+    assert following.done
+
+
+def test_over_files(tmp_path):
+    """Three owners, each in its own thread; what is in the folder has no secret, and another sum does not begin there."""
+    X, y = rows_of(3, 300)
+    names, failed = ["north", "south/east", "west"], []
+
+    def owner(i, name):
+        try:
+            take_part(PLAN, tmp_path, X[i::3], y[i::3], name=name, timeout=60)
+        except Exception as wrong:  # told to the test
+            failed.append(wrong)
+
+    threads = [threading.Thread(target=owner, args=each) for each in enumerate(names)]
+    for thread in threads:
+        thread.start()
+    found = gather(rgp.SecureSum(PLAN, names), tmp_path, timeout=60)
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert found.rows == 300
+    assert len(list(tmp_path.glob("*.sum"))) == 2 * 4 * 3
+    with pytest.raises(rgp.RecycleGPError, match="a folder of its own"):
+        gather(rgp.SecureSum(PLAN, names), tmp_path, timeout=1)
+
+
+def test_by_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rgp.Plan(points=rgp.Plan.grid([0], [1], 8), kernel="rbf", noise=0.09, columns=["x"]).save("plan.safetensors")
+    for i, name in enumerate(("north", "south")):
+        X, y = rows_of(i, 200)
+        np.savetxt(f"{name}.csv", np.c_[X, y], delimiter=",", header="x,y", comments="")
+    how = ["--epsilon", "1", "--delta", "1e-6", "--bound", "3", "--folder", "s", "--timeout", "60"]
+    owners = [
+        threading.Thread(target=call, args=("join-sum", "plan.safetensors", f"{n}.csv", "-t", "y", *how))
+        for n in ("north", "south")
+    ]
+    agreed = rgp.load("plan.safetensors")
+    from recyclegp.models.sum_files import take_part as part
+
+    own = {n: np.loadtxt(f"{n}.csv", delimiter=",", skiprows=1) for n in ("north", "south")}
+    owners = [
+        threading.Thread(
+            target=part,
+            args=(agreed, "s", v[:, :1], v[:, 1]),
+            kwargs={"name": n, "timeout": 60, "privacy": PRIVACY},
+        )
+        for n, v in own.items()
+    ]
+    for thread in owners:
+        thread.start()
+    said = answer(
+        "gather-sum", "plan.safetensors", "--owner", "north", "--owner", "south", *how, "-o", "sum.safetensors"
+    )
+    for thread in owners:
+        thread.join()
+    assert said["privacy_guarantee"] == "private: ε = 1, δ = 1e-06 per row, sums over 2 owners of whom 2 are honest"
+    assert said["owners"] == ["north", "south"]
+
+
+def test_join_sum_by_command(tmp_path, monkeypatch):
+    """The coordinator is here, the owners are a command and a pair of arrays."""
+    monkeypatch.chdir(tmp_path)
+    agreed = rgp.Plan(points=rgp.Plan.grid([0], [1], 8), kernel="rbf", noise=0.09, columns=["x"])
+    agreed.save("plan.safetensors")
+    X, y = rows_of(0, 200)
+    np.savetxt("north.csv", np.c_[X, y], delimiter=",", header="x,y", comments="")
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(gather(rgp.SecureSum(agreed, ["north", "south"]), "s", 60))),
+        threading.Thread(
+            target=take_part, args=(agreed, "s", X, y), kwargs={"name": "south", "timeout": 60}
+        ),
+    ]
+    for thread in threads:
+        thread.start()
+    said = answer("join-sum", "plan.safetensors", "north.csv", "-t", "y", "--folder", "s", "--timeout", "60")
+    for thread in threads:
+        thread.join()
+    assert said["name"] == "north"
+    assert len(said["keys"].split()) == 6
+    assert found[0].rows == 400
+
+
+@pytest.mark.slow
+def test_fifty_owners_at_256_points_take_seconds():
+    """Everything but the sums over rows themselves, all on one core."""
+    numbers = numbers_of(50, 256 * 257 // 2 + 2 * 256 + 4)
+    begun = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gathering, total, _ = summed(numbers, drop={(2, "o7"), (2, "o8")})
+    assert time.process_time() - begun < 20
+    np.testing.assert_array_equal(total, sum(numbers[n] for n in gathering.survivors))
