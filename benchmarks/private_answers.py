@@ -105,7 +105,9 @@ def measured(case: Case, seed: int, epsilons: Iterable[float]) -> list[Measured]
     return found
 
 
-def _asked(case: Case, epsilon: float | None, how: str, e: rgp.Ensemble, test: tuple[np.ndarray, np.ndarray]) -> Measured:
+def _asked(
+    case: Case, epsilon: float | None, how: str, e: rgp.Ensemble, test: tuple[np.ndarray, np.ndarray]
+) -> Measured:
     X, y = test
     low, high = e.predict_interval(X, 0.95)
     nlpd, covered = float(-e.log_density(X, y).mean()), float(np.mean((low < y) & (y < high)))

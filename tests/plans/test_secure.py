@@ -243,7 +243,7 @@ def test_noise_is_shared_out_and_owners_who_fail_are_left_behind(tmp_path):
 
 
 def test_over_files(tmp_path):
-    """Three owners, each in its own thread; what is in the folder has no secret, and another sum does not begin there."""
+    """Three owners, each in its own thread; another sum does not begin in the same folder."""
     X, y = rows_of(3, 300)
     names, failed = ["north", "south/east", "west"], []
 
@@ -310,9 +310,7 @@ def test_join_sum_by_command(tmp_path, monkeypatch):
     found = []
     threads = [
         threading.Thread(target=lambda: found.append(gather(rgp.SecureSum(agreed, ["north", "south"]), "s", 60))),
-        threading.Thread(
-            target=take_part, args=(agreed, "s", X, y), kwargs={"name": "south", "timeout": 60}
-        ),
+        threading.Thread(target=take_part, args=(agreed, "s", X, y), kwargs={"name": "south", "timeout": 60}),
     ]
     for thread in threads:
         thread.start()

@@ -43,7 +43,7 @@ def gather_sum(
     the files to and fro if the folder is not shared. What comes out is one
     answer, for combine.
 
-    Example: recyclegp gather-sum plan.safetensors --owner north --owner south --owner west --folder sum-1 -o sum.safetensors
+    Example: recyclegp gather-sum plan.safetensors --owner north --owner south --folder sum-1 -o sum.safetensors
     """
     screen = Screen(quiet, as_json)
     check_model_output(output, [plan])

@@ -414,9 +414,7 @@ class Ensemble(MergedModel):
         origin = worst([given, *(m.about.origin for m in self._members)])
         method = operations.method_of(self._members)
         proven = self.disclosure.guaranteed
-        about = About(
-            name, None, None, method, *self.frame[1:3], self.targets, chosen, origin, guaranteed=proven
-        )
+        about = About(name, None, None, method, *self.frame[1:3], self.targets, chosen, origin, guaranteed=proven)
         settled = self.convergence.converged and all(m.converged for m in self._members)
         said = "" if settled else "; its search or some of them had not converged"
         ended = Convergence(settled, 0, f"ensemble of {len(self.names)} modules{said}")

@@ -57,8 +57,8 @@ def _agreed(privacy: Privacy) -> dict[str, Any]:
 def _check(plan: PlanFacts) -> Prior:
     if plan.variational or len(plan.priors) > 1 or plan.priors[0].effects.present:
         raise RecycleGPError(
-            "a secure sum is of one function with Gaussian noise that owners share; agree on a plan without effects and "
-            "of one output"
+            "a secure sum is of one function with Gaussian noise that owners share; agree on a plan without effects "
+            "and of one output"
         )
     return plan.priors[0]
 
@@ -120,8 +120,8 @@ def join_sum(
         persons: whose each row is, where persons are protected.
 
     Returns:
-        An owner with `message`, the first to be sent, and `reply(bytes)` for all that follow. Its secrets are in memory,
-        and it serves this one sum.
+        An owner with `message`, the first to be sent, and `reply(bytes)` for all that follow. Its secrets are in
+        memory, and it serves this one sum.
 
     Raises:
         RecycleGPError: The invitation is to another plan, or to another privacy.
@@ -186,8 +186,8 @@ def _noisy(prior: Prior, privacy: Privacy, found: Protected, honest: int, owners
 class SecureSum(SumCoordinator):
     """The coordinator's side of a secure sum of answers to a plan.
 
-    `message(name)` is what an owner is to be sent, `receive(bytes)` takes what owners send, and `advance()` goes on with
-    those who have answered: four times, for keys, shares, masked numbers and openings. Then there is `answer()`.
+    `message(name)` is what an owner is to be sent, `receive(bytes)` takes what owners send, and `advance()` goes on
+    with those who have answered: four times, for keys, shares, masked numbers and openings. Then there is `answer()`.
 
     Args:
         plan: the plan, of one function with Gaussian noise.
@@ -223,7 +223,9 @@ class SecureSum(SumCoordinator):
     ) -> None:
         prior = _check(plan._facts)
         if privacy is not None and privacy.public_rows:
-            raise RecycleGPError("public_rows: in a secure sum the number of rows has noise like all others; leave it out")
+            raise RecycleGPError(
+                "public_rows: in a secure sum the number of rows has noise like all others; leave it out"
+            )
         terms = Terms.new("", names, threshold, sum(_sizes(prior).values()))
         counted = terms.threshold if honest is None else honest
         if isinstance(counted, bool) or not isinstance(counted, int) or not 1 <= counted <= terms.threshold:
@@ -297,9 +299,7 @@ def secure_round(
         90
     """
     gathering = SecureSum(plan, list(owners), threshold=threshold, privacy=privacy, honest=honest)
-    asked = {
-        name: _local(plan, name, *own, privacy) if isinstance(own, tuple) else own for name, own in owners.items()
-    }
+    asked = {name: _local(plan, name, *own, privacy) if isinstance(own, tuple) else own for name, own in owners.items()}
     while gathering.stage != "done":
         for name in gathering.waiting_for:
             try:

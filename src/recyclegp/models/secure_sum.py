@@ -337,7 +337,8 @@ class SumCoordinator:
             raise RecycleGPError("this secure sum is done")
         if len(self._got) < self.terms.threshold:
             raise RecycleGPError(
-                f"only {len(self._got)} owners have answered, and {self.terms.threshold} are needed; wait, or begin anew"
+                f"only {len(self._got)} owners have answered, and {self.terms.threshold} are needed; wait, or "
+                "begin anew"
             )
         self._stage += 1
 

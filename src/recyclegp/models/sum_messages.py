@@ -1,4 +1,4 @@
-"""Messages of a secure sum: bytes that any channel carries. A short line that says what it is, a header in JSON, numbers.
+"""Messages of a secure sum: bytes that any channel carries. A line that says what it is, a header in JSON, numbers.
 
 Whatever comes from elsewhere is read here, and is either what it should be or one error.
 """

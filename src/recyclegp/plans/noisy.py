@@ -1,4 +1,4 @@
-"""What is known of f from sums with noise, and what kernel and noise they speak for: it sees no rows, and costs nothing.
+"""What is known of f from sums with noise, and what kernel and noise they speak for: it sees no rows.
 
 In the coordinates of `private.Shape`, w = T⁻¹v, in which noise is alike in all directions: with G̃ = G + E without its
 negative eigenvalues, b̃ = b + e, and E symmetric with the variances σ_G², and 2σ_G² on its diagonal,
@@ -41,8 +41,8 @@ class Seen(NamedTuple):
     b: Tensor
     shape: Shape
     L: Tensor  # of the plan's basis
-    on_G: float
-    on_b: float
+    noise_g: float  # σ_G²
+    noise_b: float  # σ_b²
 
 
 class Known(NamedTuple):
@@ -58,8 +58,8 @@ def _seen(total: Sums, prior: Prior) -> Seen:
     half = shape.times(total.matrix())
     values, U = torch.linalg.eigh(shape.times(half.mT))
     G = (U * values.clamp_min(0)) @ U.mT
-    on_G, on_b = (float(total.noise[NOISY.index(name)]) for name in ("G", "b"))
-    return Seen(G, shape.times(total.b[:, None])[:, 0], shape, prior.basis().L, on_G, on_b)
+    noise_g, noise_b = (float(total.noise[NOISY.index(name)]) for name in ("G", "b"))
+    return Seen(G, shape.times(total.b[:, None])[:, 0], shape, prior.basis().L, noise_g, noise_b)
 
 
 def _root(seen: Seen, L: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ def _root(seen: Seen, L: Tensor) -> Tensor:
 def _spread(seen: Seen, noise: Tensor | float, moment: Tensor) -> Tensor:
     """N, for this E[wwᵀ]."""
     identity = torch.eye(len(seen.b), dtype=seen.b.dtype)
-    return noise * seen.G + (seen.on_b + seen.on_G * moment.trace()) * identity + seen.on_G * moment
+    return noise * seen.G + (seen.noise_b + seen.noise_g * moment.trace()) * identity + seen.noise_g * moment
 
 
 def _known(seen: Seen, A: Tensor, noise: float) -> Known:
@@ -126,8 +126,8 @@ def learned(total: Sums, prior: Prior) -> Prior:
     half = linalg.solve_lower(at.C, torch.cat([at.w[:, None], at.S], 1))
     shared = half[:, :1].mT @ rho - (half[:, 1:] * linalg.solve_lower(at.C, seen.G)).sum()  # wᵀN⁻¹ρ − tr SN⁻¹G
     left = total.c - 2 * seen.b @ at.w + at.w @ seen.G @ at.w + (at.S * seen.G).sum()
-    left = left + 2 * (seen.on_b + seen.on_G * size) * shared[0, 0] - total.t.clamp_min(0)
-    variance = on_c + on_t + 4 * seen.on_b * size + 2 * seen.on_G * size.square()
+    left = left + 2 * (seen.noise_b + seen.noise_g * size) * shared[0, 0] - total.t.clamp_min(0)
+    variance = on_c + on_t + 4 * seen.noise_b * size + 2 * seen.noise_g * size.square()
     start = torch.cat([prior.x, prior.x.new_tensor([math.log(prior.noise)])])
 
     def height(x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 With h = h(x), a fixed matrix T of the plan, r = y − m clipped to |r| ≤ B, and w = min(1, 1/‖Th‖), one row says
 
-    φ(x, y) = ( g_ig_j for i < j,  g_i²/√2,  λwgr/B,  γw²(1, r/B, (a − ‖h‖²)/a),  κw²r²/B²,  γwg )        g = wTh, ‖g‖ ≤ 1
+    φ(x, y) = ( g_ig_j for i < j,  g_i²/√2,  λwgr/B,  γw²(1, r/B, (a − ‖h‖²)/a),  κw²r²/B²,  γwg )    g = wTh, ‖g‖ ≤ 1
 
 that is: a row whose features are too long counts as one with the noise s/w². Σ_{i<j} g_i²g_j² + ½Σ g_i⁴ = ½‖g‖⁴, so
 
