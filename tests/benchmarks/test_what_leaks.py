@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 import leak_inputs as inputs
@@ -12,6 +13,7 @@ from leak_cases import Plan, Way, on_lines, table, unit
 from leak_page import NO_GAIN, leaks, patients, values
 from leak_people import SETS
 from pages import RESULTS, read
+from recyclegp.models.ledger import noise_multiplier
 from what_leaks import FULL, measure
 
 RNG = np.random.default_rng(11)
@@ -194,3 +196,16 @@ def test_what_the_page_says_of_people_was_measured():
     ten = gains.loc["ten miles"]
     assert 0 < ten.merged - ten.alone < 0.001 < ten.alone - ten.default < 0.002
     assert people.gain["diabetes"] < 0 < 0.5 < people.gain["survey"]
+
+
+def test_attacks_on_private_answers_find_no_more_than_is_guaranteed():
+    """Whether a row was there shifts one normal number by 1/σ at most: that bounds AUC and members found."""
+    rows = {row["way"]: row for row in read(RESULTS / "what-leaks.json")["elsewhere"]}
+    for epsilon in (1.0, 8.0):
+        shift = 1 / noise_multiplier(epsilon, 1e-6)
+        row = rows[f"a private answer, ε = {epsilon:g}"]
+        found = stats.norm.cdf(stats.norm.ppf(0.01) + shift)
+        assert row["auc"] <= stats.norm.cdf(shift / 2**0.5) + 2 * row["auc_error"]
+        assert row["caught"] <= found + 2 * (found / 1600) ** 0.5
+    assert abs(rows["a private answer, ε = 1"]["auc"] - 0.5) <= 2 * rows["a private answer, ε = 1"]["auc_error"]
+    assert rows["a plan"]["auc"] > 0.7

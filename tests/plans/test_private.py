@@ -329,11 +329,10 @@ def test_the_ledger_survives_a_kill(tmp_path):
     """Killed while it writes: every answer that was said to be spent is in it, at most one more, and it can be read."""
     path = tmp_path / "ledger.json"
     for wanted in (3, 7):
-        process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
         before = len(ledger.spent(path))
-        for _ in range(wanted):
-            process.stdout.readline()
-        process.kill()
-        said = wanted + len(process.stdout.read().split())
-        process.wait()
+        with subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True) as process:
+            for _ in range(wanted):
+                process.stdout.readline()
+            process.kill()
+            said = wanted + len(process.stdout.read().split())
         assert before + said <= len(ledger.spent(path)) <= before + said + 1

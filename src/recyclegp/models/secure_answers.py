@@ -147,7 +147,7 @@ def join_sum(
             f"{terms.subject[:400]}"
         )
     K = len(terms.names)
-    if not 1 <= honest <= terms.threshold or terms.count != sum(_sizes(prior).values()):
+    if not 1 <= honest <= terms.threshold or terms.length != sum(_sizes(prior).values()):
         raise RecycleGPError(f"this invitation counts on {honest} honest owners, of {terms.threshold} who must stay")
     inputs = _inputs(facts, X)
     requests_for(inputs, y, name, _options(facts, Publishing("auto", None, True, None), "refuse"))  # its checks

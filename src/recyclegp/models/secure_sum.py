@@ -47,7 +47,7 @@ class Terms(NamedTuple):
     subject: str  # what is added up: a plan's digest, and what stands beside it
     names: tuple[str, ...]
     threshold: int  # owners who must stay to the end; fewer cannot open anything
-    count: int  # of numbers
+    length: int  # how many numbers
 
     @staticmethod
     def new(subject: str, names: Sequence[str], threshold: int | None, count: int) -> Terms:
@@ -71,7 +71,7 @@ class Terms(NamedTuple):
             )
 
     def invitation(self) -> bytes:
-        said = {"subject": self.subject, "names": list(self.names), "threshold": self.threshold, "count": self.count}
+        said = {"subject": self.subject, "names": list(self.names), "threshold": self.threshold, "count": self.length}
         return messages.packed(INVITATION, self.session, "", said)
 
     @staticmethod
@@ -209,8 +209,8 @@ class SumOwner:
             self._unsealed(sender, sealed[sender])
         assert self._numbers is not None
         numbers, self._numbers = self._numbers(), None
-        if numbers.shape != (self.terms.count,) or numbers.dtype != np.int64:
-            raise RecycleGPError(f"{self.terms.count} whole numbers were agreed on, and there are {numbers.shape}")
+        if numbers.shape != (self.terms.length,) or numbers.dtype != np.int64:
+            raise RecycleGPError(f"{self.terms.length} whole numbers were agreed on, and there are {numbers.shape}")
         self._sealed, self._with = sealed, tuple(sorted(sealed))
         seeds = {v: self._pair_seed(v) for v in self._with if v != self.name}
         total = masking.masked(
@@ -299,13 +299,14 @@ class SumCoordinator:
             )
         if got.sender in self._got:
             raise RecycleGPError(f"a second message of {got.sender!r} has come; the first one counts")
+        read: dict[str, Callable[[Message], Any]] = {
+            OWN_KEY: lambda message: _keys(message.said["keys"]),
+            SHARES: self._sealed_of,
+            MASKED: self._numbers_of,
+            OPENED: self._opened_of,
+        }
         try:
-            self._got[got.sender] = {
-                OWN_KEY: lambda: _keys(got.said["keys"]),
-                SHARES: lambda: self._sealed_of(got),
-                MASKED: lambda: self._numbers_of(got),
-                OPENED: lambda: self._opened_of(got),
-            }[got.kind]()
+            self._got[got.sender] = read[got.kind](got)
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             raise RecycleGPError(f"the message of {got.sender!r} is malformed ({broken!r}); it is left out") from None
         return got.sender
@@ -317,8 +318,8 @@ class SumCoordinator:
         return {name: messages.sealed_to_text(sealed) for name, sealed in found.items()}
 
     def _numbers_of(self, got: Message) -> np.ndarray:
-        if got.numbers.shape != (self.terms.count,):
-            raise ValueError(f"{len(got.numbers)} numbers, and {self.terms.count} were agreed on")
+        if got.numbers.shape != (self.terms.length,):
+            raise ValueError(f"{len(got.numbers)} numbers, and {self.terms.length} were agreed on")
         return got.numbers
 
     def _opened_of(self, got: Message) -> dict[str, bytes]:
@@ -374,16 +375,16 @@ class SumCoordinator:
         def secret(whose: str) -> bytes:
             return shamir.joined({person[n]: self._opened[n][whose] for n in opening}, by, SEED)
 
-        found = np.zeros(self.terms.count, np.uint64)
+        found = np.zeros(self.terms.length, np.uint64)
         for u in self._masked:
             found += self._masked[u]
-            found -= masking.stream(secret(u), self.terms.count)
+            found -= masking.stream(secret(u), self.terms.length)
         for gone in set(self._shares) - set(self._masked):
             key = x25519.X25519PrivateKey.from_private_bytes(secret(gone))
             if key.public_key().public_bytes_raw() != self._keys[gone].mask:
                 raise RecycleGPError(f"shares of {gone!r} do not open its key; one of the owners has sent a wrong one")
             for u in self._masked:  # what u has added for the one who is gone
                 seed = masking.agreed(key, self._keys[u].mask, self.terms.session, "mask", (gone, u))
-                mask = masking.stream(seed, self.terms.count)
+                mask = masking.stream(seed, self.terms.length)
                 found = found - mask if gone > u else found + mask
         return found
