@@ -11,7 +11,6 @@ the figure of docs/private-answers.md.
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -46,6 +45,7 @@ class Measured(NamedTuple):
     inputs: int
     rows: int
     owners: int
+    seed: int
     epsilon: float | None  # None: no noise
     how: str  # summed, each; together, alone where there is no noise
     nlpd: float
@@ -59,6 +59,7 @@ ASKED = {  # excess over the merge without noise that may be lost: summed, each
 }
 DRAWN = tuple(Case(1, rows, 10) for rows in (1_000, 10_000, 100_000))
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+FRESH, SHOWN = 100, 200  # where seeds of the one begin, and of the other
 SEEDS, FEW = 10, 3  # of the first case that is asked for, and of what is dear or only drawn
 
 
@@ -90,10 +91,10 @@ def measured(case: Case, seed: int, epsilons: Iterable[float]) -> list[Measured]
     plan, K = plan_of(case.inputs), case.owners
     parts = {f"owner-{i}": (X[i::K], y[i::K]) for i in range(K)}
     plain = [plan.contribute(*part, name=name, privacy="things", slopes=False) for name, part in parts.items()]
-    found = [_asked(case, None, "together", plan.combine(plain, keep="names")[0], test)]
-    alone = [_asked(case, None, "alone", plan.combine([one], keep="names")[0], test) for one in plain[:FEW]]
+    found = [_asked(case, seed, None, "together", plan.combine(plain, keep="names")[0], test)]
+    alone = [_asked(case, seed, None, "alone", plan.combine([one], keep="names")[0], test) for one in plain[:FEW]]
     mean = np.mean([own[-3:] for own in alone], 0)
-    found.append(Measured(*case, None, "alone", *map(float, mean)))
+    found.append(Measured(*case, seed, None, "alone", *map(float, mean)))
     for epsilon in epsilons:
         privacy = rgp.Privacy(epsilon=epsilon, delta=DELTA, bound=BOUND)
         with warnings.catch_warnings():
@@ -101,33 +102,32 @@ def measured(case: Case, seed: int, epsilons: Iterable[float]) -> list[Measured]
             summed = [rgp.secure_round(plan, parts, privacy=privacy)]
             each = [plan.contribute(*part, name=name, privacy=privacy) for name, part in parts.items()]
         for how, answers in (("summed", summed), ("each", each)):
-            found.append(_asked(case, epsilon, how, plan.combine(answers, keep="names")[0], test))
+            found.append(_asked(case, seed, epsilon, how, plan.combine(answers, keep="names")[0], test))
     return found
 
 
 def _asked(
-    case: Case, epsilon: float | None, how: str, e: rgp.Ensemble, test: tuple[np.ndarray, np.ndarray]
+    case: Case, seed: int, epsilon: float | None, how: str, e: rgp.Ensemble, test: tuple[np.ndarray, np.ndarray]
 ) -> Measured:
     X, y = test
     low, high = e.predict_interval(X, 0.95)
     nlpd, covered = float(-e.log_density(X, y).mean()), float(np.mean((low < y) & (y < high)))
-    return Measured(*case, epsilon, how, nlpd, covered, float(np.mean(high - low)))
+    return Measured(*case, seed, epsilon, how, nlpd, covered, float(np.mean(high - low)))
 
 
-def measure(quick: bool) -> dict[str, Any]:
-    begun = time.process_time()
+def measure(quick: bool, processes: int) -> dict[str, Any]:
     few = 1 if quick else FEW
     first, dear = ASKED
-    asked = [(measured, first, 100 + seed, (1.0,)) for seed in range(few if quick else SEEDS)]
-    asked += [] if quick else [(measured, dear, 100 + seed, (1.0,)) for seed in range(few)]
-    drawn = [(measured, case, 200 + seed, EPSILONS) for case in DRAWN[: 1 if quick else None] for seed in range(few)]
-    found = list(done([*asked, *drawn]))
+    asked = [(measured, first, FRESH + seed, (1.0,)) for seed in range(few if quick else SEEDS)]
+    asked += [] if quick else [(measured, dear, FRESH + seed, (1.0,)) for seed in range(few)]
+    drawn = [(measured, case, SHOWN + seed, EPSILONS) for case in DRAWN[: 1 if quick else None] for seed in range(few)]
+    rows = sorted((row for own in done([*asked, *drawn], processes) for row in own), key=lambda row: row[:4])
     run = {
         "version": rgp.__version__,
-        "asked": [row._asdict() for own in found[: len(asked)] for row in own],
-        "drawn": [row._asdict() for own in found[len(asked) :] for row in own],
+        "asked": [row._asdict() for row in rows if row.seed < SHOWN],
+        "drawn": [row._asdict() for row in rows if row.seed >= SHOWN],
     }
-    return rounded(run | {"seconds": time.process_time() - begun}, ".5f")
+    return rounded(run, ".5f")
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -208,12 +208,13 @@ def pages() -> dict[str, dict[str, str]]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few cases: no figures to quote")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="at once, of one thread each")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
     parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: an earlier --json")
     parser.add_argument("--docs", type=Path, metavar="FOLDER", help="write private-answers.md and its figure")
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    run = read(asked.show) if asked.show else measure(asked.quick)
+    run = read(asked.show) if asked.show else measure(asked.quick, asked.processes)
     if asked.json:
         write(asked.json, run)
     if asked.quick:
