@@ -15,7 +15,7 @@ from recyclegp.cli import PANELS
 from recyclegp.errors import Argument, Name, warn_user
 
 PNG = b"\x89PNG\r\n\x1a\n"
-COMMANDS = [function.__name__ for functions in PANELS.values() for function in functions]
+COMMANDS = [function.__name__.replace("_", "-") for functions in PANELS.values() for function in functions]
 
 
 def test_every_command_is_there():

@@ -234,7 +234,15 @@ class SecureSum(SumCoordinator):
         self.plan, self.privacy, self.honest = plan, privacy, counted
 
     def answer(self) -> Answer:
-        """Of all owners together who have stayed: one answer, to be given to `Plan.combine`."""
+        """Of all owners together who have stayed: one answer, to be given to `Plan.combine`.
+
+        Raises:
+            RecycleGPError: Not all stages are behind it, or an owner has sent wrong shares.
+
+        Examples:
+            >>> gathering.answer().rows
+            90
+        """
         prior, K = self.plan._facts.priors[0], len(self.survivors)
         total = self.total()
         guaranteed = None

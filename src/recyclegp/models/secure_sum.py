@@ -290,6 +290,12 @@ class SumCoordinator:
 
         Raises:
             RecycleGPError: It is none, of another sum or stage, or a second one. What came before stays as it is.
+
+        Examples:
+            >>> another = rgp.SecureSum(plan, ["north", "south"])
+            >>> north = rgp.join_sum(plan, another.message("north"), x, np.sin(x), name="north")
+            >>> another.receive(north.message)
+            'north'
         """
         got = messages.read(message)
         if got.session != self.terms.session or got.kind != self.stage or got.sender not in self._asked:
@@ -333,6 +339,10 @@ class SumCoordinator:
 
         Raises:
             RecycleGPError: They are fewer than the threshold: the sum cannot be made, and nothing can be read.
+
+        Examples:
+            >>> gathering.stage, gathering.waiting_for
+            ('done', ())
         """
         if self._stage == len(STAGES):
             raise RecycleGPError("this secure sum is done")
@@ -344,7 +354,15 @@ class SumCoordinator:
         self._stage += 1
 
     def message(self, name: str) -> bytes:
-        """What an owner is to be sent at this stage; it is the same for everybody but for sealed shares."""
+        """What an owner is to be sent at this stage; it is the same for everybody but for sealed shares.
+
+        Raises:
+            RecycleGPError: Nothing is asked of this one any more.
+
+        Examples:
+            >>> rgp.SecureSum(plan, ["north", "south"]).message("north")[:20]
+            b'recyclegp secure sum'
+        """
         if self._stage == 0:
             return self.terms.invitation()
         session = self.terms.session
@@ -364,7 +382,15 @@ class SumCoordinator:
         return tuple(sorted(self._masked))
 
     def total(self) -> np.ndarray:
-        """Σ of all survivors' numbers, (n,) words modulo 2⁶⁴, exact."""
+        """Σ of all survivors' numbers, (n,) words modulo 2⁶⁴, exact.
+
+        Raises:
+            RecycleGPError: Not all stages are behind it, or an owner has sent wrong shares.
+
+        Examples:
+            >>> len(gathering.total())
+            56
+        """
         if self._stage < len(STAGES):
             raise RecycleGPError(f"the sum is not known yet; {self.stage!r} is awaited")
         x25519, _ = masking.library()
