@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pages import RESULTS, read
-from private_answers import ASKED, DRAWN, EPSILONS, Case, _of, measured
+from private_answers import ASKED, BOUND, DRAWN, EPSILONS, FRESH, Case, _of, measured, rows_of
 
 
 @pytest.fixture(scope="module")
@@ -12,13 +12,26 @@ def run():
     return read(RESULTS / "private-answers.json")
 
 
+def clipped(case, seed):
+    """The share of rows whose y is beyond the bound."""
+    return np.mean(np.abs(rows_of(case, seed)[1]) > BOUND)
+
+
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.said)
 def test_little_is_lost_at_an_epsilon_of_one_and_bands_hold(run, case):
+    """Of functions that stay within the bound of y; one of the ten with one input does not, and the page says so."""
     base = _of(run["asked"], case, None, "together")
+    seeds = np.arange(FRESH, FRESH + len(base))
+    within = np.array([case.inputs > 1 or clipped(case, seed) < 0.02 for seed in seeds])
     for how, most in zip(("summed", "each"), ASKED[case], strict=True):
         own = _of(run["asked"], case, 1.0, how)
-        assert np.mean(own[:, 0] - base[:, 0]) < most
+        lost = own[:, 0] - base[:, 0]
+        assert lost[within].mean() < most
         assert 0.93 < own[:, 1].mean() < 0.98
+        if case.inputs == 1:
+            assert (~within).sum() == 1
+            assert lost.mean() > most  # as the table has it: asked for, and missed
+            assert lost[~within].sum() == pytest.approx(0.4 * lost.sum(), rel=0.1)
 
 
 def test_more_rows_and_a_larger_epsilon_cost_less(run):
