@@ -16,7 +16,7 @@ from ..local.kernel_choice import AUTO
 from .build import build, chosen_kernel, step_cost
 from .constants import UNFINISHED
 from .exact_learning import Learned
-from .form import Merged
+from .form import Form, Merged
 from .member import Member
 from .owners import Owners
 from .points import PointsWanted
@@ -24,7 +24,8 @@ from .pooling import discrete_columns, kernel_by_name, most_common_kernel
 from .problem import MergeProblem
 from .site_source import SiteSource
 from .trust import Trust, apply_screening
-from .unfinished import is_absurd, is_unfinished
+from .unfinished import agreeing_share, is_absurd, is_unfinished
+from .verdicts import Standing, Verdict
 
 
 class Held(Enum):
@@ -84,8 +85,7 @@ class MergeConfig(NamedTuple):
             same = learned is not None and learned.kernel.structure == start.structure
             first = learned if open_kernel or (self.kernel is None and same) else None
             problem = MergeProblem(start, whom, sites, wanted, self.learn, owners, self.pool_noise, open_kernel, first)
-            merged, held = _built(problem)
-        return MergeResult(merged, whom, sites, held)
+            return _built(problem)
 
     def in_units(self, scale: float, inputs: InputUnits) -> MergeConfig:
         """For the ensemble of s·f((x − shift)/scale) + b, the inputs changed so."""
@@ -102,23 +102,46 @@ def _default(members: Sequence[Member], dimension: int) -> Node:
     return parse(DEFAULT_KERNEL, dimension, discrete_columns(members)).structure
 
 
-def _built(problem: MergeProblem) -> tuple[Merged, Held]:
+def _built(problem: MergeProblem) -> MergeResult:
     """What can be learned, from those whose searches had ended; an absurd result is none."""
+    as_they_are = tuple(problem.members), problem.store
     if not problem.learn:
-        return build(problem), Held.NOTHING
+        return MergeResult(build(problem), *as_they_are)
     unfinished = [i for i, m in enumerate(problem.members) if m.weight > 0 and is_unfinished(m.about, m.latent)]
     others = problem.store.without(unfinished) if unfinished else problem.store
     held = replace(problem, learn=False, first=None)
     if not others.sites:
-        return _of_best_size(held), Held.UNFINISHED
+        return MergeResult(_of_best_size(held), *as_they_are, Held.UNFINISHED)
     found = build((replace(problem, store=others) if unfinished else problem).as_smooth_as_it_is)
     form = found.form
     if is_absurd(form.kernel, form.mean, problem.members):
-        return build(held), Held.ABSURD
-    if unfinished:
-        learned = Learned(form.kernel, form.mean, form.effects, convergence=found.convergence, noise=found.noise)
-        found = build(replace(held, first=learned))
-    return found, Held.NOTHING
+        return MergeResult(build(held), *as_they_are, Held.ABSURD)
+    if not unfinished:
+        return MergeResult(found, *as_they_are)
+    learned = Learned(form.kernel, form.mean, form.effects, convergence=found.convergence, noise=found.noise)
+    members, store = _as_far_as_they_agree(problem, form, set(unfinished))
+    last = replace(held, first=learned, members=members, store=store)
+    return MergeResult(build(last), members, store)
+
+
+def _as_far_as_they_agree(
+    problem: MergeProblem, form: Form, unfinished: set[int]
+) -> tuple[tuple[Member, ...], SiteSource]:
+    """Modules whose searches had not ended count as much as what the others know allows."""
+    members, left = list(problem.members), torch.ones(len(problem.members), dtype=torch.float64)
+    for i, site in problem.store.each():
+        if i not in unfinished:
+            continue
+        share = agreeing_share(site, form.posterior, form.kernel, form.effects)
+        m = members[i]
+        if share < 1:
+            reason = f"its search had not ended, and it is {1 / share:.3g} times too sure: it counts that much less"
+            before = m.weight if m.verdict is None or m.verdict.weight is None else m.verdict.weight
+            members[i] = m._replace(
+                weight=share * m.weight, verdict=Verdict(Standing.UNCHECKED, reason, weight=before, share=share)
+            )
+            left[i] = share
+    return tuple(members), problem.store.weighted(left)
 
 
 def _of_best_size(problem: MergeProblem) -> Merged:

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import torch
 
 from ..core import linalg, sites
+from ..core.effects import Effects
+from ..core.owner_posterior import FunctionPosterior
 from ..core.posterior import basis
 from ..core.sites import Site
 from ..kernels import Kernel
@@ -55,6 +57,22 @@ def finished_part(latent: Latent) -> Finished:
     rho = root * moved[counts] / p[counts]
     kept = Site(site.Z, Rt, rho + latent.mean * Rt.sum(-1), site.e * share)
     return Finished(latent._replace(site=kept), share)
+
+
+@torch.no_grad()
+def agreeing_share(site: Site, shared: FunctionPosterior, kernel: Kernel, effects: Effects) -> float:
+    """Of its precision, so much that what a site says is as far from what others know as it says itself to be.
+
+    Under what the others know, ρ ~ N(Rᵀm, RᵀCR + RᵀDR + I). Its squared distance from there, for each row, is about one
+    where the site means what it says; a search that was stopped says it too surely, and its noise is so many times
+    larger. Where the others know nothing, C is large, and nothing is taken away.
+    """
+    mean, covariance = shared.joint(site.Z)
+    if effects.present:
+        covariance = covariance + effects.matrix(kernel, site.Z, site.Z)
+    S = site.Rt @ covariance @ site.Rt.mT + torch.eye(len(site.rho), dtype=site.rho.dtype, device=site.rho.device)
+    away = linalg.solve_lower(linalg.cholesky(S).L, (site.rho - site.Rt @ mean)[:, None]).square().sum()
+    return min(1.0, len(site.rho) / max(float(away), 1e-300))
 
 
 def is_absurd(kernel: Kernel, mean: float, members: Sequence[Member]) -> bool:
