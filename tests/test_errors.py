@@ -116,7 +116,7 @@ def wave(n=24, **options):
 
 
 def names_only():
-    return rgp.merge([wave(name="a"), wave(name="b")], keep="names", inducing=6)
+    return rgp.merge([wave(name="a"), wave(name="b")], keep="names", inducing=6, trust=None)
 
 
 def raised(ask):

@@ -114,7 +114,7 @@ def test_weights_and_names_may_be_separated_by_commas(owners, tmp_path, out):
     assert {row["name"]: row["weight"] for row in rgp.load(out).report()} == {"north": 2.0, "south": 0.5}
     ok("reweight", out, "north=1, south=3", "-o", tmp_path / "other.safetensors")
     assert {row["weight"] for row in rgp.load(tmp_path / "other.safetensors").report()} == {1.0, 3.0}
-    third = module(NORTH, "east, and west")  # a name with a comma stands for itself
+    third = module(NORTH.iloc[1:], "east, and west")  # a name with a comma stands for itself
     third.save(tmp_path / "third.safetensors")
     ok("merge", parts, tmp_path / "third.safetensors", "--weights", "east, and west=2", "-o", out)
     assert rgp.load(out).report()[2]["weight"] == 2

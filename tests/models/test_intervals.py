@@ -39,9 +39,10 @@ def test_intervals_and_quantiles_are_of_y(city, whose):
     assert city.offset_sd > 0.1
     mean, variance = city.predict_y(X, owner=whose)
     low, high = city.predict_interval(X, 0.8, owner=whose)
-    if whose == "ward-3":  # for a new owner, of whom less is known, see test_new_owner
-        assert low == pytest.approx(stats.norm.ppf(0.1, mean, np.sqrt(variance)), rel=1e-9)
-        assert high == pytest.approx(stats.norm.ppf(0.9, mean, np.sqrt(variance)), rel=1e-9)
+    if whose == "ward-3":  # as normal as rows that say enough about its noise; for a new owner see test_new_owner
+        sd = np.sqrt(variance)
+        assert low == pytest.approx(stats.norm.ppf(0.1, mean, sd), abs=0.01 * sd.max())
+        assert high == pytest.approx(stats.norm.ppf(0.9, mean, sd), abs=0.01 * sd.max())
     else:
         assert high - mean == pytest.approx(mean - low, rel=1e-6)
         assert bool((high - mean < stats.norm.ppf(0.9) * np.sqrt(variance)).all())  # tails hold part of the variance

@@ -14,6 +14,7 @@ from parity_cases import KINDS, OWNERS, ensemble, module, rows
 
 # take no model, wait for a browser (tests/serve), or need a hub (tests/hub)
 LEFT_OUT = {"demo", "experiment", "keygen", "keys", "modules", "serve", "hub", "join", "leave", "coordinate"}
+LEFT_OUT |= {"gather_sum", "join_sum"}  # take a plan (tests/plans)
 
 
 def table(kind: str, seed: int, path: Path) -> Path:
