@@ -61,6 +61,7 @@ class Hub:
         self.nonces = Nonces(self.folder.nonces, time.time())
         self.dictionary = Dictionary(self.folder.modules)
         self.lock = threading.RLock()
+        self._turns: dict[str, threading.RLock] = {}
         self.seen: dict[str, float] = {}  # id of a key → when it has asked last; not worth a file
         self.arrived = 0.0  # when modules have changed last
         self._listed: tuple[float, dict[str, str]] | None = None  # when, and what
@@ -103,8 +104,15 @@ class Hub:
                 self._listed = time.monotonic(), found
             return self._listed[1]
 
-    def _changed(self) -> None:
-        self._listed, self.arrived = None, time.time()
+    def _changed(self, name: str, digest: str | None) -> None:
+        """A module has come, or gone."""
+        rest = {known: own for known, own in self.modules().items() if known != name}
+        self._listed = time.monotonic(), rest if digest is None else {**rest, name: digest}
+        self.arrived = time.time()
+
+    def _turn(self, person: Person) -> threading.RLock:
+        """One change of a module of this owner at a time. It is taken before the lock of the hub, never after it."""
+        return self._turns.setdefault(person.id, threading.RLock())
 
     def run(self) -> Run | None:
         """Rounds that go on, if so."""
@@ -187,20 +195,24 @@ class Hub:
         if module.name != person.name or module.owner != person.name:
             whose = module.name if module.name != person.name else module.owner
             raise RefusedError(f"this module is of {whose!r}, and you are {person.name!r}", 403)
-        with self.lock:
+        with self._turn(person):  # others need not wait while it is written
+            now = self.registry.get(person.key)
+            if now is None or now.standing is not Standing.IN:
+                raise RefusedError(f"{person.name!r} is not in this hub any more", 403)
             known = self.modules().get(person.name)
             if known == said.digest:
                 return known
             change = self.dictionary.add if known is None else self.dictionary.replace
             entry = change(path, by=person.id)
             self._log("uploaded" if known is None else "replaced", person, module=entry.digest, request=_request(said))
-            self._end_rounds(f"{person.name} has sent another module", only_with=person.name)
-            self._changed()
+            with self.lock:
+                self._end_rounds(f"{person.name} has sent another module", only_with=person.name)
+                self._changed(person.name, str(entry.digest))
             return str(entry.digest)
 
     def withdraw(self, person: Person, request: Facts | None = None) -> str:
         """Gone at once from the dictionary and from rounds; the receipt follows the next merge. Gives its id."""
-        with self.lock:
+        with self._turn(person), self.lock:
             digest = self.modules().get(person.name)
             if digest is None:
                 raise RefusedError(f"{person.name!r} has no module here", 404)
@@ -211,12 +223,12 @@ class Hub:
             head = self._log("withdrew", person, module=digest, request=request)
             facts = {"name": person.name, "key": person.key.hex(), "module": digest, "withdrawn": time.time()}
             facts |= {"model_before": self.current["model"], "audit": head}
-            self._changed()
+            self._changed(person.name, None)
             return receipts.promise(self.folder.receipts, facts)
 
     def leave(self, person: Person, said: Signed) -> str:
         """Asking again, because the answer was lost, gives the same receipt."""
-        with self.lock:
+        with self._turn(person), self.lock:
             if person.name not in self.modules():
                 known = receipts.last_of(self.folder.receipts, person.key.hex())
                 if known is None and person.standing is Standing.OUT:
@@ -233,7 +245,6 @@ class Hub:
         """Of somebody who has registered, and sent nothing."""
         head = self._log("left", person, request=_request(said))
         facts = {"name": person.name, "key": person.key.hex(), "module": None, "withdrawn": time.time()}
-        self._changed()
         found = receipts.promise(self.folder.receipts, facts | {"model_before": self.current["model"], "audit": head})
         self._owed()
         return found
@@ -300,12 +311,12 @@ class Hub:
 
     def decide(self, by: Person, name: str, standing: Standing) -> Person:
         """Approve somebody who waits, or expel somebody, whose module goes."""
-        with self.lock:
-            person = self.registry.named(name)
-            if person is None:
-                raise RefusedError(f"nobody here is called {name!r}", 404)
-            if person.role is Role.COORDINATOR:
-                raise RefusedError("coordinators are named when the hub is started", 403)
+        person = self.registry.named(name)
+        if person is None:
+            raise RefusedError(f"nobody here is called {name!r}", 404)
+        if person.role is Role.COORDINATOR:
+            raise RefusedError("coordinators are named when the hub is started", 403)
+        with self._turn(person), self.lock:
             if standing is Standing.OUT and person.name in self.modules():
                 self.withdraw(person)
             changed = self.registry.change(name, standing)
