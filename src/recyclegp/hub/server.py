@@ -36,7 +36,8 @@ class Patience(H11Protocol):
         self._cycle: Any = None
         self._timer = self.loop.call_later(LOOK, self._look)
         if self.client is not None and self.client[0] not in PROXY:
-            same = sum(c.client is not None and c.client[0] == self.client[0] for c in self.connections)
+            others = (getattr(connection, "client", None) for connection in self.connections)
+            same = sum(client is not None and client[0] == self.client[0] for client in others)
             if same > MOST_OF_ADDRESS:
                 transport.abort()
 
