@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ..errors import RecycleGPError
+from ..errors import Argument, Name, RecycleGPError
 from . import worker
 from .app import application
 from .hub import Hub
@@ -107,7 +107,9 @@ def serving(
     if certificate is not None:
         for path in certificate:
             if not path.is_file():
-                raise RecycleGPError(f"{path}: no such file; give --certificate and --key as PEM files")
+                raise RecycleGPError(
+                    f"{path}: no such file; give ", Name("certificate"), " and ", Name("key"), " as PEM files"
+                )
         tls = {"ssl_certfile": str(certificate.chain), "ssl_keyfile": str(certificate.key)}
     with _listening(host, port) as listener:
         config = uvicorn.Config(
@@ -139,7 +141,10 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
             listener.bind((host, port))
         except OSError as error:
             raise RecycleGPError(
-                f"--host {host} --port {port}: {error.strerror}; choose another, or port 0 for any that is free"
+                Argument("host", host),
+                " ",
+                Argument("port", port),
+                f": {error.strerror}; choose another, or port 0 for any that is free",
             ) from None
         listener.listen(1024)
         yield listener

@@ -89,7 +89,7 @@ class Dictionary:
             OSError: It cannot be written: the disk is full, or may only be read. Nothing has changed then.
 
         Examples:
-            >>> d.add(m.rename("ward-8"), by="anna").name
+            >>> d.add(rgp.fit(X[1:], np.sin(X[1:, 0]), noise=0.01, name="ward-8"), by="anna").name
             'ward-8'
         """
 
