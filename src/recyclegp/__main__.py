@@ -1,0 +1,5 @@
+"""`python -m recyclegp` is the command `recyclegp`."""
+
+from .cli import app
+
+app()
