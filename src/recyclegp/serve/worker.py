@@ -208,7 +208,7 @@ def _reply(compute: Callable[[], Any], memory: int) -> Reply:
         if isinstance(error, MemoryError) or "allocate memory" in str(error):
             return Reply(refused=f"it needs more than the {memory / 2**30:g} GiB of memory that this page allows")
         traceback.print_exc()
-    except Exception:
+    except Exception:  # whatever it is, the page answers, and the log has the rest
         traceback.print_exc()
     sys.stderr.flush()
     return Reply(broken=True)
