@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
 import recyclegp as rgp
-from recyclegp.merging.unfinished import finished_part, is_absurd
+from recyclegp.core.effects import NO_EFFECTS
+from recyclegp.core.posterior import Joint
+from recyclegp.core.sites import Site
+from recyclegp.merging.unfinished import agreeing_share, finished_part, is_absurd
 from recyclegp.record import Latent
 
 KERNEL = "rbf(outputscale=2, lengthscale=0.5)"
@@ -120,3 +124,23 @@ def test_modules_of_the_authors_program(name: str, likelihood: str, most: float)
         fixed = -rgp.merge(modules, learn=False).log_density(X, y).mean()
     assert found <= most
     assert found <= fixed + 0.03
+
+
+@pytest.mark.parametrize("knows", [0.01, 4.0])
+def test_so_much_counts_as_agrees_with_what_the_others_know(knows: float) -> None:
+    """The squared distance of each row under N(Rᵀm, RᵀCR + I), against NumPy."""
+    rng = np.random.default_rng(8)
+    Z, Rt, rho, mean = rng.standard_normal((4, 1)), rng.standard_normal((4, 4)), rng.standard_normal(4), np.full(4, 5.0)
+    C = knows * np.eye(4)
+
+    class Others(NamedTuple):
+        def joint(self, X: torch.Tensor) -> Joint:
+            return Joint(torch.as_tensor(mean), torch.as_tensor(C))
+
+    site = Site(*map(torch.as_tensor, (Z, Rt, rho)), torch.zeros((), dtype=torch.float64))
+    kernel = rgp.fit(Z, rho).latents[0].kernel
+    away = rho - Rt @ mean
+    ratio = away @ np.linalg.solve(Rt @ C @ Rt.T + np.eye(4), away) / 4
+    found = agreeing_share(site, Others(), kernel, NO_EFFECTS)  # type: ignore[arg-type]
+    assert found == pytest.approx(min(1.0, 1 / ratio))
+    assert agreeing_share(site._replace(rho=site.Rt @ torch.as_tensor(mean)), Others(), kernel, NO_EFFECTS) == 1  # type: ignore[arg-type]

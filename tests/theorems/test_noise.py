@@ -295,13 +295,17 @@ def test_an_owner_is_answered_with_its_own_noise_and_a_new_one_with_any_of_them(
     X = np.random.default_rng(1).uniform(-2, 2, (5, 2))
     y = np.linspace(-1, 2, 5)
     mean, variance = e.predict(X)
-    for name, noise in zip("abcdef", noises, strict=True):  # which 120 rows leave open by a few percent
-        _, of_y = e.predict_y(X, owner=name)
-        np.testing.assert_allclose(of_y, variance + noise, rtol=0.05)
-        assert bool((of_y >= variance + noise).all())
-        np.testing.assert_allclose(e.predict_noise(X, owner=name), noise, rtol=0.05)
+    group = e.groups[0]
+    for name, noise, member in zip("abcdef", noises, group.members, strict=True):
+        dof = member.noise_evidence.dof + group.noises[0].dof  # a noise of so many rows: ν·s²/χ²_ν
+        mean_noise = noise * dof / (dof - 2)
+        np.testing.assert_allclose(e.predict_y(X, owner=name)[1], variance + mean_noise, rtol=2e-3)
+        np.testing.assert_allclose(e.predict_noise(X, owner=name), mean_noise, rtol=2e-3)
+        drawn = noise * dof / stats.chi2(dof).ppf((np.arange(4000) + 0.5) / 4000)
         low, high = e.predict_interval(X, 0.9, owner=name)
-        np.testing.assert_allclose(high - low, 2 * stats.norm.ppf(0.95) * np.sqrt(variance + noise), rtol=0.02)
+        inside = stats.norm.cdf((high - mean)[:, None] / np.sqrt(variance[:, None] + drawn)).mean(1)
+        np.testing.assert_allclose(inside, 0.95, atol=5e-4)
+        np.testing.assert_allclose(low, 2 * mean - high)
     each = stats.norm.logpdf(y[:, None], mean[:, None], np.sqrt(variance[:, None] + noises))
     for who in ("new", None):
         np.testing.assert_allclose(e.predict_y(X, owner=who)[1], variance + np.mean(noises))
