@@ -113,7 +113,7 @@ $(FLOWER)/.ready: pyproject.toml constraints.txt constraints-peers.txt
 	touch $@
 
 test-flower: $(FLOWER)/.ready
-	$(LIMIT) $(FLOWER)/bin/python $(PEER_TEST) tests/engines/test_flower.py
+	$(FLOWER)/bin/python -m pytest $(TEST_ARGS) tests/engines/test_flower.py
 
 # atheris is optional: it is used where somebody has installed it
 fuzz: $(READY)
