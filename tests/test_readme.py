@@ -25,6 +25,7 @@ BLOCK = re.compile(r"```(python|console|text)\n(.*?)```", flags=re.DOTALL)
 NUMBER = re.compile(r"sha256:[0-9a-f]+|\b[0-9a-f]{8}\b|-?\d+(?:,\d{3})*\.?\d*(e[+-]?\d+)?")
 ELSEWHERE = {
     "commands.md",
+    "howto-flower.md",
     "howto-plan.md",
     *(p.name for p in (ROOT / "docs").glob("interop*.md")),
 }  # pages with tests of their own

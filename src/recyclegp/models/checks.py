@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 ASKED_POINTS = 512  # of a model that is asked while it is merged, saved or loaded, which takes a few MiB
 ASKED_WORK = 2**24  # M²D: numbers that go into its kernel matrix
+MODERATE = 1e6  # precisions, levels and places of ordinary tables are far smaller; by hand
 
 
 def check_finite(what: str, *tensors: Tensor) -> None:
@@ -35,3 +37,8 @@ def check_it_answers(model: Model) -> None:
     if all(len(Z) <= ASKED_POINTS and Z.numel() * len(Z) <= ASKED_WORK for Z in points):
         for process in model._processes(None, of_y=False):
             process.moments(points[0][:1])
+
+
+def are_moderate(tensors: Iterable[Tensor]) -> bool:
+    """Are numbers so small that nothing overflows that is computed from several of them?"""
+    return all(float(t.abs().amax()) < MODERATE for t in tensors if t.numel())

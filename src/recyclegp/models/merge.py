@@ -22,7 +22,7 @@ from ..merging.merge_config import MergeConfig
 from ..merging.owners import Owners
 from ..merging.points import PointsWanted
 from ..merging.trust import Trust
-from .checks import check_it_answers
+from .checks import are_moderate, check_it_answers
 from .couple import wanted as outputs_wanted
 from .ensemble import Ensemble
 from .failures import FAILED, OnFailure, culprits, named, on_failure_wanted, unexplained, warn_skipped, without
@@ -229,9 +229,10 @@ def merge(
 
 
 def _merged_and_asked(read: ModulesRead, options: MergeOptions) -> Ensemble:
-    """What comes of it can be asked, and so be saved and loaded again."""
+    """What comes of it can be asked, and so be saved and loaded again; it is tried where numbers are large."""
     found = merge_read(read, options)
-    check_it_answers(found)
+    if not are_moderate(t for group in found.groups for t in group.form.tensors()):
+        check_it_answers(found)
     return found
 
 
