@@ -439,12 +439,13 @@ def test_owners_may_be_folders(tmp_path):
     assert last.done
 
 
-COMBINE = """
+COMBINE = r"""
 import pathlib, re, sys
 import recyclegp as rgp
 plan = rgp.load(sys.argv[1] + "/plan.safetensors")
 e, following = plan.combine(sys.argv[1], keep="names")
-print(len(e.names), following.asks, int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path("/proc/self/status").read_text())[1]) // 1024)
+peak = re.search(r"VmHWM:\s+(\d+)", pathlib.Path("/proc/self/status").read_text())[1]
+print(len(e.names), following.asks, int(peak) // 1024)
 """
 
 
