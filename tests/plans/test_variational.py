@@ -6,6 +6,7 @@ import torch
 
 import recyclegp as rgp
 from cases_plans import KERNEL
+from recyclegp.models.plan_facts import Asks
 
 T = np.random.default_rng(5).uniform(-2, 2, (6, 2))
 N = 160
@@ -27,7 +28,7 @@ def data(likelihood):
 def agreed(likelihood, **options):
     more = {"student-t": {"noise": 0.04}, "categorical-softmax": {"classes": ["a", "b", "c"]}}.get(likelihood, {})
     Z = rgp.Plan.spread([-2, -2], [2, 2], 12)
-    return rgp.Plan(points=Z, kernel=KERNEL, likelihood=likelihood, **more, **options)
+    return rgp.Plan(points=Z, **{"kernel": KERNEL, "likelihood": likelihood, "learn": False} | more | options)
 
 
 def answers(plan, X, y, owners=4):
@@ -147,7 +148,7 @@ def test_the_optimum_is_one_by_dense_algebra():
 def test_rounds_begin_at_what_a_merge_knows(tmp_path):
     X, y = data("bernoulli")
     ms = [rgp.fit(X[k::2], y[k::2], likelihood="bernoulli", name=f"w{k}", privacy="things") for k in range(2)]
-    plan = rgp.merge(ms).plan(12)
+    plan = rgp.merge(ms).plan(12, learn=False)
     plan.save(tmp_path / "plan.safetensors")
     assert rgp.load(tmp_path / "plan.safetensors").digest == plan.digest
     e, following = plan.combine(answers(plan, X, y, 2))
@@ -159,6 +160,55 @@ def test_rounds_begin_at_what_a_merge_knows(tmp_path):
     assert np.abs(e.predict(T)[0] - last.predict(T)[0]).max() < 0.2 * np.abs(last.predict(T)[0]).max()
     p = last.predict_proba(T)
     np.testing.assert_allclose(p.sum(1), 1)
+
+
+@pytest.mark.parametrize(
+    "likelihood", ["bernoulli", "student-t", pytest.param("categorical-softmax", marks=pytest.mark.slow)]
+)
+def test_slopes_add_up_to_the_derivative_of_the_best_bound(likelihood):
+    """By central differences of bounds at their maximum over q, each found by rounds."""
+    X, y = data(likelihood)
+
+    def best(kernel):
+        return rounds(agreed(likelihood, kernel=kernel), X, y, owners=2)[1]
+
+    plan = best(KERNEL)
+    facts = plan._facts._replace(asks=Asks.SLOPES)
+    asked = rgp.Plan._of(facts)
+    found = sum(a.facts.slopes for a in answers(asked, X, y, 2)).numpy()
+    kernel, step = plan._facts.priors[0].kernel, 1e-3
+    functions = len(plan._facts.priors)
+    whole = found.reshape(functions, -1).sum(0)  # all functions have one kernel
+    for j in range(len(kernel.theta)):
+        moved = torch.zeros_like(kernel.theta)
+        moved[j] = step
+        high, low = (best(kernel.with_theta(kernel.theta + d)).history[-1]["bound"] for d in (moved, -moved))
+        assert whole[j] == pytest.approx((high - low) / (2 * step), abs=2e-3 * max(1, abs(whole[j])))
+
+
+def test_rounds_learn_the_kernel_of_the_central_variational_optimum(tmp_path):
+    X, y = data("bernoulli")
+    _, plan = rounds(agreed("bernoulli", learn=True), X, y, most=2, owners=2)
+    assert plan.asks == "slopes"
+    plan.save(tmp_path / "plan.safetensors")
+    loaded = rgp.load(tmp_path / "plan.safetensors")
+    assert loaded.digest == plan.digest
+    given = [answers(p, X, y, 2) for p in (plan, loaded)]
+    assert max(a.nbytes for a in given[0]) < 100  # a number for each parameter
+    (_, plan), (_, again) = (p.combine(own) for p, own in zip((plan, loaded), given, strict=True))
+    assert plan.digest == again.digest  # nothing but files is needed to go on
+    _, plan = rounds(plan, X, y, owners=2)
+    assert plan.done
+    kernel, bound = plan.kernel_spec, plan.history[-1]["bound"]
+    _, here = rounds(agreed("bernoulli", kernel=kernel), X, y, owners=1)
+    assert here.history[-1]["bound"] == pytest.approx(bound, abs=0.02)
+    rng = np.random.default_rng(2)
+    for _ in range(4):
+        theta = kernel.theta + 0.3 * torch.tensor(rng.standard_normal(len(kernel.theta)))
+        _, there = rounds(agreed("bernoulli", kernel=kernel.with_theta(theta)), X, y, owners=1)
+        assert there.history[-1]["bound"] < here.history[-1]["bound"]
+    first = rounds(agreed("bernoulli"), X, y, owners=1)[1].history[-1]["bound"]
+    assert bound > first + 1
 
 
 def test_an_owner_who_is_missing_or_late():

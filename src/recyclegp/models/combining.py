@@ -27,6 +27,8 @@ from .plan_facts import AnswerFacts, Asks, Evaluated, OneShot, PlanFacts, Round,
 MOVED = math.log(2)  # a parameter has moved so far since points were chosen: they are chosen again; by hand
 PATIENCE = 3  # evaluations in a row that have not improved the held-back score; by hand
 VARIATIONAL = 1e-9  # of the bound: a step that would move q by less, in nats, ends the rounds of other likelihoods
+NEAR, CLOSE = 0.5, 1e-2  # nats that a step moves q by: near enough for slopes, and for the end; by hand
+GAINS = 4  # times what a step moves q by, the most that the bound may still gain with this kernel; by hand
 
 
 class Combined(NamedTuple):
@@ -52,10 +54,10 @@ def combine(
     if box.left_out:
         why = "; ".join(f"{name}: {reason}" for name, reason in box.left_out.items())
         warn_user(f"left out of this round, because they cannot be believed: {why}; ask their owners")
-    if plan.variational:
-        return _with_pseudo_observations(plan, digest, box, keep, weights)
     if plan.asks is Asks.SLOPES:
         return _with_slopes(plan, digest, box, keep, weights)
+    if plan.variational:
+        return _with_pseudo_observations(plan, digest, box, keep, weights)
     return _with_sums(plan, digest, box, keep, weights)
 
 
@@ -190,6 +192,8 @@ def _with_slopes(plan: PlanFacts, digest: str, box: Inbox, keep: bool, weights: 
     gradient = gradient * (len(model.owners) / (len(model.owners) - unknown))
     report = _report(plan, box, model.bound, tuple(missing))
     stepped = _stepped(plan, gradient)
+    if plan.variational:
+        stepped = _with_q(stepped)
     keep_sites = keep and len(known) == len(model.owners)
 
     def e() -> Parts:
@@ -248,7 +252,7 @@ def _with_pseudo_observations(
     names, goal = got.names, got.totals
     plan = _scored(plan, box.fresh)
     here, before, search = plan.model, plan.before, plan.search
-    rejected, done, length, totals, after = False, False, 1.0, goal, None
+    rejected, settled, length, totals, after, left = False, False, 1.0, goal, None, math.inf
     if here is None:  # nobody has known anything yet
         value = sum(float(bound.solve(t, variational.UNIT).bound) for t in goal)
     else:
@@ -257,20 +261,57 @@ def _with_pseudo_observations(
         if same and before is not None and value < before.bound - VARIATIONAL * abs(before.bound):
             rejected, after, length = True, before, 0.5 * search.length
             totals = tuple(variational.between(a, b, 0.5) for a, b in zip(before.totals, here.totals, strict=True))
-            done = length < SHORTEST
+            settled = length < SHORTEST
         else:
             after = here._replace(bound=value, owners=names)
             length = min(1.0, 2 * search.length)
             totals = tuple(variational.between(a, b, length) for a, b in zip(here.totals, goal, strict=True))
             left = sum(variational.distance(a, b) for a, b in zip(here.totals, goal, strict=True))
-            done = left < VARIATIONAL * (1 + abs(value))
-    search = search._replace(length=length, value=value, evaluations=search.evaluations + 1, done=done)
+            settled = left < VARIATIONAL * (1 + abs(value))
+    if here is not None and here.owners and set(here.owners) != set(names):
+        search = search._replace(value=-math.inf)  # another bound than before
+    search = search._replace(length=length, evaluations=search.evaluations + 1)
     model = Evaluated(plan.priors, totals, names, -math.inf)
     report = _report(plan, box, value, got.missing(digest))
     shown = after if rejected and after is not None else model
-    nxt = plan._replace(search=search, before=after)
+    nxt = plan._replace(search=search, before=after, model=model)
+    if not plan.learn:
+        nxt = nxt._replace(search=search._replace(done=settled))
+    elif not rejected or settled:
+        nxt = _kernel_next(nxt, after.bound if rejected and after is not None else value, 0.0 if settled else left)
     e = partial(ensemble_of, plan, shown, got.said, keep)
-    return Combined(e, _next(nxt, digest, report, model), _kept(box, keep))
+    return Combined(e, _next(nxt, digest, report, nxt.model), _kept(box, keep))
+
+
+def _kernel_next(plan: PlanFacts, value: float, left: float) -> PlanFacts:
+    """q for this kernel is nearly known: the bound's slope there, or a shorter step of the kernel; else the same again.
+
+    `left` is what the last step has moved q by. A bound that is high enough will only rise further, one that is too low
+    may become so. While q is looked for, `length` is that of its own steps: the kernel's have length 1.
+    """
+    assert plan.model is not None
+    search = plan.search._replace(length=1.0)
+    if math.isfinite(search.value) and not bool((search.step != 0).any()):  # back where no step led higher from
+        return plan._replace(search=search._replace(done=True)) if left < CLOSE else plan
+    if search.high_enough(value):
+        if left >= NEAR:
+            return plan
+        search = search._replace(evaluations=search.evaluations - 1)  # `accepted` counts it
+        return plan._replace(search=search, model=plan.model._replace(bound=value), asks=Asks.SLOPES)
+    if left >= CLOSE and search.high_enough(value + GAINS * left):
+        return plan
+    step = search.rejected(value).length * search.step
+    step = step if float(step.abs().max()) > SHORTEST else torch.zeros_like(step)
+    search = search._replace(step=step)
+    return _with_q(plan._replace(search=search, priors=_at(plan.priors, search.trial)))
+
+
+def _with_q(plan: PlanFacts) -> PlanFacts:
+    """What was said of f at the points, under the kernel that is tried next: there q is looked for again."""
+    assert plan.model is not None
+    each = zip(plan.model.totals, plan.model.priors, plan.priors, strict=True)
+    totals = tuple(restating.expressed(*one) for one in each)
+    return plan._replace(model=Evaluated(plan.priors, totals, plan.model.owners, -math.inf), before=None)
 
 
 # --- scores ---------------------------------------------------------------------------------------

@@ -107,6 +107,8 @@ def contribute(
     _warn(answer, publishing)
     if plan.variational:
         totals = None if plan.model is None else plan.model.totals
+        if plan.asks is Asks.SLOPES and totals is not None and about.name in plan.model.owners:  # type: ignore[union-attr]
+            return answer._replace(slopes=variational.slopes(plan.priors, totals, plan.likelihood, rows))
         return answer._replace(sums=variational.of_owner(plan.priors, totals, plan.likelihood, rows))
     if plan.asks is Asks.SLOPES and plan.model is not None and about.name in plan.model.owners:
         return answer._replace(slopes=_slopes(plan, rows))

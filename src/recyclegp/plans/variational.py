@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..core import bounds
+from ..core.posterior import Basis, basis
 from ..likelihoods import Likelihood, Outputs, SeveralFunctions
 from ..local import dual
 from ..local.dual import WhitenedData
@@ -45,13 +46,28 @@ def nothing(prior: Prior) -> Sums:
     return Sums(zero, zero, prior.Z.new_zeros(M * (M + 1) // 2), *(prior.Z.new_zeros(M),) * 2, *(zero,) * 4)
 
 
+class Observed(NamedTuple):
+    """Rows at the marginals of q, each as often as it counts."""
+
+    expected: Tensor  # (n,)  E
+    slope: Tensor  # (n,)  ∂E/∂m
+    beta: Tensor  # (n,)  −2∂E/∂v
+
+
+class Seen(NamedTuple):
+    """One owner's rows of each function that it has, in the light of q."""
+
+    q: list[Solved]  # of every function
+    data: dict[int, WhitenedData]
+    each: dict[int, Observed]
+
+
 @torch.no_grad()
-def of_owner(
+def _seen(
     priors: Sequence[Prior], totals: Sequence[Sums] | None, likelihood: Likelihood, rows: dict[int, PlanRows]
-) -> tuple[Sums, ...]:
-    """Of one owner's rows, at the q of these totals; without any, about the prior mean."""
+) -> Seen:
     q = [bound.solve(total, UNIT) for total in totals or [nothing(p) for p in priors]]
-    data = {c: _whitened(priors[c], rows[c], likelihood.parts[c]) for c in rows}
+    data = {c: _whitened(priors[c].basis(), priors[c], rows[c], likelihood.parts[c]) for c in rows}
 
     def marginals(own: WhitenedData, at: Solved) -> tuple[Tensor, Tensor]:
         if totals is None:  # not under the prior, whose E[exp f] may overflow
@@ -67,17 +83,41 @@ def of_owner(
         each = {c: _observed(own, *at[c]) for c, own in data.items()}
     if totals is None:
         each = {c: _reachable(data[c], at[c][0], own) for c, own in each.items()}
+    return Seen(q, data, each)
+
+
+@torch.no_grad()
+def of_owner(
+    priors: Sequence[Prior], totals: Sequence[Sums] | None, likelihood: Likelihood, rows: dict[int, PlanRows]
+) -> tuple[Sums, ...]:
+    """Of one owner's rows, at the q of these totals; without any, about the prior mean."""
+    q, data, each = _seen(priors, totals, likelihood, rows)
     return tuple(
         _sums(data[c], each[c], q[c], rows[c]) if c in rows else nothing(prior) for c, prior in enumerate(priors)
     )
 
 
-class Observed(NamedTuple):
-    """Rows at the marginals of q, each as often as it counts."""
+def slopes(
+    priors: Sequence[Prior], totals: Sequence[Sums], likelihood: Likelihood, rows: dict[int, PlanRows]
+) -> Tensor:
+    """(p,)  one owner's part of the derivative of the bound by x, the kernels' parameters, at the q of these totals.
 
-    expected: Tensor  # (n,)  E
-    slope: Tensor  # (n,)  ∂E/∂m
-    beta: Tensor  # (n,)  −2∂E/∂v
+    KL[q‖p] of the whitened v does not depend on x, so that it is Σ ∂E/∂m ∂m/∂x + ∂E/∂v ∂v/∂x over rows. At the best q
+    this is the whole derivative: the bound is stationary in q.
+    """
+    q, _, each = _seen(priors, totals, likelihood, rows)
+    found = []
+    for c, prior in enumerate(priors):
+        x = prior.x.requires_grad_()
+        if c not in rows:
+            found.append(torch.zeros_like(x))
+            continue
+        with torch.enable_grad():
+            base = basis(prior.kernel_at(x), prior.Z, prior.jitter)
+            m, v = dual.marginals(_whitened(base, prior, rows[c], likelihood.parts[c]), q[c].v, q[c].C)
+            value = each[c].slope @ m - 0.5 * each[c].beta @ v
+            found.append(torch.autograd.grad(value, x)[0])
+    return torch.cat(found).detach()
 
 
 def _observed(data: WhitenedData, m: Tensor, v: Tensor) -> Observed:
@@ -100,8 +140,8 @@ def _reachable(data: WhitenedData, m: Tensor, own: Observed) -> Observed:
     return own._replace(beta=torch.maximum(own.beta, least))
 
 
-def _whitened(prior: Prior, rows: PlanRows, likelihood: Likelihood) -> WhitenedData:
-    return dual.whiten(prior.basis(), rows.X, rows.y, likelihood, prior.Z.new_tensor(prior.mean), rows.counts)
+def _whitened(base: Basis, prior: Prior, rows: PlanRows, likelihood: Likelihood) -> WhitenedData:
+    return dual.whiten(base, rows.X, rows.y, likelihood, prior.Z.new_tensor(prior.mean), rows.counts)
 
 
 def _together(each: list[WhitenedData], likelihood: Likelihood) -> WhitenedData:
