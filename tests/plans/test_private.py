@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -312,6 +313,39 @@ def test_the_command(tmp_path, monkeypatch):
     done = ok(*asked, "--delta", "1e-6", "--bound", "3", "--ledger", "ledger.json")
     assert "private: ε = 1, δ = 1e-06 per row" in done.stdout
     assert call(*asked, "--delta", "1e-6", "--bound", "3", "--ledger", "ledger.json").exit_code == 2
+
+
+def test_the_command_protects_persons(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = rows_of(9, 300)
+    whose = np.repeat([f"p{i:02d}" for i in range(60)], 5)
+    table = pd.DataFrame({"whose": whose, "x": X[:, 0], "y": y})
+    table.to_csv("t.csv", index=False)
+    rgp.Plan(points=GRID, kernel=KERNEL, noise=0.09).save("plan.safetensors")  # which does not know its columns
+    asked = ["contribute", "plan.safetensors", "t.csv", "-t", "y", "-o", "a.safetensors"]
+    guarantee = ["--epsilon", "1", "--delta", "1e-6", "--bound", "3"]
+    given = {}
+    contribute = rgp.Plan.contribute
+
+    def seen(self, *rows, **how):
+        given.update(how, X=rows[0])
+        return contribute(self, *rows, **how)
+
+    monkeypatch.setattr(rgp.Plan, "contribute", seen)
+    done = ok(*asked, *guarantee, "--person", "whose", "--rows-each", "2")
+    assert "private: ε = 1, δ = 1e-06 per person of at most 2 rows" in done.stdout
+    assert list(given["X"].columns) == ["x"]
+    assert given["persons"].tolist() == whose.tolist()
+    assert given["privacy"].rows_each == 2
+    by_row = contribute(plan(), X, y, name="t", privacy=PRIVACY)
+    np.testing.assert_allclose(rgp.load("a.safetensors").facts.sums[0].noise, 4 * by_row.facts.sums[0].noise)
+    assert "--person is part of a guarantee" in call(*asked, "--person", "whose").stderr
+    assert "--rows-each is of persons" in call(*asked, *guarantee, "--rows-each", "2").stderr
+    assert "it is among the inputs" in call(*asked, *guarantee, "--person", "x", "--inputs", "x").stderr
+    assert "it is the target" in call(*asked, *guarantee, "--person", "y").stderr
+    assert "no column 'who'" in call(*asked, *guarantee, "--person", "who").stderr
+    table.assign(whose=np.where(np.arange(300) < 3, "", whose)).to_csv("t.csv", index=False)
+    assert "3 of 300 rows do not say whose they are" in call(*asked, *guarantee, "--person", "whose").stderr
 
 
 KILLED = """

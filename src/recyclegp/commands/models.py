@@ -14,6 +14,8 @@ from .paths import SUFFIX
 from .screen import Advance, Screen
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..likelihoods import Likelihood
     from ..models.calibration import Calibrated
     from ..models.ensemble import Ensemble
@@ -229,13 +231,24 @@ def rows_for(
     inputs: str | None,
     dates: str | None,
     noise: NoiseColumn | None = None,
+    person: str | None = None,
     **how: Any,
 ) -> Rows:
-    """The rows of a table as the model takes them: `inputs` and `dates` as options say them, `how` as `Rows` has it."""
+    """The rows of a table as the model takes them: `inputs` and `dates` as options say them, `how` as `Rows` has it.
+
+    `person` is a column that is carried along and is nothing else.
+    """
     from .rows import Rows
 
     others = [*(targets.names if targets is not None else ()), *([noise.name] if noise is not None else ())]
+    if person is not None:
+        table.require([person])
+        if person in others:
+            raise RecycleGPError(f"--person {person}: it is the target, or its noise; name another column")
+        others, how = [*others, person], how | {"keep": [person]}
     columns = _inputs(model, table, inputs, others)
+    if person in columns:
+        raise RecycleGPError(f"--person {person}: it is among the inputs, which the answer is about; name another")
     held = {columns[c] for c in model.categories.columns}
     return Rows(table, columns, targets, categories=held, dates=in_days(dates), noise=noise, **how)
 
@@ -249,6 +262,20 @@ def read(model: Model | Plan, rows: Rows, screen: Screen) -> Part:
     if why is not None:
         raise RecycleGPError(f"{rows.table.path} contradicts the model: ", why)
     return found
+
+
+def persons(rows: Part, column: str | None) -> np.ndarray | None:
+    """Whose each row is, as it is written there; a row of nobody would be protected with others of nobody's."""
+    if column is None:
+        return None
+    from .tables import MISSING
+
+    found = rows.kept[column]
+    whose = found.astype(str).str.strip()
+    nobody = int((found.isna() | whose.isin(MISSING)).sum())
+    if nobody:
+        raise RecycleGPError(f"--person {column}: {nobody} of {len(found)} rows do not say whose they are; fill them")
+    return whose.to_numpy(dtype=object)
 
 
 def _inputs(model: Model | Plan, table: Table, given: str | None, others: Sequence[str]) -> list[str]:

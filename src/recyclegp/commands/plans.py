@@ -24,6 +24,14 @@ AnswerFiles = Annotated[
     list[str], typer.Argument(metavar="FILES…", help="Answers, also earlier ones: files, folders of them, or patterns.")
 ]
 
+Person = Annotated[
+    str | None,
+    option("Column that says whose each row is: all rows of a person are protected. It is no input.", "COLUMN", "rows"),
+]
+RowsEach = Annotated[
+    int | None, option("Of a person, so many rows count at most: the first ones.", "N", "1", "--rows-each", min=1)
+]
+
 
 def plan(
     ensemble: options.Ensemble,
@@ -80,6 +88,8 @@ def contribute(
     bound: Annotated[
         float | None, option("How far y may be from the plan's mean; farther values are clipped.", "NUMBER")
     ] = None,
+    person: Person = None,
+    rows_each: RowsEach = None,
     ledger: Annotated[
         Path | None, option("Write down here what is spent, and refuse what exceeds --budget.", "FILE.json")
     ] = None,
@@ -106,7 +116,7 @@ def contribute(
     """
     screen = Screen(quiet, as_json)
     chosen = fit_options.privacy(people, things)
-    private = private_answer(epsilon, delta, bound, ledger, budget, public_plan)
+    private = private_answer(epsilon, delta, bound, ledger, budget, public_plan, person, rows_each)
     if private is not None and chosen is not None:
         raise RecycleGPError("--epsilon: with a guarantee --people and --things say nothing more; leave them out")
     check_model_output(output, [plan, data])
@@ -121,7 +131,9 @@ def contribute(
     with screen.working("Loading"):
         agreed = load_plan(plan)
     wanted = of_model(names, agreed.likelihoods[0], missing, positive)
-    rows = models.rows_for(agreed, table, wanted, inputs=inputs, dates=dates, noise=measured, drop_missing=drop_missing)
+    rows = models.rows_for(
+        agreed, table, wanted, inputs=inputs, dates=dates, noise=measured, person=person, drop_missing=drop_missing
+    )
     read = models.read(agreed, rows, screen)
     with screen.working("Answering", threads):
         answer = agreed.contribute(
@@ -137,6 +149,7 @@ def contribute(
             allow_small=allow_small,
             score=score,
             slopes=slopes,
+            persons=models.persons(read, person),
         )
         answer.save(output)
     models.report(screen, output, rows_left_out=rows.left_out)
@@ -149,18 +162,25 @@ def private_answer(
     ledger: Path | None,
     budget: float | None,
     public_plan: bool,
+    person: str | None = None,
+    rows_each: int | None = None,
 ) -> Privacy | None:
     """What --epsilon and its companions ask for, if anything."""
     if epsilon is None:
         given = {"--delta": delta, "--bound": bound, "--ledger": ledger, "--budget": budget}
+        given |= {"--person": person, "--rows-each": rows_each}
         for option_name in [name for name, value in given.items() if value is not None]:
             raise RecycleGPError(f"{option_name} is part of a guarantee; give --epsilon, too")
         return None
     if delta is None or bound is None:
         raise RecycleGPError("--epsilon needs --delta and --bound, too")
+    if person is None and rows_each is not None:
+        raise RecycleGPError("--rows-each is of persons; give --person, too")
     from ..models.privacy import Privacy
+    from ..record import PERSON, ROW
 
-    return Privacy(epsilon, delta, bound, ledger=ledger, budget=budget, public_plan=public_plan)
+    unit = ROW if person is None else PERSON
+    return Privacy(epsilon, delta, bound, unit, rows_each or 1, ledger, budget, public_plan=public_plan)
 
 
 def combine(
