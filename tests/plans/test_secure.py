@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 import recyclegp as rgp
 from cases_cli import answer
-from recyclegp.models.secure_sum import STAGES, SumCoordinator, SumOwner, Terms
+from recyclegp.models.secure_sum import SumCoordinator
 from recyclegp.models.sum_files import gather, take_part
+from recyclegp.models.sum_owner import SumOwner
+from recyclegp.models.sum_terms import STAGES, Terms
 from recyclegp.plans import masking, shamir
 from recyclegp.plans.sums import NOISY
 
@@ -337,3 +339,40 @@ def test_fifty_owners_at_256_points_take_seconds():
         gathering, total, _ = summed(numbers, drop={(2, "o7"), (2, "o8")})
     assert time.process_time() - begun < 20
     np.testing.assert_array_equal(total, sum(numbers[n] for n in gathering.survivors))
+
+
+def test_an_owner_goes_on_in_another_process():
+    """Every message is answered by an owner made anew, from what the one before has held."""
+    numbers = numbers_of(4)
+    gathering = SumCoordinator(Terms.new("something", list(numbers), 3, 50))
+    asked = []
+
+    def owner(name, held=None):
+        made = SumOwner(Terms.of(invitations[name]), name, lambda: (asked.append(name), numbers[name])[1])
+        if held is not None:
+            made.go_on(held)
+        return made
+
+    invitations = {name: gathering.message(name) for name in numbers}
+    held = {}
+    for name in numbers:
+        first = owner(name)
+        gathering.receive(first.message)
+        held[name] = first.held()
+    for stage in (1, 2, 3):
+        gathering.advance()
+        for name in gathering.waiting_for:
+            if (stage, name) == (2, "o1"):
+                continue  # it drops out
+            now = owner(name, held[name])
+            gathering.receive(now.reply(gathering.message(name)))
+            if stage == 3:
+                with pytest.raises(rgp.RecycleGPError, match="secrets are gone"):
+                    now.held()
+            else:
+                held[name] = now.held()
+            with pytest.raises(rgp.RecycleGPError, match="another secure sum, or this one has begun"):
+                now.go_on(held[name])
+    gathering.advance()
+    assert asked == ["o0", "o2", "o3"]
+    np.testing.assert_array_equal(gathering.total().view(np.int64), sum(numbers[n] for n in ("o0", "o2", "o3")))

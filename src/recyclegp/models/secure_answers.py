@@ -30,7 +30,9 @@ from .ledger import noise_multiplier
 from .plan import Plan
 from .plan_facts import AnswerFacts, PlanFacts
 from .privacy import Privacy, Protected, bounded, rows_said, spend_on
-from .secure_sum import SumCoordinator, SumOwner, Terms
+from .secure_sum import SumCoordinator
+from .sum_owner import SumOwner
+from .sum_terms import Terms
 
 FIELDS = {"plan", "bits", "honest", "privacy"}
 

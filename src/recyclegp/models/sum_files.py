@@ -20,7 +20,7 @@ from .answer import Answer
 from .plan import Plan
 from .privacy import Privacy
 from .secure_answers import SecureSum, join_sum
-from .secure_sum import STAGES
+from .sum_terms import STAGES
 
 POLL = 0.2  # seconds between two looks into a folder
 LARGEST = 2**30  # bytes of a message
