@@ -2,15 +2,18 @@
 
     python benchmarks/private_answers.py [--quick] [--json FILE]
     python benchmarks/private_answers.py --show FILE [--docs docs]
+    python benchmarks/private_answers.py --round
 
 Random functions, public plans that are right about them, δ = 10⁻⁶. "summed" is a secure sum, of which two thirds of the
 owners are counted on to be honest; with "each" every owner adds all of its noise itself. `--docs` writes the tables and
-the figure of docs/private-answers.md.
+the figure of docs/private-answers.md. `--round` takes the time of one secure sum of many owners, all in one process.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -130,6 +133,22 @@ def measure(quick: bool, processes: int) -> dict[str, Any]:
     return rounded(run, ".5f")
 
 
+def one_round(owners: int = 50, points: int = 256, rows: int = 10_000) -> str:
+    """One secure sum from beginning to end, of all owners' work and the coordinator's; and the load."""
+    rng = np.random.default_rng(FRESH)
+    X = rng.uniform(0, 1, (rows, 2))
+    y = np.sin(6 * X[:, 0]) * np.cos(4 * X[:, 1]) + NOISE**0.5 * rng.standard_normal(rows)
+    plan = rgp.Plan(
+        points=rgp.Plan.spread([0, 0], [1, 1], points), kernel="rbf(outputscale=1, lengthscale=0.3/0.3)", noise=NOISE
+    )
+    parts = {f"owner-{i}": (X[i::owners], y[i::owners]) for i in range(owners)}
+    load, wall, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
+    answer = rgp.secure_round(plan, parts, privacy=rgp.Privacy(epsilon=1, delta=DELTA, bound=BOUND))
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    said = answer.disclosure.guaranteed.words
+    return f"{owners} owners, {points} points, {rows:,} rows: {wall:.1f} s, CPU {cpu:.1f} s, load {load:.1f}; {said}"
+
+
 # --- the page -------------------------------------------------------------------------------------
 
 
@@ -208,12 +227,16 @@ def pages() -> dict[str, dict[str, str]]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few cases: no figures to quote")
+    parser.add_argument("--round", action="store_true", help="the time of one secure sum, and nothing else")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="at once, of one thread each")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
     parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: an earlier --json")
     parser.add_argument("--docs", type=Path, metavar="FOLDER", help="write private-answers.md and its figure")
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    if asked.round:
+        print(one_round())
+        return
     run = read(asked.show) if asked.show else measure(asked.quick, asked.processes)
     if asked.json:
         write(asked.json, run)

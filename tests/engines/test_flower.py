@@ -116,6 +116,139 @@ def test_the_apps_of_the_page(tmp_path):
     assert re.findall(r"```toml\n(.*?)```", page, flags=re.S) == [PROJECT.lstrip()]
 
 
+# --- secure sums: every message goes through the apps, and no process is started ----------------------
+
+PLAN = rgp.Plan(points=rgp.Plan.spread([-2, -2], [2, 2], 14), kernel="rbf", noise=0.05)
+
+
+def rows_of(context):
+    rng = np.random.default_rng(int(context.node_config["seed"]))
+    X = rng.uniform(-2, 2, (60, 2))
+    return X, np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + 0.2 * rng.standard_normal(60)
+
+
+class Line:
+    """A Grid whose nodes are app functions; between two messages a node's context is bytes, as a SuperNode holds it."""
+
+    def __init__(self, apps, spoil=lambda node, stage, content: content):
+        from flwr.app import Context, RecordDict
+
+        self.apps, self.spoil, self.stage = apps, spoil, -1
+        self.held = {
+            node: self.put(Context(1, node, {"name": f"ward-{node}", "seed": node}, RecordDict(), {})) for node in apps
+        }
+
+    @staticmethod
+    def put(context):
+        from flwr.common.serde import context_to_proto
+
+        return context_to_proto(context).SerializeToString()
+
+    @staticmethod
+    def get(held):
+        from flwr.common.serde import context_from_proto
+        from flwr.proto.message_pb2 import Context
+
+        return context_from_proto(Context.FromString(held))
+
+    def get_node_ids(self):
+        return list(self.apps)
+
+    def send_and_receive(self, messages, timeout):
+        from flwr.app import Error, Message
+
+        self.stage += 1
+        for message in messages:
+            node = message.metadata.dst_node_id
+            message.metadata._message_id = f"{self.stage}-{node}"
+            context = self.get(self.held[node])
+            try:
+                reply = self.apps[node](message, context)
+                self.held[node] = self.put(context)
+                reply.content = self.spoil(node, self.stage, reply.content)
+            except Exception as failed:
+                reply = Message(Error(code=0, reason=str(failed)), reply_to=message)
+            yield reply
+
+
+def context_of_server():
+    from flwr.app import Context, RecordDict
+
+    return Context(1, 0, {}, RecordDict(), {})
+
+
+@pytest.fixture
+def run_of_flower(monkeypatch):
+    """Messages can be made only where a run is."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+@pytest.mark.usefixtures("run_of_flower")
+def test_a_secure_sum_through_the_apps(tmp_path):
+    from recyclegp.engines import flower
+
+    apps = {node: flower.client_app(rows_of, secure=True) for node in range(1, 6)}
+
+    def spoil(node, stage, content):
+        if node == 2 and stage == 3:  # it drops out with its shares sent
+            raise RuntimeError("gone")
+        if node == 4 and stage == 1:
+            content["sum"]["file"] = os.urandom(100)
+        return content
+
+    line = Line(apps, spoil)
+    server = flower.server_app(tmp_path / "out", plan=PLAN, secure=True, owners=5, threshold=3)
+    with pytest.warns(rgp.RecycleGPWarning) as warned:
+        server(line, context_of_server())
+    said = [str(w.message) for w in warned]
+    assert any("ward-2 (node 2) does not answer: gone" in text for text in said)
+    assert any("ward-4 (node 4): what it says is left out" in text for text in said)
+    stayed = [rows_of(line.get(line.held[node])) for node in (1, 3, 5)]
+    alone = PLAN.contribute(*map(np.concatenate, zip(*stayed, strict=True)), name="all", privacy="things")
+    e = rgp.load(tmp_path / "out" / "ensemble.safetensors")
+    for found, expected in zip(e.predict(T), PLAN.combine([alone])[0].predict(T), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    for node in (1, 3, 5):  # secrets are gone, and nothing more is answered
+        assert "held" not in line.get(line.held[node]).state["sum"]
+    server(line, context_of_server())  # what is in the folder is not asked for again
+    assert line.stage == 4
+    again = flower.server_app(tmp_path / "again", plan=PLAN, secure=True, owners=5)
+    with pytest.warns(rgp.RecycleGPWarning) as warned, pytest.raises(rgp.RecycleGPError, match="only 0 owners"):
+        again(line, context_of_server())
+    assert sum("the secure sum of this run is done" in str(w.message) for w in warned) == 3
+    for node in apps:  # another run of the series, with what the nodes held before
+        context = line.get(line.held[node])
+        context.run_id = 2
+        line.held[node] = line.put(context)
+    line.spoil = lambda node, stage, content: content
+    again(line, context_of_server())
+    assert rgp.load(tmp_path / "again" / "ensemble.safetensors").rows == 300
+
+
+@pytest.mark.usefixtures("run_of_flower")
+def test_an_owner_in_secure_sums_answers_nothing_else(tmp_path):
+    from recyclegp.engines import flower
+
+    line = Line({node: flower.client_app(rows_of, secure=True) for node in (1, 2)})
+    with pytest.warns(rgp.RecycleGPWarning, match="secure sums only"), pytest.raises(rgp.RecycleGPError):
+        flower.server_app(tmp_path / "plain", plan=PLAN)(line, context_of_server())
+    other = rgp.Privacy(epsilon=1, delta=1e-6, bound=3.0)  # than the owners', who have none
+    with pytest.warns(rgp.RecycleGPWarning, match="another privacy"), pytest.raises(rgp.RecycleGPError):
+        flower.server_app(tmp_path / "private", plan=PLAN, secure=True, privacy=other)(line, context_of_server())
+    for wrong in ({"plan": PLAN, "threshold": 2}, {"secure": True}):
+        with pytest.raises(rgp.RecycleGPError, match="secure"):
+            flower.server_app(tmp_path, **wrong)
+    for wrong in ({"privacy": "things"}, {"kernel": "rbf"}):
+        with pytest.raises(rgp.RecycleGPError, match=next(iter(wrong))):
+            flower.client_app(rows_of, secure=True, **wrong)
+
+
+# --- real processes -----------------------------------------------------------------------------------
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

@@ -167,7 +167,7 @@ def private_answer(
 ) -> Privacy | None:
     """What --epsilon and its companions ask for, if anything."""
     if epsilon is None:
-        given = {"--delta": delta, "--bound": bound, "--ledger": ledger, "--budget": budget}
+        given: dict[str, Any] = {"--delta": delta, "--bound": bound, "--ledger": ledger, "--budget": budget}
         given |= {"--person": person, "--rows-each": rows_each}
         for option_name in [name for name, value in given.items() if value is not None]:
             raise RecycleGPError(f"{option_name} is part of a guarantee; give --epsilon, too")
