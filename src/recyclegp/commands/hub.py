@@ -120,6 +120,18 @@ def coordinate(
     readers: Annotated[bool, switch("--readers", "Of invite: let in readers, who may fetch the model only.")] = False,
     points: Annotated[int, option("Of rounds: at which owners answer.", "N", min=1)] = 256,
     deadline: Annotated[float, option("Of rounds: seconds that owners have.", "SECONDS", min=1)] = 3600.0,
+    plan: Annotated[
+        Path | None,
+        option("Of rounds: this one is asked, of everybody who is registered.", "FILE", "the merge proposes one"),
+    ] = None,
+    secure: Annotated[
+        bool, switch("--secure", "Of rounds with --plan: a secure sum; nobody sees a single owner's answer.")
+    ] = False,
+    epsilon: Annotated[
+        float | None, option("Of a secure sum: ε that all owners agree on, with --delta and --bound.", "NUMBER")
+    ] = None,
+    delta: Annotated[float | None, option("Of a secure sum: δ.", "NUMBER")] = None,
+    bound: Annotated[float | None, option("Of a secure sum: how far y may be from the plan's mean.", "NUMBER")] = None,
     output: Annotated[Path | None, output_to("FILE", "Of model and audit: the file to write.")] = None,
     certificate: Annotated[Path | None, option("That the hub's certificate is checked with.", "FILE.pem")] = None,
     patience: Annotated[float, option("Seconds to go on trying.", "SECONDS", min=0)] = 30.0,
@@ -142,6 +154,11 @@ def coordinate(
         raise RecycleGPError(f"{action}: {'say whom by name' if not names else 'it takes no names'}")
     if output is not None and action not in FILES:
         raise RecycleGPError("-o is for model and audit")
+    private = {"epsilon": epsilon, "delta": delta, "bound": bound}
+    if (secure or any(value is not None for value in private.values())) and plan is None:
+        raise RecycleGPError("--secure, --epsilon, --delta and --bound are for a plan of your own; give --plan")
+    if plan is not None and action != "rounds":
+        raise RecycleGPError("--plan is for rounds")
     with exit_codes():
         from ..hub.client import HubClient
         from ..storage.signing import private_key
@@ -156,6 +173,8 @@ def coordinate(
                 client.ask("POST", "/people", {"name": each, "standing": "in" if action == "approve" else "out"})
             done = "approved" if action == "approve" else "expelled"
             screen.result({done: names}, lambda: typer.echo(printable(f"{done}: {', '.join(names or ())}")))
+        elif plan is not None:
+            _ask_plan(screen, client, plan, {"rounds": count, "deadline": deadline, "secure": int(secure), **private})
         elif action == "rounds":
             client.ask("POST", "/rounds", asked)
             screen.result(asked, lambda: typer.echo("rounds begin when all modules are merged"))
@@ -172,6 +191,15 @@ def _invite(screen: Screen, client: HubClient, role: str, count: int) -> None:
     found = client.ask("POST", "/invitations", {"role": role, "count": count})["invitations"]
     whole = [with_fingerprint(token, client.hub) for token in found]
     screen.result({"invitations": whole}, lambda: typer.echo("\n".join(whole)))
+
+
+def _ask_plan(screen: Screen, client: HubClient, plan: Path, asked: dict[str, Any]) -> None:
+    from ..hub.client import query
+
+    given = {name: str(value) for name, value in asked.items() if value is not None}
+    found = client.send(query("/rounds", **given), plan.read_bytes())
+    words = f"asked: {', '.join(found['owners'])}"
+    screen.result(found, lambda: typer.echo(printable(words)))
 
 
 def _fetch(screen: Screen, client: HubClient, path: str, output: Path) -> None:

@@ -16,11 +16,12 @@ from .fit_options import library_options
 from .hub_errors import Code, exit_codes
 from .options import option, output_to, switch
 from .parsing import in_days
+from .plans import private_answer
 from .screen import Screen, say
 
 if TYPE_CHECKING:
     from ..hub.home import Home
-    from ..hub.owner import Rows
+    from ..hub.owner import Promise, Rows
     from ..local.options import FitOptions
 
 HomeFolder = Annotated[
@@ -50,6 +51,22 @@ def join(
     people: fit_options.People = False,
     things: fit_options.Things = False,
     unit: fit_options.Unit = None,
+    epsilon: Annotated[
+        float | None,
+        option("Send no module; answer rounds with differential privacy, with this ε.", "NUMBER", "no guarantee"),
+    ] = None,
+    delta: Annotated[float | None, option("δ of the guarantee, far below one over the rows.", "NUMBER")] = None,
+    bound: Annotated[
+        float | None, option("How far y may be from the plan's mean; farther values are clipped.", "NUMBER")
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        option("Where it is written down what is spent of --budget.", "FILE.json", "ledger.json in the home"),
+    ] = None,
+    budget: Annotated[float | None, option("ε of all answers in the ledger together.", "NUMBER", "--epsilon")] = None,
+    secure: Annotated[
+        bool, switch("--secure", "Send no module; take part in secure sums only, under masks that cancel.")
+    ] = False,
     hold_back: Annotated[
         float, option("Share of the rows that is kept at home, to see what merging gains.", "SHARE")
     ] = 0.1,
@@ -76,7 +93,8 @@ def join(
 
     Rows never leave. A tenth of them is held back at home, to say what merging
     has gained over staying alone. Killed, it goes on where it was when it is
-    started again with the same home.
+    started again with the same home. With --epsilon or --secure no module leaves,
+    but answers only, to a plan that the coordinator has made without your rows.
 
     Exit codes: 0 done, 2 something to put right here, 3 the hub is not
     reachable, 4 it refuses, 5 nobody has agreed, 6 it does not count the module.
@@ -89,6 +107,10 @@ def join(
     table_path = Path(data)
     called = table_path.stem if name is None else name
     place = table_path.with_name(f"{table_path.stem}.hub") if home is None else home
+    kept_at = place / "ledger.json" if ledger is None and epsilon is not None else ledger
+    guarantee = private_answer(epsilon, delta, bound, kept_at, budget, public_plan=False)
+    if guarantee is not None and private is not None:
+        raise RecycleGPError("--epsilon: with a guarantee --people and --things say nothing more; leave them out")
     with exit_codes():
         from ..hub.client import HubClient
         from ..hub.home import Home
@@ -104,12 +126,14 @@ def join(
             about = client.about()
             own.note(address=client.address, hub=about["key"], name=called)
             rows = _fit(screen, own, given, table)
-            _agree(screen, own, about["title"], yes)
-            from ..hub.owner import Owner
+            from ..hub.owner import Owner, Promise
 
-            owner = Owner(client, own, rows, share_score=share_score, say=screen.note)
+            promise = Promise(guarantee, secure) if guarantee is not None or secure else None
+            _agree(screen, own, about["title"], yes, promise)
+            owner = Owner(client, own, rows, share_score=share_score, say=screen.note, promise=promise)
             owner.register(invitation, poll, patience)
-            owner.send_module()
+            if promise is None:
+                owner.send_module()
             status = owner.attend(poll, stay=stay)
             _finish(screen, owner, own, status, output or own.merged)
 
@@ -232,20 +256,28 @@ def _identity(given: dict[str, Any], table: Path) -> str:
     return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode() + content).hexdigest()
 
 
-def _agree(screen: Screen, own: Home, title: str, yes: bool) -> None:
+def _agree(screen: Screen, own: Home, title: str, yes: bool, promise: Promise | None) -> None:
     """Show what will leave this machine, and ask."""
     from . import fact_words
     from .facts import of_file
 
-    facts = of_file(own.module)
-    if own.known().get("agreed") == facts["content_id"]:
+    if promise is None:
+        facts = of_file(own.module)
+        what, shown = facts["content_id"], fact_words.in_words(facts)
+        more = "sums over your rows at a plan's points, when it asks for rounds; of rows held back, two sums of scores"
+    else:
+        what = f"no module, answers {promise.words}"
+        shown = {"module": "none: it stays here, and so do scores; neither has a guarantee"}
+        if promise.privacy is not None:
+            shown["ledger"] = f"{promise.privacy.ledger}, which stays here and says what was spent"
+        more = f"sums over your rows at a plan's points, {promise.words}"
+    if own.known().get("agreed") == what:
         return
     if not screen.as_json and not screen.quiet:
         typer.echo(f"This will leave this machine, for {printable(title)}:", err=True)
-        for label, text in fact_words.in_words(facts).items():
+        for label, text in shown.items():
             typer.echo(f"  {label.ljust(14)}{printable(text)}", err=True)
-        more = "sums over your rows at a plan's points, when it asks for rounds; of rows held back, two sums of scores"
-        typer.echo(f"  later         {more}", err=True)
+        typer.echo(f"  later         {printable(more)}", err=True)
     if not yes:
         if not sys.stdin.isatty():
             typer.echo("recyclegp: nobody is here to agree; look at what will leave, and give --yes", err=True)
@@ -253,7 +285,7 @@ def _agree(screen: Screen, own: Home, title: str, yes: bool) -> None:
         if not typer.confirm("Send it?", default=False, err=True):
             typer.echo("recyclegp: nothing has left this machine", err=True)
             raise typer.Exit(Code.NOT_AGREED)
-    own.note(agreed=facts["content_id"])
+    own.note(agreed=what)
 
 
 def _finish(screen: Screen, owner: Any, own: Home, status: dict[str, Any], path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -19,12 +20,13 @@ from starlette.types import ASGIApp
 from ..errors import RecycleGPError, printable
 from ..storage import strict_json
 from ..version import __version__
-from . import pages
+from . import given, pages
 from .door import EVERYBODY, Asked, Door
 from .hub import Hub
 from .keeper import Keeper
-from .protocol import RefusedError
+from .protocol import RefusedError, Signed
 from .registry import Person, Role, Standing
+from .rounds import Run
 
 COORDINATOR = (Role.COORDINATOR,)
 OWNER = (Role.OWNER,)
@@ -54,6 +56,8 @@ def application(hub: Hub, executor: Callable[[], Executor], *, public_page: bool
         Route("/receipts/{name}", door.open(ask.receipt, OWNER, also_left=True)),
         Route("/plan", door.open(ask.plan, OWNER)),
         Route("/answer", door.open(ask.put_answer, OWNER, upload=True), methods=["PUT"]),
+        Route("/sum", door.open(ask.sum_message, OWNER)),
+        Route("/sum", door.open(ask.put_sum_message, OWNER, upload=True), methods=["PUT"]),
         Route("/score", door.open(ask.put_score, OWNER), methods=["POST"]),
         Route("/model", door.open(ask.model, EVERYBODY)),
         Route("/report", door.open(ask.report, EVERYBODY)),
@@ -61,6 +65,7 @@ def application(hub: Hub, executor: Callable[[], Executor], *, public_page: bool
         Route("/people", door.open(ask.people, COORDINATOR)),
         Route("/people", door.open(ask.decide, COORDINATOR), methods=["POST"]),
         Route("/rounds", door.open(ask.rounds, COORDINATOR), methods=["POST"]),
+        Route("/rounds", door.open(ask.rounds_of_plan, COORDINATOR, upload=True), methods=["PUT"]),
         Route("/evaluations", door.open(ask.evaluate, COORDINATOR), methods=["POST"]),
         Route("/evaluations", door.open(ask.evaluations, COORDINATOR)),
         Route("/audit", door.open(ask.audit, COORDINATOR)),
@@ -101,7 +106,14 @@ class _Questions:
         return {"name": person.name, "standing": person.standing.value, "role": person.role.value}
 
     async def tasks(self, asked: Asked) -> Any:
-        return await asyncio.to_thread(self._hub.status, _person(asked))
+        return await asyncio.to_thread(self._status, _person(asked))
+
+    def _status(self, person: Person) -> Any:
+        with self._hub.lock:
+            run = self._hub.run()
+            if run is not None:
+                given.join(self._hub, run, person)
+            return self._hub.status(person)
 
     async def put_module(self, asked: Asked) -> Any:
         digest = await asyncio.to_thread(self._of_known, self._hub.put_module, asked)
@@ -119,6 +131,29 @@ class _Questions:
     async def put_answer(self, asked: Asked) -> Any:
         await asyncio.to_thread(self._of_known, self._hub.put_answer, asked)
         return {"taken": True}
+
+    async def sum_message(self, asked: Asked) -> Any:
+        def message() -> bytes:
+            with self._hub.lock:
+                return self._hub.sums.message(self._sum(), _person(asked))
+
+        return Response(await asyncio.to_thread(message), media_type="application/octet-stream")
+
+    async def put_sum_message(self, asked: Asked) -> Any:
+        await asyncio.to_thread(self._of_known, self._put_sum_message, asked)
+        return {"taken": True}
+
+    def _put_sum_message(self, person: Person, path: Path, said: Signed) -> None:
+        with self._hub.lock:
+            run = self._sum()
+            self._hub.sums.put(run, person, path.read_bytes())
+            self._hub.log("answered", person, run=run.id, stage=run.stage, message=said.digest)
+
+    def _sum(self) -> Run:
+        run = self._hub.run()
+        if run is None or not run.secure:
+            raise RefusedError("there is no secure sum now", 409)
+        return run
 
     async def put_score(self, asked: Asked) -> Any:
         found = _json(asked)
@@ -165,6 +200,12 @@ class _Questions:
             self._hub.want_rounds, _person(asked), found["rounds"], found["points"], float(found["deadline"])
         )
         return {"asked": True}
+
+    async def rounds_of_plan(self, asked: Asked) -> Any:
+        wanted = given.Given.of(dict(asked.request.query_params))
+        assert asked.file is not None
+        run = await asyncio.to_thread(given.begin, self._hub, _person(asked), asked.file, wanted)
+        return {"run": run.id, "plan": run.plan, "owners": list(run.owners)}
 
     async def evaluate(self, asked: Asked) -> Any:
         one = await asyncio.to_thread(self._hub.evaluate, _person(asked))

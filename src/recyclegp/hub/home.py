@@ -31,6 +31,10 @@ class Home:
         self.receipt = folder / "receipt.json"
         self._facts = folder / "joined.json"
 
+    def answer(self, plan: str) -> Path:
+        """A private answer to a plan, by its digest."""
+        return self.folder / f"answer-{plan[:16]}.safetensors"
+
     def make(self) -> None:
         """For nobody else to look into."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

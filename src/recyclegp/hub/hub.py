@@ -26,6 +26,7 @@ from .protocol import RefusedError, Signed, raw
 from .registry import Person, Registry, Role, Standing
 from .rounds import Run
 from .settings import Settings
+from .sums import Sums
 
 NOTHING: Facts = {"model": None, "modules": {}, "counted": [], "flagged": {}, "kind": None, "round": None, "rows": 0}
 KEEP = 5  # evaluations that are closed
@@ -42,9 +43,9 @@ class State(Enum):
 class Task(NamedTuple):
     """What an owner is asked for."""
 
-    kind: str  # "answer" or "score"
+    kind: str  # "answer", "sum" or "score"
     id: str  # of the run or the evaluation
-    digest: str  # of the plan or the model
+    digest: str  # of the plan or the model; of a secure sum with the stage behind it
 
 
 class Hub:
@@ -61,6 +62,7 @@ class Hub:
         self.nonces = Nonces(self.folder.nonces, time.time())
         self.dictionary = Dictionary(self.folder.modules)
         self.lock = threading.RLock()
+        self.sums = Sums()
         self._turns: dict[str, threading.RLock] = {}
         self.seen: dict[str, float] = {}  # id of a key → when it has asked last; not worth a file
         self.arrived = 0.0  # when modules have changed last
@@ -122,10 +124,12 @@ class Hub:
     def state(self) -> State:
         with self.lock:
             modules = self.modules()
-            if not self.enough():
-                return State.COLLECTING
             if self.run() is not None:
                 return State.ROUNDS
+            if self.current.get("given") and modules == self.current["modules"]:
+                return State.READY
+            if not self.enough():
+                return State.COLLECTING
             if modules != self.current["modules"]:
                 return State.MERGING
             if self.wants_rounds():
@@ -155,7 +159,8 @@ class Hub:
         found: list[Task] = []
         run = self.run()
         if run is not None and person.name in run.missing():
-            found.append(Task("answer", run.id, run.plan))
+            digest = f"{run.plan}-{run.stage}" if run.secure else run.plan
+            found.append(Task("sum" if run.secure else "answer", run.id, digest))
         for one in evaluations.every(self.folder.evaluations):
             if one.waits_for(person.id):
                 found.append(Task("score", one.id, one.model))
@@ -186,7 +191,7 @@ class Hub:
             before = self.registry.get(said.key)
             person = self.registry.register(said.key, said.name, invitation, self.settings.admission, time.time())
             if person != before:
-                self._log("registered", person, standing=person.standing.value, role=person.role.value)
+                self.log("registered", person, standing=person.standing.value, role=person.role.value)
             return person
 
     def put_module(self, person: Person, path: Path, said: Signed) -> str:
@@ -204,7 +209,7 @@ class Hub:
                 return known
             change = self.dictionary.add if known is None else self.dictionary.replace
             entry = change(path, by=person.id)
-            self._log("uploaded" if known is None else "replaced", person, module=entry.digest, request=_request(said))
+            self.log("uploaded" if known is None else "replaced", person, module=entry.digest, request=_request(said))
             with self.lock:
                 self._end_rounds(f"{person.name} has sent another module", only_with=person.name)
                 self._changed(person.name, str(entry.digest))
@@ -220,7 +225,7 @@ class Hub:
             self._end_rounds(f"{person.name} has left", only_with=person.name)
             for one in evaluations.every(self.folder.evaluations):
                 one.without(person.name)
-            head = self._log("withdrew", person, module=digest, request=request)
+            head = self.log("withdrew", person, module=digest, request=request)
             facts = {"name": person.name, "key": person.key.hex(), "module": digest, "withdrawn": time.time()}
             facts |= {"model_before": self.current["model"], "audit": head}
             self._changed(person.name, None)
@@ -242,12 +247,20 @@ class Hub:
             return found
 
     def _nothing_to_withdraw(self, person: Person, said: Signed) -> str:
-        """Of somebody who has registered, and sent nothing."""
-        head = self._log("left", person, request=_request(said))
+        """Of somebody who has registered, and sent no module; a model of its answers goes with all of them."""
+        self._forget_answers(person)
+        head = self.log("left", person, request=_request(said))
         facts = {"name": person.name, "key": person.key.hex(), "module": None, "withdrawn": time.time()}
         found = receipts.promise(self.folder.receipts, facts | {"model_before": self.current["model"], "audit": head})
         self._owed()
         return found
+
+    def _forget_answers(self, person: Person) -> None:
+        self._end_rounds(f"{person.name} has left", only_with=person.name)
+        if self.current.get("given") and person.name in self.current["counted"]:
+            self._set_current(NOTHING)
+            self.log("merged", None, model=None)
+            self._tidy()
 
     def receipt(self, person: Person, name: str) -> Facts:
         """Signed, or not yet."""
@@ -264,21 +277,21 @@ class Hub:
             raise RefusedError(f"this answer is of {answer.name!r}, and you are {person.name!r}", 403)
         with self.lock:
             run = self.run()
-            if run is None or person.name not in run.owners:
+            if run is None or run.secure or person.name not in run.owners:
                 raise RefusedError("you are asked for no answer now", 409)
             if answer.plan != run.plan:
                 raise RefusedError(f"an answer to plan {answer.plan[:8]}, and {run.plan[:8]} is asked", 409)
             if person.name not in run.missing():
                 raise RefusedError("you have answered this plan", 409)
             run.put(path, person.id)
-            self._log("answered", person, run=run.id, round=run.round, answer=said.digest, request=_request(said))
+            self.log("answered", person, run=run.id, round=run.round, answer=said.digest, request=_request(said))
 
     def put_score(self, person: Person, found: Any) -> None:
         score = Score.of(found)
         with self.lock:
             one = self._evaluation(found["evaluation"])
             one.add(person.name, person.id, score)
-            self._log("scored", person, evaluation=one.id)
+            self.log("scored", person, evaluation=one.id)
 
     def _evaluation(self, name: Any) -> Evaluation:
         path = self.folder.evaluations / f"{name}.json"
@@ -306,7 +319,7 @@ class Hub:
 
     def invite(self, by: Person, role: Role) -> str:
         token = self.registry.invite(role)
-        self._log("invited", by, role=role.value)
+        self.log("invited", by, role=role.value)
         return token
 
     def decide(self, by: Person, name: str, standing: Standing) -> Person:
@@ -319,8 +332,10 @@ class Hub:
         with self._turn(person), self.lock:
             if standing is Standing.OUT and person.name in self.modules():
                 self.withdraw(person)
+            elif standing is Standing.OUT:
+                self._forget_answers(person)
             changed = self.registry.change(name, standing)
-            self._log("approved" if standing is Standing.IN else "expelled", by, whom=changed.name)
+            self.log("approved" if standing is Standing.IN else "expelled", by, whom=changed.name)
             return changed
 
     def want_rounds(self, by: Person, count: int, points: int, deadline: float) -> None:
@@ -333,7 +348,7 @@ class Hub:
                 self._set_current({**self.current, "modules": {}})
             elif self.current.get("rounds_failed"):
                 self._set_current({**self.current, "rounds_failed": False})
-            self._log("asked for rounds", by, rounds=count, points=points)
+            self.log("asked for rounds", by, rounds=count, points=points)
 
     def evaluate(self, by: Person | None) -> Evaluation:
         """Ask all owners who count to score the current model."""
@@ -345,7 +360,7 @@ class Hub:
             one = evaluations.ask(
                 self.folder.evaluations, self.current["model"], asked, self.settings.deadline, time.time()
             )
-            self._log("asked for scores", by, evaluation=one.id, model=one.model)
+            self.log("asked for scores", by, evaluation=one.id, model=one.model)
             return one
 
     # --- what it does by itself, called by the keeper ---
@@ -355,7 +370,7 @@ class Hub:
         with self.lock:
             self._set_current({**facts, "made": time.time()})
             said = {key: facts[key] for key in ("model", "kind", "round", "counted", "flagged")}
-            self._log("merged", None, **said)
+            self.log("merged", None, **said)
             self._owed()
             self._tidy()
 
@@ -363,7 +378,7 @@ class Hub:
         """The last module has gone, and with it the model."""
         with self.lock:
             self._set_current(NOTHING)
-            self._log("merged", None, model=None)
+            self.log("merged", None, model=None)
             self._owed()
             self._tidy()
 
@@ -376,7 +391,7 @@ class Hub:
             run = rounds.begin(folder, asked, plan, wanted["rounds"], wanted["deadline"], time.time())
             if before is not None:
                 before.remove()
-            self._log("rounds began", None, run=run.id, plan=plan, owners=[name for name, _ in asked])
+            self.log("rounds began", None, run=run.id, plan=plan, owners=[name for name, _ in asked])
             return run
 
     def combined(self, run: Run, facts: Facts) -> None:
@@ -388,12 +403,29 @@ class Hub:
             history = facts.pop("history")
             following = facts.pop("next")
             # the model first: a hub that is stopped in between combines once more, and gets the same
-            self.merged({**facts, "modules": self.current["modules"], "flagged": self.current["flagged"]})
+            now.facts["history"] = history
+            told = {"given": True, "scored": True, "counted": now.took_part()} if now.given else {}
+            self.merged({**facts, **told, "modules": self.current["modules"], "flagged": self.current["flagged"]})
             if following is None:
                 now.save(history=history, closed="done")
-                self._log("rounds ended", None, run=run.id, rounds=len(history))
+                self.log("rounds ended", None, run=run.id, rounds=len(history))
             else:
                 now.save(history=history, round=now.round + 1, plan=following, asked=time.time())
+
+    def advance_sum(self, run: Run) -> None:
+        """Everybody has answered at this stage of a secure sum, or time has run out."""
+        with self.lock:
+            now = self.run()
+            if now is None or (now.id, now.stage) != (run.id, run.stage):
+                return
+            left = now.missing()
+            try:
+                self.sums.advance(now)
+            except RecycleGPError as too_few:
+                self.rounds_failed(str(too_few))
+                return
+            if left:
+                self.log("went on without", None, run=now.id, names=left)
 
     def rounds_failed(self, why: str) -> None:
         """The one-shot merge stays the model."""
@@ -407,7 +439,7 @@ class Hub:
             for one in every:
                 if one.due(now):
                     one.close(now)
-                    self._log("scores are in", None, **one.shown(self.settings.fewest))
+                    self.log("scores are in", None, **one.shown(self.settings.fewest))
             for one in [e for e in every if e.closed][:-KEEP]:
                 one.path.unlink(missing_ok=True)
             if self._to_be_scored():
@@ -426,7 +458,7 @@ class Hub:
         if found is None or (only_with is not None and only_with not in found.owners):
             return
         found.remove()
-        self._log("rounds ended", None, run=found.id, why=why)
+        self.log("rounds ended", None, run=found.id, why=why)
 
     def _owed(self) -> None:
         here = self.modules()
@@ -450,7 +482,7 @@ class Hub:
         write_json(self.folder.current, facts)
         self.current = facts
 
-    def _log(self, event: str, who: Person | None, **details: Any) -> str:
+    def log(self, event: str, who: Person | None, **details: Any) -> str:
         by = {} if who is None else {"by": who.name, "key": who.key.hex()}
         return self.audit.append(event, **by, **details)
 
@@ -458,7 +490,7 @@ class Hub:
         """Of people who are known; what strangers try is not written down, or they could fill the disk."""
         if self._told.take(person.key, time.monotonic()):  # nor may those who are known
             with suppress(OSError, RecycleGPError):
-                self._log("refused", person, why=words[:300])
+                self.log("refused", person, why=words[:300])
 
 
 def _request(said: Signed) -> Facts:

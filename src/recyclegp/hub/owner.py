@@ -19,6 +19,9 @@ from ..models.gain import Gain
 from ..models.load import load
 from ..models.module import Module
 from ..models.plan import Plan
+from ..models.privacy import Privacy
+from ..models.secure_answers import join_sum
+from ..models.secure_sum import SumOwner
 from ..storage.signing import content_id
 from .client import HubClient, query
 from .folder import Facts
@@ -43,14 +46,35 @@ class Rows(NamedTuple):
         return ~is_held_back(self.X, self.y, self.share)
 
 
+class Promise(NamedTuple):
+    """Of an owner that lets nothing leave but what is protected: no module, no scores, no exact answer."""
+
+    privacy: Privacy | None  # of every answer, with the ledger in which it is written down
+    secure: bool  # nothing but masked numbers of secure sums
+
+    @property
+    def words(self) -> str:
+        asked = [] if self.privacy is None else [f"differentially private ({self.privacy.guaranteed.words})"]
+        asked += ["under masks, so that nobody sees more than the sum of all owners"] if self.secure else []
+        return " and ".join(asked)
+
+
 class Owner:
     """Somebody who has rows, a module of them, and an account with a hub."""
 
     def __init__(
-        self, client: HubClient, home: Home, rows: Rows, *, share_score: bool, say: Callable[[str], None]
+        self,
+        client: HubClient,
+        home: Home,
+        rows: Rows,
+        *,
+        share_score: bool,
+        say: Callable[[str], None],
+        promise: Promise | None = None,
     ) -> None:
         self._client, self._home, self._rows, self._say = client, home, rows, say
-        self._share_score = share_score
+        self._share_score, self._promise = share_score, promise
+        self._sums: dict[str, SumOwner] = {}  # run → its secrets, which are nowhere else
 
     def register(self, invitation: str | None, poll: float, patience: float) -> None:
         """Until the coordinator has approved it, where that is needed."""
@@ -70,6 +94,8 @@ class Owner:
 
     def send_module(self) -> str:
         """The same file twice is the same module."""
+        if self._promise is not None:
+            raise RecycleGPError("a module has no guarantee, and is not sent where one was asked for")
         found = self._client.send("/module", self._home.module.read_bytes())
         return str(found["module"])
 
@@ -79,13 +105,7 @@ class Owner:
         said = ""
         while True:
             status: Facts = self._client.ask("GET", "/tasks")
-            mine = content_id(self._home.module)
-            if status["module"] not in (None, mine):
-                raise RefusedError(
-                    "the hub has another module of yours; another machine with this key has sent it", 409
-                )
-            if status["module"] is None:
-                raise RefusedError("your module is not in the hub any more; the coordinator has removed it", 403)
+            self._check_module(status)
             waiting = [task for task in status["tasks"] if task["digest"] + task["kind"] not in declined]
             for task in waiting:
                 if not self._did(task):
@@ -94,9 +114,24 @@ class Owner:
             if words != said:
                 self._say(words)
                 said = words
-            if not waiting and status["state"] in SETTLED and not stay:
+            settled = status["state"] in SETTLED and (self._promise is None or status["counted"])
+            if not waiting and settled and not stay:
                 return status
             time.sleep(0 if waiting else poll)
+
+    def _check_module(self, status: Facts) -> None:
+        if self._promise is not None:
+            if status["module"] is not None:
+                raise RefusedError(
+                    "the hub has a module of yours, sent before without a guarantee; leave first, and join with "
+                    "another name",
+                    409,
+                )
+            return
+        if status["module"] not in (None, content_id(self._home.module)):
+            raise RefusedError("the hub has another module of yours; another machine with this key has sent it", 409)
+        if status["module"] is None:
+            raise RefusedError("your module is not in the hub any more; the coordinator has removed it", 403)
 
     def fetch(self, path: Path, digest: str | None = None) -> Any:
         """The merged model, which the hub has signed; checked as a file of a stranger."""
@@ -121,6 +156,8 @@ class Owner:
         try:
             if task["kind"] == "answer":
                 self._answer()
+            elif task["kind"] == "sum":
+                self._add_up(task)
             elif task["kind"] == "score":
                 self._score(task)
             else:
@@ -133,29 +170,72 @@ class Owner:
             return False
         return True
 
-    def _answer(self) -> None:
-        rows = self._rows
+    def _plan(self) -> Plan:
         with TemporaryDirectory(prefix="recyclegp-") as folder:
             path = Path(folder) / "plan.safetensors"
             path.write_bytes(self._client.fetch("/plan"))
             plan = load(path)
-            if not isinstance(plan, Plan):
-                raise RecycleGPError("the hub has sent something that is no plan")
-            kept = rows.kept
-            answer = plan.contribute(
-                take(rows.X, kept),
-                take(rows.y, kept),
-                name=self._client.name,
-                noise=take(rows.noise, kept),
-                privacy=rows.privacy,
-                allow_small=True,
-            )
+        if not isinstance(plan, Plan):
+            raise RecycleGPError("the hub has sent something that is no plan")
+        return plan
+
+    def _answer(self) -> None:
+        if self._promise is not None and self._promise.secure:
+            raise RecycleGPError("this round is not a secure sum, and nothing else was agreed to")
+        plan = self._plan()
+        if self._promise is not None and self._promise.privacy is not None:
+            self._answer_privately(plan, self._promise.privacy)
+            return
+        rows = self._rows
+        kept = rows.kept
+        answer = plan.contribute(
+            take(rows.X, kept),
+            take(rows.y, kept),
+            name=self._client.name,
+            noise=take(rows.noise, kept),
+            privacy=rows.privacy,
+            allow_small=True,
+        )
+        with TemporaryDirectory(prefix="recyclegp-") as folder:
             path = Path(folder) / "answer.safetensors"
             answer.save(path)
             self._say(f"round {plan.round + 1}: {answer.nbytes:,} bytes of {plan.asks} over {answer.rows} rows leave")
             self._client.send("/answer", path.read_bytes())
 
+    def _answer_privately(self, plan: Plan, privacy: Privacy) -> None:
+        """It is kept at home before it leaves: asked again after a kill, the same answer costs nothing more."""
+        path = self._home.answer(plan.digest)
+        if not path.exists():
+            kept = self._rows.kept
+            X, y = take(self._rows.X, kept), take(self._rows.y, kept)
+            plan.contribute(X, y, name=self._client.name, privacy=privacy).save(path)
+        content = path.read_bytes()
+        self._say(f"round {plan.round + 1}: {len(content):,} bytes leave, {privacy.guaranteed.words}")
+        self._client.send("/answer", content)
+
+    def _add_up(self, task: Facts) -> None:
+        """One message of a secure sum. Secrets are in memory only: a sum that was begun before a kill goes on
+        without this owner."""
+        run, stage = task["id"], task["digest"].rpartition("-")[2]
+        if run not in self._sums and stage != "0":
+            raise RecycleGPError("this secure sum was begun before this command was started; it goes on without")
+        asked = self._client.fetch("/sum")
+        if run not in self._sums:
+            kept = self._rows.kept
+            X, y = take(self._rows.X, kept), take(self._rows.y, kept)
+            privacy = None if self._promise is None else self._promise.privacy
+            self._sums = {run: join_sum(self._plan(), asked, X, y, name=self._client.name, privacy=privacy)}
+        owner = self._sums[run]
+        content = owner.message if stage == "0" else owner.reply(asked)
+        if stage == "1":
+            self._say(f"a secure sum of {len(owner.terms.names)} owners, fingerprint {owner.fingerprint}")
+        if stage == "2":
+            self._say(f"secure sum: {len(content):,} bytes of numbers under masks leave")
+        self._client.send("/sum", content)
+
     def _score(self, task: Facts) -> None:
+        if self._promise is not None:
+            raise RecycleGPError("scores have no guarantee, and none are sent where one was asked for")
         with TemporaryDirectory(prefix="recyclegp-") as folder:
             found = self.gain(self.fetch(Path(folder) / "model.safetensors", task["digest"]))
         sums = {"merged": -found.merged * found.rows, "alone": -found.alone * found.rows}

@@ -172,7 +172,7 @@ def _what(hub: Hub, person: Person, here: Facts, current: Facts) -> str:
     if person.standing is not Standing.IN:
         return "waits to be approved" if person.standing is Standing.WAITING else "has left"
     if person.name not in here:
-        return "no module yet"
+        return "counts" if current.get("given") and person.name in current["counted"] else "no module yet"
     if person.name in current["flagged"]:
         return "does not count"
     return "counts" if person.name in current["counted"] else "arrived"

@@ -17,8 +17,10 @@ from .folder import Facts, Folder
 from .rounds import Run, plan_file
 
 if TYPE_CHECKING:
+    from ..models.answer import Answer
     from ..models.ensemble import Ensemble
     from ..models.module import Module
+    from ..models.plan import Plan
 
 T = TypeVar("T")
 ANSWERS = "answer-*.safetensors"
@@ -79,7 +81,6 @@ def plan(root: str, model: str, run: str, points: int) -> str:
 
 def combine(root: str, run: str) -> Facts:
     """One exchange of a run: the model that it makes, and the next plan where there is one."""
-    from ..models.answer import Answer
     from ..models.load import load
 
     folder = Folder(Path(root))
@@ -96,16 +97,25 @@ def combine(root: str, run: str) -> Facts:
         if key in newest:
             old.append(newest[key][0])
         newest[key] = path, answer
+    answers = [_summed(own)] if own.secure else [answer for _, answer in newest.values()]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        e, following = asked.combine([answer for _, answer in newest.values()])
-    more = not following.done and (following.evaluations < own.facts["rounds"] or following.asks == "slopes")
+        e, following = asked.combine(answers)
+    wanted = following.evaluations < own.facts["rounds"] or following.asks == "slopes"
+    more = wanted and not following.done and not own.secure
     if more:
         following.save(plan_file(own.folder, own.round + 1))
     for path in old:  # what they said counts no more
         path.unlink(missing_ok=True)
     facts = {"kind": "rounds", "round": own.round + 1, "said": _words(said), "history": _history(following)}
     return {**_saved(folder, e), **facts, "next": following.digest if more else None}
+
+
+def _summed(run: Run) -> Answer:
+    """The one answer of all owners together who have stayed."""
+    from .sums import opened
+
+    return opened(run).answer()
 
 
 def draw(root: str, model: str) -> None:
@@ -138,6 +148,17 @@ def checked_answer(path: Path) -> Any:
     found = load(path)
     if not isinstance(found, Answer):
         raise RefusedError("this is not an answer to a plan; send what `recyclegp contribute` writes", 422)
+    return found
+
+
+def checked_plan(path: Path) -> Plan:
+    from ..models.load import load
+    from ..models.plan import Plan
+    from .protocol import RefusedError
+
+    found = load(path)
+    if not isinstance(found, Plan):
+        raise RefusedError("this is not a plan; send what `recyclegp plan` writes, or Plan.save", 422)
     return found
 
 
