@@ -37,8 +37,7 @@ def start(threads: int) -> None:
 def merge(root: str, names: Mapping[str, str]) -> Facts:
     """All modules in the dictionary, screened; `names` are those that the hub knows, with their content ids.
 
-    Whoever is flagged counts for nothing in a merge, but its points would still be among those that a plan chooses
-    from. So the others are merged once more by themselves: the model is as if nobody else had ever been there. It is
+    Whoever is flagged counts for nothing in a merge, but is still in its file. So the others are merged once more by themselves: the model is as if nobody else had ever been there. It is
     always learned from scratch, so that it does not depend on who came first.
     """
     folder = Folder(Path(root))

@@ -65,7 +65,9 @@ def plan_of(e: MergedModel, whole: Record, points: CountOrPoints, learn: bool) -
 
 
 def _candidates(e: MergedModel) -> Tensor:
+    """Whoever does not count because of what it says has no say in where others are asked, either."""
     members: list[Member] = [m for m in e._members if m.site is not None]
+    members = [m for m in members if m.weight or m.verdict is None or not m.verdict.flagged] or members
     found = [m.site.Z for m in members if m.site is not None] or [Z.cpu() for Z in e._points]
     union = torch.unique(torch.cat(found), dim=0)
     return union[:: -(-len(union) // MOST_CANDIDATES)]
