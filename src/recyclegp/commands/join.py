@@ -71,7 +71,7 @@ def join(
         float, option("Share of the rows that is kept at home, to see what merging gains.", "SHARE")
     ] = 0.1,
     share_score: Annotated[
-        bool, switch("--share-score", "Let the hub keep your score under your name; else only in a sum.")
+        bool, switch("--share-score", "Let the hub keep your scores under your name, also in rounds; else in a sum.")
     ] = False,
     yes: Annotated[bool, switch("-y --yes", "Agree beforehand to what will leave this machine.")] = False,
     stay: Annotated[bool, switch("--stay", "Go on answering when the model is complete, until Ctrl-C.")] = False,

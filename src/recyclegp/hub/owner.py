@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import RecycleGPError
-from ..local.held_back import is_held_back, take
+from ..local.held_back import held_back_if_any, is_held_back, take
+from ..models.contributing import SCORED
 from ..models.gain import Gain
 from ..models.load import load
 from ..models.module import Module
@@ -187,7 +188,9 @@ class Owner:
             self._answer_privately(plan, self._promise.privacy)
             return
         rows = self._rows
-        kept = rows.kept
+        kept, score = rows.kept, self._share_score and rows.share >= SCORED
+        if score:  # those that were held back are scored, and are in no sum
+            kept = kept | held_back_if_any(rows.X, rows.y, SCORED)
         answer = plan.contribute(
             take(rows.X, kept),
             take(rows.y, kept),
@@ -195,11 +198,14 @@ class Owner:
             noise=take(rows.noise, kept),
             privacy=rows.privacy,
             allow_small=True,
+            score=score,
         )
         with TemporaryDirectory(prefix="recyclegp-") as folder:
             path = Path(folder) / "answer.safetensors"
             answer.save(path)
-            self._say(f"round {plan.round + 1}: {answer.nbytes:,} bytes of {plan.asks} over {answer.rows} rows leave")
+            scores = ", with a score of rows held back" if score else ""
+            what = f"{answer.nbytes:,} bytes of {plan.asks} over {answer.rows} rows leave{scores}"
+            self._say(f"round {plan.round + 1}: {what}")
             self._client.send("/answer", path.read_bytes())
 
     def _answer_privately(self, plan: Plan, privacy: Privacy) -> None:

@@ -99,7 +99,9 @@ function curve(state) {
   const done = `${rounds.history.length} exchange${rounds.history.length === 1 ? "" : "s"} with ${rounds.owners} owners`;
   $("rounds-words").textContent = rounds.running ? `${done} so far${waits}` : `${done}; done`;
   const svg = $("curve");
-  const values = rounds.history.map((h) => h.bound).filter((b) => b !== null);
+  const scored = rounds.history.map((h) => h.score).filter((s) => s !== null && s !== undefined);
+  const values = scored.length ? scored : rounds.history.map((h) => h.bound).filter((b) => b !== null);
+  const words = scored.length ? "exchange; score of rows held back, nats per row" : "exchange; common bound in nats";
   svg.replaceChildren();
   svg.toggleAttribute("hidden", !values.length);
   if (!values.length) return;
@@ -117,7 +119,7 @@ function curve(state) {
     svg.append(shape("circle", { cx: x(i), cy: y(v), r: 4, class: "dot" }));
     if (i % every === 0) svg.append(shape("text", { x: x(i), y: height - bottom + 16, "text-anchor": "middle" }, `${i + 1}`));
   });
-  svg.append(shape("text", { x: width - right, y: height - 4, "text-anchor": "end" }, "exchange; common bound in nats"));
+  svg.append(shape("text", { x: width - right, y: height - 4, "text-anchor": "end" }, words));
 }
 
 function scores(state) {

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ANSWERS = "answer-*.safetensors"
+ONE_SHOT = "one-shot.safetensors"
 
 
 def start(threads: int) -> None:
@@ -37,8 +38,9 @@ def start(threads: int) -> None:
 def merge(root: str, names: Mapping[str, str]) -> Facts:
     """All modules in the dictionary, screened; `names` are those that the hub knows, with their content ids.
 
-    Whoever is flagged counts for nothing in a merge, but is still in its file. So the others are merged once more by themselves: the model is as if nobody else had ever been there. It is
-    always learned from scratch, so that it does not depend on who came first.
+    Whoever is flagged counts for nothing in a merge, but is still in its file. So the others are merged once more by
+    themselves: the model is as if nobody else had ever been there. It is always learned from scratch, so that it does
+    not depend on who came first.
     """
     folder = Folder(Path(root))
     from ..errors import RecycleGPError
@@ -73,18 +75,25 @@ def plan(root: str, model: str, run: str, points: int) -> str:
     from ..models.load import load
 
     folder = Folder(Path(root))
-    proposed = load(folder.model(model)).plan(points)
+    merged = load(folder.model(model))
+    proposed = merged.plan(points)
     proposed.save(plan_file(folder.rounds / run, 0))
+    merged.save(folder.rounds / run / ONE_SHOT)
     return str(proposed.digest)
 
 
 def combine(root: str, run: str) -> Facts:
     """One exchange of a run: the model that it makes, and the next plan where there is one."""
     from ..models.load import load
+    from ..models.plan import Plan
+    from ..models.plan_ensemble import Parts
 
     folder = Folder(Path(root))
     own = Run(folder.rounds / run)
     asked = load(own.plan_file)
+    if (own.folder / ONE_SHOT).exists():  # what rounds are compared with
+        shot = load(own.folder / ONE_SHOT)
+        asked = Plan._of(asked._facts, one_shot=Parts(shot.likelihoods[0], shot.frame, shot.groups, shot.how))
     newest: dict[tuple[str, bool], tuple[Path, Answer]] = {}
     old: list[Path] = []
     for path in sorted(own.folder.glob(ANSWERS)):  # of one owner later rounds come later
@@ -191,7 +200,7 @@ def _finite(value: Any) -> Any:
 
 
 def _history(plan: Any) -> list[Facts]:
-    keep = ("asked", "bound", "owners", "bytes", "missing", "left_out")
+    keep = ("asked", "bound", "score", "owners", "bytes", "missing", "left_out")
     return [{key: _finite(entry[key]) for key in keep} for entry in plan.history]
 
 
