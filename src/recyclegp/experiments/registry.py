@@ -97,10 +97,11 @@ EXPERIMENTS = {
     ),
     "rounds": Entry(
         "owners who answer once more",
-        "16 owners of a rough function, of energy, pol and kin40k, and the four quadrants of banana: held-out NLPD and "
-        "bytes from an owner after each evaluation of the common bound, beside one shot and the central fits.",
+        "16 owners of a rough function, of energy, pol, kin40k and pumadyn32nm, and the four quadrants of banana: "
+        "held-out NLPD and bytes from an owner after each evaluation of the common bound, beside one shot and the "
+        "central fits.",
         (1, 3),
-        "energy.npz, pol.npz, kin40k.npz and banana.csv",
+        "energy.npz, pol.npz, kin40k.npz, pumadyn32nm.npz and banana.csv",
     ),
     "groups": Entry(
         "owners of many real data sets: merged against alone",
