@@ -388,11 +388,26 @@ class Hub:
             asked = [(p.name, p.id) for p in people if p.standing is Standing.IN]
             wanted = self.wanted_rounds()
             before = rounds.newest(self.folder.rounds)
-            run = rounds.begin(folder, asked, plan, wanted["rounds"], wanted["deadline"], time.time())
+            known = {"modules": self.current["modules"]}
+            run = rounds.begin(folder, asked, plan, wanted["rounds"], wanted["deadline"], time.time(), known)
             if before is not None:
                 before.remove()
             self.log("rounds began", None, run=run.id, plan=plan, owners=[name for name, _ in asked])
             return run
+
+    def join_rounds(self, run: Run, here: dict[str, str], facts: Facts) -> None:
+        """Of those who have come since rounds began: whoever counts in a merge of all is asked, too."""
+        with self.lock:
+            now = self.run()
+            if now is None or now.id != run.id:
+                return
+            known = now.facts["modules"]
+            new = {name: digest for name, digest in here.items() if name not in known}
+            counts = [n for n in new if n in facts["counted"] and n not in facts["flagged"] and n in self.modules()]
+            people = [p for n in counts if (p := self.registry.named(n)) is not None and p.standing is Standing.IN]
+            now.save(modules={**known, **new}, owners={**now.owners, **{p.name: p.id for p in people}})
+            for person in people:
+                self.log("joined rounds", person, run=now.id)
 
     def combined(self, run: Run, facts: Facts) -> None:
         """An exchange has come back; it counts only if the run still goes on, and is where it was."""
@@ -405,7 +420,8 @@ class Hub:
             # the model first: a hub that is stopped in between combines once more, and gets the same
             now.facts["history"] = history
             told = {"given": True, "scored": True, "counted": now.took_part()} if now.given else {}
-            self.merged({**facts, **told, "modules": self.current["modules"], "flagged": self.current["flagged"]})
+            modules = {**self.current["modules"], **self._joined(now)}
+            self.merged({**facts, **told, "modules": modules, "flagged": self.current["flagged"]})
             if following is None:
                 now.save(history=history, closed="done")
                 self.log("rounds ended", None, run=run.id, rounds=len(history))
@@ -426,6 +442,13 @@ class Hub:
                 return
             if left:
                 self.log("went on without", None, run=now.id, names=left)
+
+    def _joined(self, run: Run) -> dict[str, str]:
+        """Modules of those who have come since, and whose rows are in the model of rounds already."""
+        if run.given:
+            return {}
+        known, here = run.facts.get("modules", {}), self.modules()
+        return {name: known[name] for name in run.took_part() if known.get(name) == here.get(name, "")}
 
     def rounds_failed(self, why: str) -> None:
         """The one-shot merge stays the model."""

@@ -51,7 +51,30 @@ class Keeper:
 
     async def step(self) -> bool:
         """One thing that is to be done, if there is any."""
-        return await self._round() or await self._merge() or await self._begin() or await self._rest()
+        return (
+            await self._newcomers()
+            or await self._round()
+            or await self._merge()
+            or await self._begin()
+            or await self._rest()
+        )
+
+    async def _newcomers(self) -> bool:
+        """Owners whose modules arrive while rounds go on are screened, and then asked, too."""
+        hub = self._hub
+        run = await asyncio.to_thread(hub.run)
+        if run is None or run.given or time.time() - hub.arrived < hub.settings.quiet:
+            return False
+        here = await asyncio.to_thread(hub.modules)
+        if set(here) <= set(run.facts.get("modules", here)):
+            return False
+        try:
+            facts = await self._job(worker.merge, here)
+        except RecycleGPError as refused:  # the next merge says so, too
+            LOG.info("nobody joins rounds: %s", refused)
+            facts = {"counted": [], "flagged": {}}
+        await asyncio.to_thread(hub.join_rounds, run, here, facts)
+        return True
 
     async def _round(self) -> bool:
         hub = self._hub
