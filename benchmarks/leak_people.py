@@ -59,6 +59,19 @@ def _runners(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(male=(frame.sex == "M") * 1.0)
 
 
+def _americans(frame: pd.DataFrame) -> pd.DataFrame:
+    yes = {column: (frame[column] == "yes") * 1.0 for column in ("parttime", "smsa")}
+    return frame.assign(wage=np.log(frame.wage), **yes)
+
+
+def _exams(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(male=(frame.sex == "M") * 1.0)
+
+
+def _mathematics(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(male=(frame.Sex == "Male") * 1.0, minority=(frame.Minority == "Yes") * 1.0)
+
+
 def _as_it_is(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
@@ -83,11 +96,15 @@ REAL = {
     "Canadian wages": Real("carData", "SLID", "wages", ("education", "age", "male"), _canadians),
     "ten miles": Real("mosaicData", "TenMileRace", "net", ("age", "male"), _runners),
     "weight of adults": Real("survival", "nafld1", "weight", ("age", "male", "height"), _as_it_is),
+    "American wages": Real("AER", "CPS1988", "wage", ("education", "experience", "parttime", "smsa"), _americans),
+    "exams": Real("mlmRev", "Exam", "normexam", ("standLRT", "schavg", "male"), _exams),
+    "mathematics": Real("nlme", "MathAchieve", "MathAch", ("SES", "MEANSES", "male", "minority"), _mathematics),
 }
 SETS = (
     ("wages", "weight of pupils", "blood pressure"),
     ("light chains", "grades", "children"),
     ("Canadian wages", "ten miles", "weight of adults"),
+    ("American wages", "exams", "mathematics"),
 )
 
 
