@@ -82,7 +82,7 @@ class LevelGuard:
         """How many, but not which: what is said may be kept somewhere."""
         if pool:
             rare = sum(counts[level] < self.rows for level in pool)
-            more = f", with the next rarest, so that {OTHER!r} has as many," if len(pool) > rare else ""
+            more = f", together with the next rarest (so that {OTHER!r} has as many)," if len(pool) > rare else ""
             warn_user(
                 f"{what}: {rare} of {len(counts)} levels {'has' if rare == 1 else 'have'} fewer than {self.rows} rows, "
                 f"and{more} will be called {OTHER!r}; ",
