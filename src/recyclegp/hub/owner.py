@@ -22,7 +22,7 @@ from ..models.module import Module
 from ..models.plan import Plan
 from ..models.privacy import Privacy
 from ..models.secure_answers import join_sum
-from ..models.secure_sum import SumOwner
+from ..models.sum_owner import SumOwner
 from ..storage.signing import content_id
 from .client import HubClient, query
 from .folder import Facts

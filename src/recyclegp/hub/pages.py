@@ -26,7 +26,7 @@ from .protocol import RefusedError
 from .registry import Person, Role, Standing
 
 if TYPE_CHECKING:
-    from .door import Door
+    from .admission import Admission
 
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 ASSETS = ("page.js", "page.css", "icon.svg")
@@ -42,8 +42,8 @@ DRAWN = {
 class Pages:
     """Routes under /p/TOKEN/, and under / where the page is public."""
 
-    def __init__(self, hub: Hub, door: Door, *, public: bool) -> None:
-        self._hub, self._door, self._public = hub, door, public
+    def __init__(self, hub: Hub, admission: Admission, *, public: bool) -> None:
+        self._hub, self._admission, self._public = hub, admission, public
 
     def routes(self) -> list[Route]:
         found = [
@@ -74,7 +74,7 @@ class Pages:
     def _limited(self, route: Any) -> Any:
         async def checked(request: Request) -> Response:
             try:
-                self._door.check_unsigned(request)
+                self._admission.check_unsigned(request)
                 found = await route(request)
             except RefusedError as refused:
                 found = PlainTextResponse(str(refused), refused.status)
@@ -92,7 +92,7 @@ class Pages:
     async def _state(self, request: Request) -> Response:
         found = await asyncio.to_thread(state, self._hub)
         downloads = "token" in request.path_params
-        return JSONResponse({**found, "downloads": downloads, "turned_away": self._door.turned_away})
+        return JSONResponse({**found, "downloads": downloads, "turned_away": self._admission.turned_away})
 
     async def _model(self, request: Request) -> Response:
         path = await asyncio.to_thread(self._hub.model_file, None)

@@ -15,7 +15,7 @@ from ..models import sum_messages
 from ..models.load import load
 from ..models.privacy import Privacy
 from ..models.secure_answers import SecureSum
-from ..models.secure_sum import Terms
+from ..models.sum_terms import Terms
 from ..storage.atomic import write_atomically
 from .folder import Facts
 from .protocol import RefusedError

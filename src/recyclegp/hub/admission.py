@@ -30,7 +30,7 @@ LOG = logging.getLogger("recyclegp.hub")
 EVERYBODY = (Role.COORDINATOR, Role.OWNER, Role.READER)
 
 
-class Asked(NamedTuple):
+class SignedQuery(NamedTuple):
     """A request that has come in."""
 
     person: Person | None  # None: of a key that nobody has registered, where that is allowed
@@ -40,10 +40,10 @@ class Asked(NamedTuple):
     file: Path | None  # of uploads, complete and as it was signed
 
 
-Handler = Callable[[Asked], Awaitable[Any]]  # gives JSON, a file, or a Response
+Handler = Callable[[SignedQuery], Awaitable[Any]]  # gives JSON, a file, or a Response
 
 
-class Door:
+class Admission:
     """In front of every route but those of the page."""
 
     def __init__(self, hub: Hub) -> None:
@@ -74,7 +74,7 @@ class Door:
                         found = await self._with_file(request, said, person, size, handler)
                 else:
                     body = await self._body(request, said, largest)
-                    found = await handler(Asked(person, said, request, body, None))
+                    found = await handler(SignedQuery(person, said, request, body, None))
                 return self._signed(found, said)
             except (RecycleGPError, OSError, ClientDisconnect) as refused:
                 return self._turned_away(refused, said, address)
@@ -150,7 +150,7 @@ class Door:
             await self._in_time(read(), size)
             if digest.hexdigest() != said.digest:
                 raise RefusedError("the body is not the one that was signed", 400)
-            return await handler(Asked(person, said, request, b"", path))
+            return await handler(SignedQuery(person, said, request, b"", path))
         finally:
             path.unlink(missing_ok=True)
 
