@@ -21,7 +21,7 @@ from ..errors import RecycleGPError, printable
 from ..storage import strict_json
 from ..version import __version__
 from . import given, pages
-from .admission import EVERYBODY, SignedQuery, Admission
+from .admission import EVERYBODY, Admission, SignedQuery
 from .hub import Hub
 from .keeper import Keeper
 from .protocol import RefusedError, Signed
