@@ -159,7 +159,9 @@ def server_app(
         keep: as for `Plan.combine`.
         secure: one exchange, of a plan that is given, in which nobody sees anything but the sum of all answers; the
             owners' apps say so, too. Whoever does not answer in time is left behind.
-        privacy, threshold, honest: of a secure sum, as for `SecureSum`.
+        privacy: of a secure sum, as for `SecureSum`.
+        threshold: likewise.
+        honest: likewise.
 
     Returns:
         The app, for the `serverapp` of a pyproject.toml.

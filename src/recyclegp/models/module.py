@@ -252,7 +252,12 @@ class Module(PublishedModel):
                 added to prior and posterior alike, which keeps the subtraction of the two well posed.
             rows: data rows behind the moments; M unless given.
             evidence: the source's ELBO, where known.
-            owner, time, columns, target, unit, labels: who and what, as for `fit`.
+            owner: whose rows they were, as for `fit`.
+            time: when they were observed, likewise.
+            columns: names of the inputs.
+            target: the name of y.
+            unit: its unit.
+            labels: of its classes.
 
         Returns:
             The module.

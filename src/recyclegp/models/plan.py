@@ -152,7 +152,8 @@ class Plan:
         """Points of a grid between bounds.
 
         Args:
-            low, high: the bounds of every input.
+            low: the lower bound of every input.
+            high: the upper ones.
             each: how many along every input; one number for all, or one each.
 
         Returns:
@@ -172,7 +173,8 @@ class Plan:
         """So many points spread evenly between bounds: a Sobol sequence, for more inputs than a grid has room for.
 
         Args:
-            low, high: the bounds of every input.
+            low: the lower bound of every input.
+            high: the upper ones.
             points: how many.
 
         Returns:

@@ -26,8 +26,9 @@ class Privacy:
     """Differential privacy of an answer to a plan: `plan.contribute(X, y, privacy=Privacy(...))`.
 
     Args:
-        epsilon, delta: the guarantee: whoever sees the answer can tell by no more than ε, but for a chance of δ,
-            whether one row (or person) was there.
+        epsilon: the guarantee: whoever sees the answer can tell by no more than ε, but for a chance of δ, whether one
+            row (or person) was there.
+        delta: that chance.
         bound: how far y may be from the plan's mean; what is farther is clipped. It must not be chosen from the rows.
         unit: what is protected: "row", or "person" (all rows of one, told by `contribute(persons=...)`).
         rows_each: of a person, so many rows count at most.

@@ -116,7 +116,8 @@ def join_sum(
     Args:
         plan: the plan.
         invitation: the coordinator's first message.
-        X, y: rows, as for `Plan.contribute`.
+        X: rows, as for `Plan.contribute`.
+        y: their targets.
         name: the owner's, one of those who were invited.
         privacy: must be what the coordinator has agreed to with everybody; the ledger is the owner's own.
         persons: whose each row is, where persons are protected.
@@ -293,7 +294,9 @@ def secure_round(
     Args:
         plan: the plan.
         owners: name → a function of bytes that returns bytes, or a pair (X, y) whose rows are here.
-        threshold, privacy, honest: as for `SecureSum`.
+        threshold: as for `SecureSum`.
+        privacy: likewise.
+        honest: likewise.
 
     Returns:
         One answer, of all who have stayed.
