@@ -58,15 +58,20 @@ class Folder:
         return self.models / f"{digest}{SUFFIX}"
 
     def lock(self) -> Any:
-        """Held as long as the stream is open: two hubs in one folder would each do half of the work."""
-        stream = open(self.root / ".lock", "ab")  # noqa: SIM115  open as long as the hub is
-        if fcntl is not None:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                stream.close()
-                raise RecycleGPError(f"{self.root}: a hub is running here already; stop it first") from None
-        return stream
+        """Two hubs in one folder would each do half of the work."""
+        return locked(self.root, "a hub is running here already; stop it first")
+
+
+def locked(folder: Path, otherwise: str) -> Any:
+    """A stream that keeps others out of a folder as long as it is open; they are told `otherwise`."""
+    stream = open(folder / ".lock", "ab")  # noqa: SIM115  open as long as the program runs
+    if fcntl is not None:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            stream.close()
+            raise RecycleGPError(f"{folder}: {otherwise}") from None
+    return stream
 
 
 def read_json(path: Path) -> Facts | None:

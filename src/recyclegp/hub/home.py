@@ -6,19 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RecycleGPError
 from ..storage.atomic import write_atomically
 from ..storage.signing import PRIVATE, make_keys, private_key
-from .folder import Facts, read_json, write_json
+from .folder import Facts, locked, read_json, write_json
 from .protocol import RefusedError, fingerprint
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 class Home:
@@ -46,8 +40,6 @@ class Home:
         path = self.folder / f"key{PRIVATE}"
         if not path.exists():
             make_keys(self.folder / "key")
-        if os.name == "posix" and path.stat().st_mode & 0o077:
-            raise RecycleGPError(f"{path}: others may read this private key; chmod 600 it, or remove it")
         return private_key(path)
 
     def known(self) -> Facts:
@@ -66,17 +58,8 @@ class Home:
         write_atomically(path, content)
 
     def lock(self) -> Any:
-        """Held as long as the stream is open: two that join for one owner would disturb each other."""
-        stream = open(self.folder / ".lock", "ab")  # noqa: SIM115  open as long as the command runs
-        if fcntl is not None:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                stream.close()
-                raise RecycleGPError(
-                    f"{self.folder}: another `recyclegp join` is running here; stop it first"
-                ) from None
-        return stream
+        """Two that join for one owner would disturb each other."""
+        return locked(self.folder, "another `recyclegp join` is running here; stop it first")
 
 
 def with_fingerprint(token: str, hub: bytes) -> str:

@@ -20,7 +20,7 @@ MODERATE = 1e6  # precisions, levels and places of ordinary tables are far small
 
 
 def check_finite(what: str, *tensors: Tensor) -> None:
-    if not all([not t.numel() or float(t.abs().amax()) <= arrays.LARGEST for t in tensors]):  # also catches NaN
+    if not _are_within(arrays.LARGEST, tensors):
         raise RecycleGPError(
             f"{what} would hold NaN or numbers beyond {arrays.LARGEST:g}: its data or kernel overflow; rescale "
             "X and y to ordinary sizes, use a larger noise, or smaller weights"
@@ -41,4 +41,8 @@ def check_it_answers(model: Model) -> None:
 
 def are_moderate(tensors: Iterable[Tensor]) -> bool:
     """Are numbers so small that nothing overflows that is computed from several of them?"""
-    return all(float(t.abs().amax()) < MODERATE for t in tensors if t.numel())
+    return _are_within(MODERATE, tensors)
+
+
+def _are_within(most: float, tensors: Iterable[Tensor]) -> bool:
+    return all([float(t.abs().amax()) <= most for t in tensors if t.numel()])  # NaN is not
