@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "constraints-lowest.txt"
-EXTRAS = ("sklearn", "parquet", "serve")
+EXTRAS = ("sklearn", "parquet", "serve", "excel")
 HEADER = "# Made from pyproject.toml by `python .ci/lowest.py`: the oldest versions that are promised to work.\n"
 BOUND = re.compile(r"^([A-Za-z0-9._-]+)>=([0-9.]+)(,<[0-9.]+)?$")
 

@@ -101,16 +101,22 @@ def _cases(part: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> str:
     return table(columns, part.reset_index().to_dict("records"))
 
 
+# the words of the figure: how points were published, and how rows were divided among owners
+PUBLISHED = {'publish="auto"': "points as published now", "64 points": "64 points each"}
+DIVIDED = {"random": "rows at random", "adjoining": "adjoining regions"}
+
+
 def picture(run: Mapping[str, Any], beside: Sequence[Mapping[str, Any]]) -> Figure:
-    """Excess against rows per owner, a line for each D: a row of panels for each run."""
+    """Excess against rows per owner, a line for each number of inputs: a row of panels for each run."""
     scales = {"xscale": "log", "yscale": SymmetricalLogScale(None, linthresh=0.01)}
-    axes = scales | {"xlabel": "rows of each owner", "ylabel": "nats lost"}
+    axes = scales | {"xlabel": "rows of each owner", "ylabel": "nats lost per held-out row"}
     panels = []
     for some in (run, *beside):
         for (noise, owners), part in cells(some, run["references"]).excess.groupby(CASE[:2], observed=True):
             lines = [
-                (f"D = {D}", line.index.get_level_values("rows"), line.to_numpy(), {"marker": "o"})
+                (f"{D} input{'s' * (D > 1)}", line.index.get_level_values("rows"), line.to_numpy(), {"marker": "o"})
                 for D, line in part.groupby("dimension")
             ]
-            panels.append((lines, axes | {"title": f"{some['label']}\n{owners}, noise {noise:g}"}))
+            title = f"{PUBLISHED.get(some['label'], some['label'])}\n{DIVIDED[owners]}, noise {noise:g}"
+            panels.append((lines, axes | {"title": title}))
     return figure(panels, len(panels) // (1 + len(beside)), (2.9, 2.7))

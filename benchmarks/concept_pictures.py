@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import recyclegp as rgp
 from plot_pictures import shrink
-from recyclegp.plot.style import BAND_SDS, BLACK, BLUE, FAINT, GREEN, ORANGE, VERMILION, band, inducing, tidy
+from recyclegp.plot.style import BAND_SDS, BLACK, BLUE, CHOSEN, FAINT, GREEN, ORANGE, VERMILION, band, inducing, tidy
 
 LOW, HIGH, NOISE = 0.0, 9.0, 0.3  # region, and the standard deviation of the noise
 GRID = np.linspace(LOW, HIGH, 361)[:, None]
@@ -157,15 +157,16 @@ def merge() -> Figure:
     draw(together, e, GRID, BLACK, "merged, 95%")
     central = rgp.fit(X_ALL, Y_ALL, publish=64)
     dashed(together, central)
-    inducing(together, e.inducing[:, 0], BLACK, "points of the ensemble")
+    inducing(together, e.inducing[:, 0], BLACK, CHOSEN)
     tidy(together, "one model", xlabel="x")
-    for panel in (apart, together):
-        panel.legend(frameon=False, fontsize=8, loc="lower left", ncols=2)
+    apart.legend(frameon=False, fontsize=8, loc="lower left", ncols=2)
+    together.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
+    together.set_ylim(top=2.9)
     return figure
 
 
 def slack() -> Figure:
-    figure, axes = panels(3)
+    figure, axes = panels(3, 2.7)
     ms = modules(10)
     best = rgp.merge(ms)
     few = np.linspace(LOW + 0.5, HIGH - 0.5, 5)[:, None]
@@ -174,10 +175,10 @@ def slack() -> Figure:
         e = rgp.merge(ms, inducing=Z, kernel=best.kernel, learn=False)
         true(panel)
         draw(panel, e, GRID, BLACK, "merged, 95%")
-        inducing(panel, Z[:, 0], BLACK, "points Z_*")
-        tidy(panel, f"{len(Z)} points{how}: slack {e.slack:.3g} nats", xlabel="x")
+        inducing(panel, Z[:, 0], BLACK, CHOSEN)
+        tidy(panel, f"{len(Z)} points{how}: slack {round(e.slack, 3):.3g} nats", xlabel="x")
     axes[0].set_ylabel("f")
-    axes[1].legend(frameon=False, fontsize=8, loc="upper right", ncols=2, columnspacing=1)
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure
 
 

@@ -1,10 +1,10 @@
 """What a GPU does: thousands of fits, a merge that learns, an exact merge of many pseudo-observations.
 
-    python benchmarks/gpu.py [--quick] [--device cuda] [--cpu-share N] [--floors] [--json FILE]
+    python benchmarks/gpu.py [--quick] [--device cuda] [--cpu-share N] [--floors] [--profile] [--json FILE]
 
 The same work is done on the CPU cores beside it, on a share of the modules (one in `--cpu-share`), and its time is
 multiplied by that share. With --floors only what has a limit in seconds on an H200 is measured, and said to be kept or
-LOST.
+LOST; every row is printed, and saved with --json, as soon as it is known. --profile then shows where time goes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import argparse
 import json
 import os
 import platform
+import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +25,7 @@ from rich.table import Table
 
 import recyclegp as rgp
 from data import intervals, noisy, oracle
+from gpu_profile import profiled, python_calls
 from speed_rows import timed
 
 COLLAPSED: dict[str, Any] = {"method": "collapsed", "inducing": 3, "publish": None, "progress": False}
@@ -91,36 +94,81 @@ def exact_merge(K: int, points: int, device: str) -> dict[str, Any]:
     }
 
 
-def floors(device: str, quick: bool) -> dict[str, Any]:
+class Floor(NamedTuple):
+    """A piece of work that has a limit in seconds on an H200, at full size."""
+
+    name: str
+    what: str
+    seconds: float
+    limit: float
+
+    def __str__(self) -> str:
+        verdict = "ok" if self.seconds <= self.limit else "LOST"
+        return f"{self.name:12}{self.what:44}{self.seconds:8.2f} s   ≤ {self.limit:g} s  {verdict}"
+
+
+def floors(device: str, quick: bool, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Each row is printed and saved as soon as it is known; the work furthest from its limit is then profiled."""
     size = 20 if quick else 1
-    whole(64, 200, device)  # what is computed once for all
     found: dict[str, Any] = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
     found["device"] = torch.cuda.get_device_name() if device.startswith("cuda") else device
-    found["whole"] = whole(50_000 // size, 200, device)
-    found["exact merge"] = exact_merge(16, 1024 // size, device)
+    print(f"{found['device']}, torch {found['torch']}, {found['cores']} cores", flush=True)
+    whole(64, 200, device)  # what is computed once for all
+    here = found["whole"] = whole(50_000 // size, 200, device)
+    many = f"{here['modules']:,} × {here['rows']} rows"
+    rows = [Floor(name, many, here[name], LIMITS[name]) for name in ("fit", "merge")]
+    for row in rows:
+        print(row, flush=True)
+    print(f"NLPD {here['excess']:.4f} above the oracle", flush=True)
+    save(found)
+    exact = found["exact merge"] = exact_merge(16, 1024 // size, device)
+    words = f"{exact['pseudo-observations']:,} pseudo-observations, learned"
+    rows.append(Floor("exact merge", words, exact["seconds"], LIMITS["exact merge"]))
+    print(rows[-1], flush=True)
+    print(f"{exact['evaluations']} evaluations, evidence {exact['evidence']:.3f}", flush=True)
+    found["floors"] = {row.name: {"seconds": row.seconds, "limit": row.limit} for row in rows}
+    save(found)
     return found
 
 
-def table_of_floors(found: dict[str, Any]) -> Table:
-    shown = Table("work", "seconds", "limit", "", title=f"{found['device']}")
-    here, exact = found["whole"], found["exact merge"]
-    many = f"{here['modules']:,} × {here['rows']} rows"
-    seconds = {"fit": here["fit"], "merge": here["merge"], "exact merge": exact["seconds"]}
-    words = {"exact merge": f"{exact['pseudo-observations']:,} pseudo-observations, learned"}
-    for name, limit in LIMITS.items():
-        verdict = "ok" if seconds[name] <= limit else "LOST"
-        shown.add_row(f"{name}: {words.get(name, many)}", f"{seconds[name]:.2f}", f"≤ {limit:g}", verdict)
-    return shown
+def calls_for_each(device: str) -> dict[str, float]:
+    """Calls of Python functions that one more module costs, from 2,048 and 4,096 of them."""
+
+    def calls(K: int) -> tuple[int, int]:
+        parts = list(intervals(K, 200, 0))
+        modules = rgp.fit_many(parts, device=device, **COLLAPSED)
+        return (
+            python_calls(lambda: rgp.fit_many(parts, device=device, **COLLAPSED)),
+            python_calls(lambda: rgp.merge(modules, device=device)),
+        )
+
+    few, many = calls(2048), calls(4096)
+    return {name: (b - a) / 2048 for name, a, b in zip(("fit", "merge"), few, many, strict=True)}
 
 
-def measured(device: str, share: int, quick: bool) -> dict[str, Any]:
+def show_profiles(found: dict[str, Any], device: str, quick: bool) -> None:
+    """Of a fifth of the work, beginning with what is furthest from its limit."""
+    size = 100 if quick else 5
+    parts = list(intervals(50_000 // size, 200, 0))
+    modules = rgp.fit_many(parts, device=device, **COLLAPSED)
+    work: dict[str, Callable[[], Any]] = {
+        "fit": lambda: rgp.fit_many(parts, device=device, **COLLAPSED),
+        "merge": lambda: rgp.merge(modules, device=device),
+    }
+    worst = {name: row["seconds"] / row["limit"] for name, row in found["floors"].items()}
+    for name in sorted(work, key=lambda name: -worst[name]):
+        print(f"\n--- {name} of {len(parts):,} modules ---\n{profiled(work[name])}", flush=True)
+
+
+def measured(device: str, share: int, quick: bool, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     size = 20 if quick else 1
     exact_fits(16, 200, device)  # what is computed once for all
-    found = floors(device, quick)
+    found = floors(device, quick, save)
     found["exact fits"] = exact_fits(1000 // size, 200, device)
     found["whole, cpu"] = whole(50_000 // size // share, 200, "cpu")
     found["exact fits, cpu"] = exact_fits(1000 // size // share, 200, "cpu")
     found["share"] = share
+    save(found)
     return found
 
 
@@ -148,14 +196,22 @@ def main() -> None:
     parser.add_argument("--cpu-share", type=int, default=10)
     parser.add_argument("--floors", action="store_true", help="only what has a limit in seconds")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--profile", action="store_true", help="also where the time of fits and merge goes")
     asked = parser.parse_args()
     device, quick = asked.device, asked.quick
-    found = floors(device, quick) if asked.floors else measured(device, asked.cpu_share, quick)
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    Console().print(table_of_floors(found))
+    warnings.simplefilter("ignore", rgp.RecycleGPWarning)  # fits keep little at three points, as in the paper
+
+    def save(found: dict[str, Any]) -> None:
+        if asked.json:
+            asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+    found = floors(device, quick, save) if asked.floors else measured(device, asked.cpu_share, quick, save)
     if not asked.floors:
         Console().print(table(found))
+    if asked.profile:
+        for name, calls in calls_for_each(device).items():
+            print(f"Python calls for one more module, {name}: {calls:.1f}", flush=True)
+        show_profiles(found, device, quick)
 
 
 if __name__ == "__main__":

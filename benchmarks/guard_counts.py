@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import guard_commands
 import recyclegp as rgp
 from data import adjoining
 from guard_rows import Row
@@ -106,18 +105,10 @@ def files() -> Iterator[Row]:
 
 def imports() -> Iterator[Row]:
     """Python modules that a command has loaded when it ends."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "file.safetensors"
-        modules_of(1)[0].save(path)
-        for arguments, limit in (("--version", 250), ("--help", 450), (f"inspect {path}", 2800)):
-            code = (
-                "import sys\nfrom recyclegp.cli import app\ntry:\n    app(sys.argv[1:])\nfinally:\n"
-                "    print(len(sys.modules), 'torch' in sys.modules, file=sys.stderr)"
-            )
-            done = subprocess.run(
-                [sys.executable, "-c", code, *arguments.split()], capture_output=True, text=True, check=True
-            )
-            yield Row(f"imports, recyclegp {arguments.split()[0]}", float(done.stderr.split()[-2]), limit)
+    with guard_commands.files() as folder:
+        for command in (*guard_commands.COMMANDS, guard_commands.WITH_TORCH):
+            found = guard_commands.imported(command, folder)
+            yield Row(f"imports, recyclegp {command.what}", found, command.imports)
 
 
 ROWS = {f.__name__: f for f in (calls_of_merges, calls_of_learning, files, imports)}

@@ -10,6 +10,7 @@ from unittest import mock
 import numpy as np
 import torch
 
+import guard_commands
 import recyclegp as rgp
 from data import adjoining
 from guard_rows import Row
@@ -91,4 +92,12 @@ def fits() -> Iterator[Row]:
     yield Row("200 × fit / fit_many of 200, collapsed", 200 / together, 8.0, at_least=True)
 
 
-ROWS = {f.__name__: f for f in (against_vem, doubling, floor, exact_evidence, predictions, fits)}
+def commands() -> Iterator[Row]:
+    """Whole processes, from their start to their end."""
+    with guard_commands.files() as folder:
+        found = guard_commands.times_of_python(guard_commands.COMMANDS, folder)
+        for command, times in zip(guard_commands.COMMANDS, found, strict=True):
+            yield Row(f"recyclegp {command.what} / python -c pass", times, command.most)
+
+
+ROWS = {f.__name__: f for f in (against_vem, doubling, floor, exact_evidence, predictions, fits, commands)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -12,17 +13,18 @@ from matplotlib.scale import SymmetricalLogScale
 
 from leak_cases import ATTACKS, KEPT
 from pages import Column, figure, table
+from recyclegp.plot import style
 
 SERIES = {  # kind → what it is called in the figure, upwards along its line, and how it is drawn
-    "points": ("a point for 20, 10, 5, 2, 1 rows", {"color": "#2166ac", "marker": "o"}),
-    "kept": ("keep 50, 80, 95, 99%", {"color": "#e08214", "marker": "s"}),
-    "digits": ("the default, 1 to 4 digits", {"color": "#1b7837", "marker": "^"}),
-    "rows": ("rows as points", {"color": "#b2182b", "marker": "X"}),
-    "people": ('privacy="people"', {"color": "#762a83", "marker": "*", "markersize": 13}),
+    "points": ("a point for 20, 10, 5, 2, 1 rows", {"color": style.BLUE, "marker": "o"}),
+    "kept": ("keep 50, 80, 95, 99%", {"color": style.ORANGE, "marker": "s"}),
+    "digits": ("the default, 1 to 4 digits", {"color": style.GREEN, "marker": "^"}),
+    "rows": ("rows as points", {"color": style.VERMILION, "marker": "X", "markersize": 6}),
+    "people": ("published for people", {"color": style.PURPLE, "marker": "*", "markersize": 13}),
 }
 AXES = {
     "xlabel": "nats per row that predictions lose",
-    "ylabel": "AUC of the best attack",
+    "ylabel": "AUC of the best attack (0.5: chance)",
     "xscale": SymmetricalLogScale(None, linthresh=0.01),
 }
 WAYS: list[Column] = [
@@ -139,10 +141,17 @@ def values(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return {"privacy-measured.md": measured, "privacy.md": {"overview": table(OVERVIEW, ways)}}
 
 
+def table_name(name: str) -> str:
+    """As a title: 2 inputs, noise 0.1."""
+    return re.sub(r"(\S+) noise$", r"noise \1", name)
+
+
 def picture(run: Mapping[str, Any]) -> Figure:
     """AUC of the best attack against what predictions lose; a panel for each table."""
     panels = []
     for name, some in leaks(run["leaks"]).groupby("table", sort=False):
         kinds = [(some[some.kind == kind].sort_values("value"), *series) for kind, series in SERIES.items()]
-        panels.append(([(label, s.lost, s.best_auc, look) for s, label, look in kinds], AXES | {"title": name}))
+        panels.append(
+            ([(label, s.lost, s.best_auc, look) for s, label, look in kinds], AXES | {"title": table_name(name)})
+        )
     return figure(panels, 3, (4, 3.8))

@@ -15,19 +15,24 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogFormatter
 
 from plot_pictures import shrink
+from recyclegp.experiments.figures import grid
+from recyclegp.plot import style
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parent / "results"
 MARKED = re.compile("<!--=(.+?)-->.*?<!--/-->", flags=re.DOTALL)
 # each has pages(), a dictionary of pages with the texts of their markers, made from the files in results
-BENCHMARKS = ("where_merging_loses", "what_leaks", "private_answers", "robustness", "scaling", "calibrate")
+BENCHMARKS = ("where_merging_loses", "what_leaks", "private_answers", "robustness", "scaling", "calibrate", "in_short")
 
 Column = tuple[str, Any, str]  # title, key or function of a row, format; those without a format are text
 
@@ -104,19 +109,31 @@ def figure(panels: Sequence[Panel], columns: int, size: tuple[float, float]) -> 
     """Panels of this size in inches, of the same series, which are explained once, below."""
     rows = -(-len(panels) // columns)
     drawn = Figure(figsize=(size[0] * columns, size[1] * rows + 0.6), layout="constrained")
-    axes = drawn.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flatten()
-    for ax, (series, how) in zip(axes, panels, strict=False):
-        for label, x, y, look in series:
-            ax.plot(x, y, label=label, **{"linewidth": 1.3, "markersize": 4, "zorder": 3} | look)
-        ax.set(**how)
+    axes = style.first(drawn.subplots(rows, columns, squeeze=False, sharex=True, sharey=True), len(panels))
+    for ax, (series, how) in zip(axes, panels, strict=True):
+        for (label, x, y, look), colour in zip(series, cycle(style.PALETTE)):  # which never ends
+            ax.plot(x, y, label=label, **{"color": colour, "linewidth": 1.4, "markersize": 4, "zorder": 3} | look)
+        title = how.get("title")
+        style.tidy(ax, title, **{name: value for name, value in how.items() if name != "title"})
         ax.minorticks_off()
-        ax.grid(axis="y", color="#dddddd", linewidth=0.7)
-        ax.spines[["top", "right"]].set_visible(False)
+        _plain(ax)
+        grid(ax, "y")
         ax.label_outer()
-    for ax in axes[len(panels) :]:
-        ax.remove()
-    drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=9, frameon=False)
+    explain(drawn, axes[0])
     return drawn
+
+
+def _plain(ax: Axes) -> None:
+    """0.1 and 100 are easier to read than powers of ten, unless numbers are very large."""
+    for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+        if isinstance(axis.get_major_formatter(), LogFormatter) and max(limits) < 1e5:
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+
+
+def explain(drawn: Figure, ax: Axes) -> None:
+    """What the lines of all panels are, once, below them."""
+    lines, labels = ax.get_legend_handles_labels()
+    drawn.legend(lines, labels, loc="outside lower center", ncols=min(5, len(labels)), fontsize=9, frameon=False)
 
 
 def save(figure: Figure, file: Path) -> None:

@@ -25,7 +25,9 @@ from matplotlib.figure import Figure
 
 import recyclegp as rgp
 from jobs import done
-from pages import RESULTS, Column, publish, read, rounded, save, show, table, write
+from pages import RESULTS, Column, explain, publish, read, rounded, save, show, table, write
+from recyclegp.experiments.figures import grid
+from recyclegp.plot import style
 
 DELTA, BOUND, NOISE = 1e-6, 3.0, 0.09
 TESTED = 2000
@@ -198,25 +200,25 @@ def picture(run: Mapping[str, Any]) -> Figure:
     """NLPD above, width of bands below; a column for each number of rows."""
     drawn = Figure(figsize=(11, 6.2), layout="constrained")
     axes = drawn.subplots(2, len(DRAWN), sharex=True, sharey="row")
-    looks = {"summed": ("#2166ac", "o", "secure sum"), "each": ("#e08214", "s", "noise at each owner")}
-    flat = {"together": ("#1b7837", "-", "merge without noise"), "alone": ("#762a83", "--", "each owner alone")}
+    looks = {"summed": (style.BLUE, "o", "secure sum"), "each": (style.ORANGE, "s", "noise at each owner")}
+    flat = {"together": (style.GREEN, "-", "merge without noise"), "alone": (style.PURPLE, "--", "each owner alone")}
     for column, case in zip(axes.T, DRAWN, strict=True):
         for ax, which in zip(column, (0, 2), strict=True):
             for how, (colour, marker, label) in looks.items():
                 heights = [_of(run["drawn"], case, e, how).mean(0)[which] for e in EPSILONS]
                 ax.plot(EPSILONS, heights, color=colour, marker=marker, label=label, linewidth=1.5, markersize=5)
-            for how, (colour, style, label) in flat.items():
+            for how, (colour, dashes, label) in flat.items():
                 height = _of(run["drawn"], case, None, how).mean(0)[which]
-                ax.axhline(height, color=colour, linestyle=style, label=label, linewidth=1.3)
+                ax.axhline(height, color=colour, linestyle=dashes, label=label, linewidth=1.3)
             ax.set_xscale("log", base=2)
             ax.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
-            ax.grid(axis="y", color="#dddddd", linewidth=0.7)
-            ax.spines[["top", "right"]].set_visible(False)
-        column[0].set_title(f"{case.rows:,} rows of {case.owners} owners")
+            grid(ax, "y")
+            style.tidy(ax)
+        style.tidy(column[0], f"{case.rows:,} rows of {case.owners} owners")
         column[1].set_xlabel("ε (more private to the left)")
     axes[0, 0].set_ylabel("NLPD of fresh rows")
     axes[1, 0].set_ylabel("width of 95% bands")
-    drawn.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    explain(drawn, axes[0, 0])
     return drawn
 
 

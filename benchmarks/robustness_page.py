@@ -12,14 +12,15 @@ from matplotlib.scale import SymmetricalLogScale
 
 import pages
 from pages import Column, table
+from recyclegp.plot import style
 from robustness_cases import HONEST, SPOILED
 
 MODELS = {
-    "screened": ('merge, trust="learn"', "#1b5e9c"),
-    "trusting": ("merge, trust=None", "#d1611c"),
-    "poe": ("PoE", "#8c8c8c"),
-    "gpoe": ("gPoE", "#b08bc9"),
-    "rbcm": ("rBCM", "#6aa56a"),
+    "screened": ('merge, trust="learn"', style.BLUE),
+    "trusting": ("merge, trust=None", style.VERMILION),
+    "poe": ("PoE", style.FAINT),
+    "gpoe": ("gPoE", style.PURPLE),
+    "rbcm": ("rBCM", style.GREEN),
 }
 TOLERABLE = 0.3  # share of bad modules up to which a merge must hold
 PARTS = ("none", f"up to {TOLERABLE:.0%}", f"more than {TOLERABLE:.0%}")
@@ -77,7 +78,7 @@ def values(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
 def figure(outcomes: Sequence[Mapping[str, Any]]) -> Figure:
     """One panel for each kind: share of bad modules against the excess, on a scale that shows both ends."""
     found = pd.DataFrame(cells(excess(outcomes), "kind", "share"))
-    labels = {"xlabel": "share of bad modules", "ylabel": "nats above the honest"}
+    labels = {"xlabel": "share of bad modules", "ylabel": "nats above the honest alone"}
     axes = labels | {"yscale": SymmetricalLogScale(None, linthresh=0.1)}
     panels = []
     for kind in SPOILED:

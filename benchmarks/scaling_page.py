@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 import scaling_model as cost
 from pages import Column, figure, table
+from recyclegp.plot import style
 from scaling_model import WORK, Case, Machine, Prediction, Rates, Run, seconds
 from scaling_simulation import GIVEN_UP, LOSSES, PER_WORKER, SCHEDULING, SIGMAS, SLOW, Outcome, Setting
 
@@ -211,7 +212,7 @@ def _growth(model: Model, label: str, x: Sequence[int], sizes: Sequence[tuple[in
         chosen, default = [model.on(in_files(c, w), w) for c, w in cases], [model.on(*c).seconds for c in cases]
         stages = zip(*(p.stages for p in chosen), strict=True)
         series = [(some[0].name, x, [s.seconds for s in some], {}) for some in stages]
-        series.append(("total", x, [p.seconds for p in chosen], {"color": "black", "linewidth": 2.2}))
-        series.append(("total, per_task = 64", x, default, {"color": "black", "linestyle": "--"}))
-        panels.append((series, axes | {"title": f"M_k = {points}, M_* = {inducing:,}"}))
+        series.append(("total", x, [p.seconds for p in chosen], {"color": style.BLACK, "linewidth": 2.2}))
+        series.append(("total, 64 fits in a task", x, default, {"color": style.BLACK, "linestyle": "--"}))
+        panels.append((series, axes | {"title": f"{points} points in a module, {inducing:,} in the merged model"}))
     return figure(panels, 2, (5, 4))

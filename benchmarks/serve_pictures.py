@@ -19,6 +19,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import recyclegp as rgp
+from recyclegp.commands.served_tables import ServedTables
 from recyclegp.experiments.data import nlschools
 from recyclegp.serve.server import page as page_of
 from recyclegp.serve.state import Held, ServeState, Snapshot, Test
@@ -26,6 +27,7 @@ from recyclegp.serve.state import Held, ServeState, Snapshot, Test
 CLASSES = 8  # the largest
 OTHER_UNITS = 3  # this one counts in tenths of a point
 SHAPES = {"light": (1280, 900, 1, False), "dark": (1280, 900, 1, True), "phone": (390, 844, 2, False)}
+FLAGS = ["--no-sandbox", "--disable-gpu"]
 
 
 def serve_state() -> ServeState:
@@ -42,7 +44,7 @@ def serve_state() -> ServeState:
         held.append(Held(module, f"class-{number}.safetensors"))
     rest = table[~np.isin(pupils.owner, largest)]
     test = Test(rest[["IQ", "SES"]], rest["language test"].to_numpy(), None, "other-classes.csv")
-    return ServeState(Snapshot(tuple(held), test))
+    return ServeState(Snapshot(tuple(held), test, reader=ServedTables()))
 
 
 def visit(browser: Browser, address: str, name: str) -> Page:
@@ -77,12 +79,17 @@ def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with page_of(serve_state()) as served, sync_playwright() as started:
         threading.Thread(target=served.run, daemon=True).start()
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = started.chromium.launch(executable_path=chromium, args=FLAGS)
         page = visit(browser, served.address, "light")
         save(page, figures / "serve-light.png", full=True)
+        page.locator("#column").select_option("")
+        settle(page)
+        save(page, figures / "serve-map.png", full=False)
+        page.locator("#column").select_option("0")
+        settle(page)
         page.get_by_role("button", name="Try").first.click()
         settle(page)
-        page.get_by_role("switch").first.click()
+        page.locator("#map g[role=switch] circle").first.click()
         settle(page)
         page.get_by_role("button", name="Units").nth(OTHER_UNITS).click()
         save(page, figures / "serve-units.png", full=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 import recyclegp as rgp
 
+MEBIBYTES_KEPT = 31  # less than glibc's largest threshold, which is 32
 SIDE = 5.5  # the region is [0, SIDE]^D
 
 
@@ -27,8 +28,18 @@ def rbf(lengthscale: float, variance: float) -> gpytorch.kernels.Kernel:
     return kernel
 
 
+def keep_memory() -> None:
+    """From here on malloc gives out again what it was given back, as in every process that has once held some data.
+
+    Before it was given back a large block, it returns blocks of a megabyte to the system, and zeroing their pages
+    anew takes as long as what is timed.
+    """
+    np.zeros(MEBIBYTES_KEPT * 2**17)
+
+
 def timing_case(K: int, M: int, D: int, seed: int) -> TimingCase:
     """K copies of one fitted module (M_k = 3), each moved elsewhere; Z_* among their points, as `merge` chooses."""
+    keep_memory()
     rng = np.random.default_rng(seed)
     # M points at this distance describe the region: well conditioned, as greedily chosen points are
     kernel = rbf(1.5 * SIDE / M ** (1 / D), 4.0)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 from typing import Any, NamedTuple
 
-PEERS = "pip install 'recyclegp[bench]'"
+PEERS = "make bench installs it"
 
 
 class Options(NamedTuple):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from cases_pictures import collisions, marked_texts, symbols
 from recyclegp import demo
 from recyclegp.cli import app
 
@@ -115,3 +116,10 @@ def test_table(results, tmp_path, monkeypatch):
 
     quiet = CliRunner().invoke(app, ["demo", "-o", str(tmp_path), "--quiet"])
     assert (quiet.exit_code, quiet.output) == (0, "")
+
+
+def test_nothing_in_the_figure_stands_on_anything_else(results):
+    figure = demo.draw(results)
+    assert collisions(figure) == []
+    assert marked_texts(figure) == []  # no triangle on "no"
+    assert symbols(figure) == []

@@ -32,6 +32,16 @@ def test_import_is_lazy():
     assert run(code) == "[]"
 
 
+def test_import_takes_little_more_than_python_itself():
+    """These take as long as Python to start, or half as long, and whoever needs one imports it."""
+    code = (
+        "import sys; before = set(sys.modules); import recyclegp; recyclegp.RecycleGPError; recyclegp.__version__\n"
+        "found = set(sys.modules) - before\n"
+        "print(sorted(found & {'dataclasses', 'json', 'logging', 'pathlib'}), len(found) < 45)"
+    )
+    assert run(code) == "[] True"
+
+
 def test_errors_and_version_come_without_torch():
     code = "import sys, recyclegp as r; print(r.RecycleGPError.__name__, r.__version__, 'torch' in sys.modules)"
     assert run(code) == f"RecycleGPError {recyclegp.__version__} False"
@@ -56,6 +66,7 @@ def test_errors_and_warnings_are_the_usual_kinds():
 
 
 def test_library_logging_is_silent():
+    assert recyclegp.fit  # what logs has been imported
     handlers = logging.getLogger("recyclegp").handlers
     assert any(isinstance(h, logging.NullHandler) for h in handlers)
     assert all(isinstance(h, logging.NullHandler) for h in handlers)
@@ -67,6 +78,18 @@ def test_commands_that_draw_nothing_start_without_rich_and_torch():
         "    print([m for m in ('torch', 'numpy', 'pandas', 'rich') if m in sys.modules], len(sys.modules) < 300)"
     )
     assert run(code).split("\n")[-1] == "[] True"
+
+
+@pytest.mark.slow
+def test_reading_a_file_brings_torch_and_nothing_else_that_is_heavy(tmp_path):
+    """GPyTorch is for kernel objects, SciPy for a few tails; sympy comes with functions of torch nobody needs."""
+    recyclegp.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5], kernel="rbf", publish=2, name="a").save(tmp_path / "a.st")
+    code = (
+        "import sys\nfrom recyclegp.cli import app\ntry:\n"
+        f"    app(['inspect', {str(tmp_path / 'a.st')!r}, '--json'])\nfinally:\n"
+        "    print([m for m in ('gpytorch', 'linear_operator', 'scipy', 'sympy', 'pandas') if m in sys.modules])"
+    )
+    assert run(code).split("\n")[-1] == "[]"
 
 
 @pytest.mark.slow

@@ -1,7 +1,9 @@
 """Wheel and sdist build without a network and hold what they should."""
 
 import email
-import importlib.util
+import hashlib
+import importlib
+import json
 import os
 import re
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 import recyclegp
 
 ROOT = Path(__file__).parents[1]
+PEERS = ("flower", "gpflow", "gpjax")  # constraints-peers.txt
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +55,11 @@ def modules():
 def test_wheel_holds_every_module_and_its_types(wheel):
     names = set(wheel.namelist())
     pages = {
-        "plot/page.html",
-        "plot/drawing.js",
-        *(f"serve/{n}" for n in ("page.html", "page.js", "page.css", "icon.svg")),
+        *(f"plot/{n}" for n in ("page.html", "drawing.js", "maps.js")),
+        *(f"serve/{n}" for n in ("page.html", "page.css", "icon.svg")),
+        *(f"serve/{n}.js" for n in ("page", "owners", "modules", "files")),
         *(f"hub/{n}" for n in ("page.html", "page.js", "page.css")),
+        *(f"cli/help/{n}.txt" for n in ("recyclegp", "fit", "gather-sum")),
     }
     assert modules() | {"recyclegp/py.typed"} | {f"recyclegp/{page}" for page in pages} <= names
 
@@ -88,20 +92,28 @@ def test_sdist(source):
 
 
 def test_constraints_cover_every_direct_dependency():
-    """Each requirement of the package and of [dev], [bench] and [docs] has one tested version."""
+    """Each requirement of the package and of its extras has one tested version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["dev"], *extras["bench"], *extras["docs"]]
+    extras = {name: needed for name, needed in project["optional-dependencies"].items() if name not in PEERS}
+    wanted = [
+        *project["dependencies"],
+        *(r for needed in extras.values() for r in needed if not r.startswith("recyclegp[")),
+    ]
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     tested = {line.partition("==")[0] for line in lines if "==" in line}
     assert {re.split(r">=|\[", requirement)[0] for requirement in wanted} <= tested
 
 
-def test_the_oldest_versions_are_those_of_pyproject():
+def loaded(name, monkeypatch):
+    """A script of .ci, which may import its neighbours."""
+    monkeypatch.syspath_prepend(ROOT / ".ci")
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module(name)
+
+
+def test_the_oldest_versions_are_those_of_pyproject(monkeypatch):
     """`make test-lowest` tries what pyproject.toml promises, nothing newer."""
-    spec = importlib.util.spec_from_file_location("lowest", ROOT / ".ci" / "lowest.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = loaded("lowest", monkeypatch)
     assert "torch==" in script.lowest()
     assert (ROOT / "constraints-lowest.txt").read_text() == script.lowest()
 
@@ -121,10 +133,8 @@ def test_actions_are_named_by_their_hashes():
     assert len({tuple(u[:1]) for u in used}) == len({u[0].partition("@")[0] for u in used})  # one version of each
 
 
-def test_locked_requirements_have_hashes():
-    spec = importlib.util.spec_from_file_location("locked", ROOT / ".ci" / "locked.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+def test_locked_requirements_have_hashes(monkeypatch):
+    script = loaded("locked", monkeypatch)
     torch = {"name": "Torch", "version": "2.13.0+cpu"}, {"archive_info": {"hashes": {"sha256": "ab" * 32}}}
     own = {"name": "recyclegp", "version": "0.1.0"}, {"dir_info": {}}
     where = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.11"}
@@ -136,3 +146,47 @@ def test_locked_requirements_have_hashes():
 
 def test_citation_names_this_version():
     assert f"\nversion: {recyclegp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+# --- what a release holds beside wheel and sdist; `make release` tries the wheel itself -----------
+
+
+def test_the_changelog_begins_with_this_version(monkeypatch):
+    release = loaded("release", monkeypatch)
+    said = release.notes((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), release.version())
+    assert said.startswith(f"## [{recyclegp.__version__}] - ")
+    assert len(said.splitlines()) > 10
+
+
+def test_notes_are_one_section(monkeypatch):
+    release = loaded("release", monkeypatch)
+    text = "# Changelog\n\n## [0.2.0] - 2027-01-02\n\n- new\n\n## [0.1.0] - 2026-12-01\n\n- first\n"
+    assert release.notes(text, "0.2.0") == "## [0.2.0] - 2027-01-02\n\n- new\n"
+    assert release.notes(text, "0.1.0") == "## [0.1.0] - 2026-12-01\n\n- first\n"
+    with pytest.raises(SystemExit, match=r"no section '## \[0\.3\.0\] - DATE'"):
+        release.notes(text, "0.3.0")
+
+
+def test_checksums_are_those_of_sha256sum(monkeypatch, tmp_path):
+    release = loaded("release", monkeypatch)
+    (tmp_path / "b.whl").write_bytes(b"wheel")
+    (tmp_path / "a.txt").write_bytes(b"")
+    (tmp_path / "SHA256SUMS").write_text("old")
+    empty, wheel = hashlib.sha256(b"").hexdigest(), hashlib.sha256(b"wheel").hexdigest()
+    assert release.checksums(tmp_path) == f"{empty}  a.txt\n{wheel}  b.whl\n"
+
+
+def test_a_bill_of_materials_names_no_file_of_the_machine(monkeypatch):
+    release = loaded("release", monkeypatch)
+    references = [{"type": "distribution", "url": "file:///home/me/a.whl"}, {"type": "website", "url": "https://a.org"}]
+    components = [{"name": "a", "externalReferences": references}, {"name": "b", "externalReferences": references[:1]}]
+    made = json.loads(release.elsewhere(json.dumps({"bomFormat": "CycloneDX", "components": components})))
+    assert made["components"] == [{"name": "a", "externalReferences": references[1:]}, {"name": "b"}]
+
+
+def test_a_folder_with_other_files_is_not_released(monkeypatch, tmp_path):
+    release = loaded("release", monkeypatch)
+    monkeypatch.setattr(release, "DIST", tmp_path)
+    (tmp_path / "recyclegp-0.0.1.tar.gz").write_bytes(b"")
+    with pytest.raises(SystemExit, match=r"dist/: it should hold recyclegp-0\.1\.0-py3-none-any\.whl"):
+        release.built("0.1.0")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +13,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 pytest.importorskip("sklearn")
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
@@ -261,7 +259,8 @@ def test_classifier_in_parts():
     assert set(ys[low]) == {"down"}
     with pytest.raises(rgp.RecycleGPError, match=r"y holds one class.*partial_fit takes classes="):
         RecyclableGPClassifier().partial_fit(Xs[low], ys[low])
-    stream = RecyclableGPClassifier(name="s", publish=20).partial_fit(Xs[low], ys[low], classes=["up", "down"])
+    with pytest.warns(rgp.errors.NothingToLearnWarning, match="'down' in all rows"):
+        stream = RecyclableGPClassifier(name="s", publish=20).partial_fit(Xs[low], ys[low], classes=["up", "down"])
     stream.partial_fit(Xs[high], ys[high])
     parts = RecyclableGPClassifier(n_partitions=2, learn=False).fit(XC, YC)
     a, b = (RecyclableGPClassifier(name=n, learn=False).fit(XC[i::2], YC[i::2]) for i, n in enumerate("ab"))
@@ -403,42 +402,6 @@ def test_regions_are_compact_whatever_the_units():
     first, second = regions(np.c_[np.zeros(40), np.linspace(0, 1, 40)], 2)
     assert (first.max(), second.min()) == (19, 20)
     assert [len(p) for p in regions(np.zeros((9, 2)), 3)] == [3, 3, 3]
-
-
-# --- documentation ----------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_documentation_runs(tmp_path, monkeypatch):
-    """Every block of the page, in order, with the objects it takes for granted."""
-    monkeypatch.chdir(tmp_path)
-    X, y = data(40, seed=11)
-    gp, gpc = exact(), GaussianProcessClassifier(optimizer=None).fit(XC, YC)
-    names = {
-        "gp": gp,
-        "gpc": gpc,
-        "X": X,
-        "y": y,
-        "X_new": XT,
-        "X_a": X[:20],
-        "y_a": y[:20],
-        "X_b": X[20:],
-        "y_b": y[20:],
-    }
-    page = Path(__file__).parents[1] / "docs" / "interop-sklearn.md"
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.S)
-    for block in blocks:
-        exec(block, names)
-    assert len(blocks) == 5
-    assert names["e"].names == ["theirs", "ours"]
-    close(names["p"] > 0.5, gpc.predict(XT) == gpc.classes_[1], 0)
-    assert names["more"].ensemble_.names == ["ward-7", "ward-8", "theirs"]
-    assert names["draws"].shape == (20, 10)
-    assert len(names["large"].modules_) == 4
-    assert names["p_kinds"].shape == (20, 3)
-    assert names["mixed"].ensemble_.owners == ["ward-7", "ward-8"]
-    assert (names["above_0"] > 0).all()
-    assert (names["above_0"] < names["median"]).all()
 
 
 @pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")

@@ -143,7 +143,7 @@ def test_noise_that_varies():
     assert mine.sample_y(XT, 3).shape == (9, 3)
     with pytest.raises(rgp.RecycleGPError, match="noise: likelihood 'heteroscedastic' has none to give"):
         RecyclableGPRegressor(likelihood="heteroscedastic", noise=1.0).fit(x, y)
-    with pytest.raises(rgp.RecycleGPError, match="likelihood='bernoulli'; use one of gaussian, student-t"):
+    with pytest.raises(rgp.RecycleGPError, match="likelihood='bernoulli'; use one of gaussian, lognormal, student-t"):
         RecyclableGPRegressor(likelihood="bernoulli").fit(x, y)
     with pytest.raises(NotFittedError):
         RecyclableGPRegressor().predict_interval(x)

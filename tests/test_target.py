@@ -1,9 +1,11 @@
 """What y means, and when two owners cannot mean the same."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from recyclegp.target import NO_TARGET, Target, contradiction, described, target_name
+import recyclegp as rgp
+from recyclegp.target import NO_TARGET, Target, contradiction, described, target_name, united
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,32 @@ def test_names_come_with_series_and_frames():
     assert described(pd.Series([1.0], name="pressure"), "other", None, None) == Target("other")
     assert str(Target("pressure", "mmHg")) == "pressure in mmHg"
     assert str(Target("state", None, (None, "ill"))) == "state ill against the rest"
+
+
+@pytest.mark.parametrize(
+    ("said", "together"),
+    [
+        ([], NO_TARGET),
+        ([NO_TARGET, Target("y")], Target("y")),
+        ([Target("y"), Target("y", "mmHg")], Target("y", "mmHg")),
+        ([Target(None, "mmHg"), Target("y")], Target("y", "mmHg")),
+        ([Target("y"), Target("z")], NO_TARGET),
+        ([Target("y", "mmHg"), Target("y", "kPa")], NO_TARGET),
+        ([Target("y", None, (None, "ill")), Target("y", None, ("well", "ill"))], Target("y", None, ("well", "ill"))),
+        ([Target("y", None, ("well", None)), Target("y", None, (None, "well"))], NO_TARGET),
+    ],
+)
+def test_what_several_say_together(said, together):
+    assert united(said) == united(said[::-1]) == together
+
+
+def test_names_survive_a_merge_with_modules_that_have_none(tmp_path):
+    x = np.linspace(0, 6, 40)[:, None]
+    named = rgp.fit(x, np.sin(x[:, 0]), noise=0.01, target="pressure", unit="mmHg", name="a")
+    half = rgp.fit(x + 0.01, np.sin(x[:, 0]), noise=0.01, target="pressure", name="b")
+    without = rgp.fit(x + 0.02, np.sin(x[:, 0]), noise=0.01, name="c")
+    merged = rgp.merge([without, half, named])
+    assert merged.target == Target("pressure", "mmHg")
+    merged.save(tmp_path / "m.safetensors")
+    assert rgp.load(tmp_path / "m.safetensors").target == merged.to_module("m").target == merged.target
+    assert rgp.merge([without, named]).add(half).target == merged.target

@@ -77,5 +77,16 @@ def test_a_team_of_one_is_the_caller_with_all_threads():
     with threads.share_work(1) as workers:
         assert (workers.size, torch.get_num_threads()) == (1, 2)
         assert workers.map(lambda _: threading.get_ident(), [0, 1]) == [threading.get_ident()] * 2
-    with threads.limit_threads(10.0), threads.share_work(8) as workers:  # one thread is all there is
-        assert workers.size == 1
+    with threads.limit_threads(10.0), threads.share_work(8) as workers:  # many small problems are shared all the same
+        assert workers.size == 2
+        assert workers.map(shared_again, [0, 1]) == [1, 1]  # but not by those who share already
+
+
+def shared_again(_):
+    with threads.share_work(8) as workers:
+        return workers.size
+
+
+def test_how_many_threads_problems_are_worth():
+    assert [threads.worth(count, 100) for count in (1, 12, 13, 25, 100)] == [1, 1, 1, 2, 8]
+    assert threads.worth(3, 1) == 3

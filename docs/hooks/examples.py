@@ -1,7 +1,8 @@
 """Examples become pages: every cell, with what it prints and draws when the documentation is built.
 
 mkdocs calls `on_config` and `on_files`. Each script runs in a process and a folder of its own; a script that
-fails stops the build. A new file in examples/ needs no entry anywhere.
+fails stops the build. A new file in examples/ needs no entry anywhere. Notebooks show what is kept in them, which
+tests/pages compares with what they print.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import notebooks
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "examples"
@@ -126,6 +129,7 @@ def on_config(config: Any) -> Any:
     scripts = sorted(SCRIPTS.glob("*.py"), key=lambda s: (s.stem != FIRST, s.stem))
     elsewhere = str(config.nav)  # a page that has a place of its own there is not listed twice
     pages = [{title(s.read_text()): page} for s in scripts if (page := f"examples/{s.stem}.md") not in elsewhere]
+    pages += [{f"Notebook: {notebooks.title(n)}": f"examples/{n.stem}.md"} for n in sorted(SCRIPTS.glob("*.ipynb"))]
     for entry in config.nav:
         if SECTION in entry:
             entry[SECTION] = pages
@@ -146,6 +150,9 @@ def on_files(files: Any, config: Any) -> Any:
         for made in pool.map(make, sorted(SCRIPTS.glob("*.py"))):
             for file in made:
                 files.append(file)
+    for notebook in sorted(SCRIPTS.glob("*.ipynb")):
+        for name, content in notebooks.as_page(notebook).items():
+            files.append(File.generated(config, f"examples/{name}", content=content))
     return files
 
 

@@ -1,14 +1,13 @@
 """recyclegp: merge fitted Gaussian processes into one, without revisiting any data."""
 
 import importlib
-import logging
 from typing import TYPE_CHECKING, Any
 
-from .errors import RecycleGPError, RecycleGPWarning
 from .version import __version__
 
 if TYPE_CHECKING:
     from . import engines, metrics, plot
+    from .errors import RecycleGPError, RecycleGPWarning
     from .interop.gpflow import from_gpflow
     from .interop.gpjax import from_gpjax
     from .interop.gpytorch import from_gpytorch
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from .models.secure_answers import SecureSum, join_sum, secure_round
     from .storage.calibration import Calibration
 
-# Where each public name lives: nothing heavy (torch takes seconds) is imported until one is used.
+# Where each public name lives: nothing (torch takes seconds) is imported until one is used.
 _HOMES = {
     "Answer": ".models.answer",
     "Calibrated": ".models.calibration",
@@ -46,6 +45,8 @@ _HOMES = {
     "Plan": ".models.ensemble",
     "Privacy": ".models.privacy",
     "Publishing": ".local.options",
+    "RecycleGPError": ".errors",
+    "RecycleGPWarning": ".errors",
     "SecureSum": ".models.secure_answers",
     "calibrate": ".models.calibration",
     "fit": ".models.fit",
@@ -103,8 +104,6 @@ __all__ = [
     "screen",
     "secure_round",
 ]
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

@@ -12,26 +12,17 @@ import torch
 from torch import Tensor
 
 from .anonymity import LevelGuard, warn_of_record_numbers
-from .categories import (
-    NO_CATEGORIES,
-    Categories,
-    Kind,
-    Levels,
-    coded,
-    described,
-    is_categorical,
-    kind_of,
-    levels_by_name,
-)
+from .categories import NO_CATEGORIES, Categories, Levels, described
 from .devices import device_of
 from .errors import Argument, RecycleGPError
+from .levels import Kind, coded, is_categorical, kind_of, levels_by_name
+from .magnitudes import LARGEST as LARGEST
 
 Array: TypeAlias = Any  # what users pass in and get back: array, tensor, DataFrame, or lists that NumPy reads
 CountOrPoints: TypeAlias = Any  # a number of points, or the points themselves as an Array
 PerColumn: TypeAlias = Any  # one number for each input column, or {column: number}
 PerOutput: TypeAlias = Any  # one value for all outputs, one for each, or {output: value}
 Columns = tuple[str, ...] | None
-LARGEST = 1e100  # beyond it squares overflow
 MOST_POINTS = 4096  # that may be asked for by number: their kernel matrix and its factor are 256 MiB
 MOST_GIVEN = 16384  # that may be given
 

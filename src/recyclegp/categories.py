@@ -6,19 +6,16 @@ a model knows the levels of each such column by name. Codes mean something only 
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any, NamedTuple
-
-import numpy as np
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from .errors import RecycleGPError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
 
 LONGEST = 200  # characters of a level
 MOST_LEVELS = 10_000  # of a column
@@ -32,17 +29,22 @@ class Levels(NamedTuple):
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Categories:
+class _Columns(NamedTuple):
+    levels: tuple[Levels, ...]
+
+
+class Categories(_Columns):
     """Which columns hold categories, in their order, and the levels of each."""
 
-    levels: tuple[Levels, ...] = ()
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        if list(self.columns) != sorted(set(self.columns)):
+    def __new__(cls, levels: tuple[Levels, ...] = ()) -> Self:
+        columns = [column for column, _ in levels]
+        if columns != sorted(set(columns)):
             raise RecycleGPError("categories: a column is given twice, or columns are not in their order")
-        for column, names in self.levels:
+        for column, names in levels:
             _check_names(column, names)
+        return super().__new__(cls, levels)
 
     def __bool__(self) -> bool:
         return bool(self.levels)
@@ -85,6 +87,8 @@ class Categories:
         """Inputs (n, D) in codes as a table of numbers and names; as they are where there are no categories."""
         if not self:
             return Z
+        import numpy as np
+
         table = Z.astype(object)
         for column, names in self.levels:
             table[:, column] = np.array(names, dtype=object)[Z[:, column].astype(int)]
@@ -99,10 +103,20 @@ class Categories:
         for column, names in self.levels:
             codes = Z[..., column]
             if not bool(((codes >= 0) & (codes < len(names)) & (codes == codes.round())).all()):
-                raise RecycleGPError(f"a point has no level in column {column}, whose levels are {len(names)}")
+                raise _no_level(column, names)
+
+    def check_columns(self, codes: Callable[[int], Iterable[float]]) -> None:
+        """The same of a column's codes as plain numbers."""
+        for column, names in self.levels:
+            if not all(0 <= code < len(names) and code == int(code) for code in codes(column)):
+                raise _no_level(column, names)
 
 
 NO_CATEGORIES = Categories()
+
+
+def _no_level(column: int, names: tuple[str, ...]) -> RecycleGPError:
+    return RecycleGPError(f"a point has no level in column {column}, whose levels are {len(names)}")
 
 
 def _check_names(column: int, names: tuple[str, ...]) -> None:
@@ -135,85 +149,6 @@ def called(column: int, columns: Sequence[str] | None) -> str:
     return f"column {column}" if columns is None else columns[column]
 
 
-# --- reading ----------------------------------------------------------------------------------
-
-
-class Kind(Enum):
-    """What a column holds."""
-
-    NUMBERS = "numbers"
-    LEVELS = "levels"
-    DATES = "dates"
-
-
-TEXTS, TRUTHS, DATES = (str,), (bool, np.bool_), (datetime.date, datetime.time, datetime.timedelta, np.datetime64)
-
-
-def kind_of(column: Any) -> Kind:
-    """Of a column of a table or an array: by its type or, where that may be anything, by its cells."""
-    kind, name = getattr(column.dtype, "kind", ""), str(column.dtype)
-    if kind in tuple("Mm") or name.startswith(("Date", "Time", "Duration", "period")):
-        return Kind.DATES
-    if kind == "b" or name.startswith(("category", "Categorical", "Enum", "Boolean")):
-        return Kind.LEVELS
-    if kind == "U" and isinstance(column, np.ndarray):  # all of such an array is text, also its numbers
-        return Kind.NUMBERS if _all_numbers(column) else Kind.LEVELS
-    if kind not in tuple("OUT") and not name.startswith(("String", "Utf8", "Object")):
-        return Kind.NUMBERS
-    types = set(map(type, np.asarray(column, dtype=object)))
-    if any(issubclass(t, TEXTS) for t in types) or (types and all(issubclass(t, TRUTHS) for t in types)):
-        return Kind.LEVELS
-    return Kind.DATES if any(issubclass(t, DATES) for t in types) else Kind.NUMBERS
-
-
-def _all_numbers(column: np.ndarray) -> bool:
-    try:
-        column.astype(np.float64)
-    except ValueError:
-        return False
-    return True
-
-
-class Coded(NamedTuple):
-    codes: np.ndarray  # float64
-    names: tuple[str, ...]
-
-
-def coded(texts: np.ndarray, known: tuple[str, ...]) -> Coded:
-    """Levels as codes; those that are not known are put behind those that are, in alphabetical order."""
-    names, inverse = np.unique(texts, return_inverse=True)
-    code = {name: i for i, name in enumerate(known)}
-    table = [code.setdefault(name, len(code)) for name in names.tolist()]
-    return Coded(np.array(table, dtype=np.float64)[inverse.reshape(-1)], tuple(code))
-
-
-def levels_by_name(column: Any, what: str) -> np.ndarray:
-    """The names of the levels in a column."""
-    cells = np.asarray(column, dtype=object)
-    missing = sum(_is_missing(cell) for cell in cells)
-    if missing:
-        raise RecycleGPError(
-            f"{what} lacks {missing} of {len(cells)} levels; fill them with a level of their own, as 'unknown', or "
-            "drop those rows"
-        )
-    strange = [] if is_categorical(column) else [cell for cell in cells if not isinstance(cell, TEXTS + TRUTHS)]
-    if strange:
-        raise RecycleGPError(
-            f"{what} holds categories, and {strange[0]!r} is a {type(strange[0]).__name__}; pass all of it as text, as "
-            "X[column].astype(str), or as a categorical"
-        )
-    return np.array([str(cell) for cell in cells], dtype=str)
-
-
-def is_categorical(column: Any) -> bool:
-    """Is it of a type that says so? Then anything can be a level."""
-    return str(column.dtype).startswith(("category", "Categorical", "Enum"))
-
-
-def _is_missing(cell: Any) -> bool:
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
-
-
 def union_of(several: Sequence[Categories]) -> Categories:
     """The levels of several, of the same columns; the codes of the first stay."""
     return reduce(Categories.union, several)
@@ -221,4 +156,6 @@ def union_of(several: Sequence[Categories]) -> Categories:
 
 def used_codes(Zs: Sequence[Tensor], columns: Sequence[int]) -> dict[int, list[int]]:
     """The codes that occur in each column."""
+    import torch
+
     return {c: torch.unique(torch.cat([Z[:, c] for Z in Zs])).long().tolist() for c in columns}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import recyclegp as rgp
 
-from .plot.style import BAND_SDS, BLACK, BLUE, FAINT, GREEN, ORANGE, VERMILION, band, inducing, outline, tidy
+from .plot.style import BAND_SDS, BLACK, BLUE, CHOSEN, FAINT, GREEN, ORANGE, VERMILION, band, inducing, outline, tidy
 
 Array = NDArray[np.float64]
 
@@ -99,7 +99,7 @@ def run(seed: int, folder: Path) -> Results:
     rng = np.random.default_rng(seed)
     data = {owner.name: observe(owner, rng) for owner in OWNERS}
     for name, kind, *_ in OWNERS:
-        module = rgp.fit(*data[name], likelihood=kind, publish=POINTS, name=name, seed=seed)
+        module = rgp.fit(*data[name], likelihood=kind, publish=POINTS, name=name, seed=seed, privacy="things")
         module.save(folder / file_of(name))
 
     # From here on only the files are known.
@@ -140,7 +140,7 @@ def central(data: dict[str, Rows], modules: Sequence[rgp.Module]) -> rgp.Ensembl
         how: dict[str, Any] = {"noise": module.noise, "publish": X}
         if owner.kind != "gaussian":
             how = {"likelihood": owner.kind, "inducing": grid[(grid[:, 0] >= owner.low) & (grid[:, 0] <= owner.high)]}
-        full.append(rgp.fit(X, y, kernel=module.kernel, learn=False, name=owner.name, **how))
+        full.append(rgp.fit(X, y, kernel=module.kernel, learn=False, name=owner.name, privacy="things", **how))
     ensemble = rgp.merge(full, inducing=grid)
     for owner in OWNERS:
         if owner.kind != "gaussian":
@@ -207,7 +207,7 @@ def _draw_merged(panel: Axes, x: Array, results: Results) -> None:
     for owner in OWNERS:
         _draw_rows(panel, owner, results.data[owner.name], size=5, alpha=0.35)
     panel.plot(x, truth(x), color=FAINT, lw=2.2, zorder=2, label="true f")
-    inducing(panel, results.merged.inducing[:, 0], COLOURS["merged"], "points $Z_*$", level=0.05)
+    inducing(panel, results.merged.inducing[:, 0], COLOURS["merged"], CHOSEN, level=0.1)  # above "no"
     mean, variance = results.merged.predict(x[:, None])
     band(panel, x, mean, variance, COLOURS["merged"], "merged, 95% band", lw=1.8)
     mean, variance = results.central.predict(x[:, None])

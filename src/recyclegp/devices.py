@@ -35,7 +35,7 @@ def device_of(wanted: Any) -> torch.device:
 @contextmanager
 def default_device(device: torch.device | str) -> Iterator[None]:
     """Inside the block new tensors are made there."""
-    if torch.device(device).type == "cpu":
+    if torch.device(device).type == torch.get_default_device().type == "cpu":
         yield
         return
     with torch.device(device):

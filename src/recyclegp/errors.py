@@ -2,16 +2,17 @@
 
 A message is made of text and of parts that are values: an argument with what was found, a remedy. In Python they are
 worded as arguments and calls, on the command line as options and commands; both wordings are here and nowhere else.
+
+Everything imports this module, also what should start at once: so these are plain classes, because the standard
+library's `dataclasses` takes longer to import than Python to start.
 """
 
 from __future__ import annotations
 
-import shlex
 import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 # options of the command line that are not called like the argument
@@ -19,13 +20,23 @@ OPTIONS = {"columns": "inputs", "decay": "forget", "digits": "round", "labels": 
 
 
 class Worded(ABC):
-    """Something that is said in one way in Python, and in another on the command line."""
+    """Something that is said in one way in Python, and in another on the command line. Compared by what it holds."""
 
     @abstractmethod
     def worded(self, *, shell: bool) -> str: ...
 
     def __str__(self) -> str:
         return self.worded(shell=False)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), str(self)))
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({held})"
 
 
 Part = str | Worded | Exception  # of a message
@@ -50,23 +61,21 @@ class Message(Worded):
         return in_words(self.parts, shell=shell)
 
 
-@dataclass(frozen=True)
 class Either(Worded):
     """Words that differ otherwise: what can be done in one of the two places only, or goes by another name there."""
 
-    python: str
-    shell: str
+    def __init__(self, python: str, shell: str) -> None:
+        self.python, self.shell = python, shell
 
     def worded(self, *, shell: bool) -> str:
         return self.shell if shell else self.python
 
 
-@dataclass(frozen=True)
 class Argument(Worded):
     """An argument, which is an option on the command line, with what was found or what would help."""
 
-    name: str
-    value: Any = ...  # …: whatever the caller chooses
+    def __init__(self, name: str, value: Any = ...) -> None:  # …: whatever the caller chooses
+        self.name, self.value = name, value
 
     def worded(self, *, shell: bool) -> str:
         if shell:
@@ -74,24 +83,27 @@ class Argument(Worded):
         return f"{self.name}={'' if self.value is ... else _python(self.value)}"
 
 
-@dataclass(frozen=True)
 class Name(Worded):
     """An argument by its name alone."""
 
-    argument: str
+    def __init__(self, argument: str) -> None:
+        self.argument = argument
 
     def worded(self, *, shell: bool) -> str:
         return f"--{_option(self.argument)}" if shell else self.argument
 
 
-@dataclass(frozen=True)
 class Remedy(Worded):
     """A call that would help: a method, which is a command with a file on the command line."""
 
-    call: str
-    arguments: tuple[Argument, ...] = ()
-    command: str = ""  # where it is not called like the method
-    writes: bool = True  # does the command write another file?
+    def __init__(
+        self,
+        call: str,
+        arguments: tuple[Argument, ...] = (),
+        command: str = "",  # where it is not called like the method
+        writes: bool = True,  # does the command write another file?
+    ) -> None:
+        self.call, self.arguments, self.command, self.writes = call, arguments, command, writes
 
     def worded(self, *, shell: bool) -> str:
         return self.shell() if shell else self.python
@@ -102,6 +114,8 @@ class Remedy(Worded):
 
     def shell(self, file: str = "FILE") -> str:
         """With the file of the model it is about."""
+        import shlex
+
         named = f"./{file}" if file.startswith("-") else file
         words = [self.command or self.call, shlex.quote(named)]
         words += [option for a in self.arguments for option in _options(a, chosen="…")]
@@ -120,6 +134,8 @@ def _option(argument: str) -> str:
 
 def _options(argument: Argument, chosen: str = "") -> list[str]:
     """As many as there are values: `--keep sites`, `--relearn`, `--no-learn`, `--input-scale a=2 --input-scale b=3`."""
+    import shlex
+
     name, value = _option(argument.name), argument.value
     if isinstance(value, bool):
         return [f"--{name}" if value else f"--no-{name}"]
@@ -167,6 +183,10 @@ class NotPositiveDefiniteError(RecycleGPError):
     """
 
 
+class FewRowsError(RecycleGPError):
+    """A module would be of one or two rows, and say little else than what these were."""
+
+
 class RecycleGPWarning(UserWarning):
     """A result was returned, but the caller should know something about it."""
 
@@ -188,6 +208,18 @@ class RecycleGPWarning(UserWarning):
 
 class ContradictionWarning(RecycleGPWarning):
     """Modules that contradict the others do not count."""
+
+
+class UncheckedWarning(RecycleGPWarning):
+    """Modules count whose mistakes nobody would notice, because the others know too little of what they say."""
+
+
+class NothingToLearnWarning(RecycleGPWarning):
+    """A target or an input is the same in all rows, so that they say nothing about it."""
+
+
+class FewCalibrationRowsWarning(RecycleGPWarning):
+    """Intervals are calibrated on so few rows that they may hold far less often than they say."""
 
 
 class PublishingWarning(RecycleGPWarning):
@@ -213,11 +245,11 @@ class PrivacyWarning(PublishingWarning):
 LONGEST_MESSAGE = 500  # characters about a file that is refused
 
 
-@dataclass(frozen=True)
 class OfStranger(Worded):
     """What is said about a file, which may hold words of whoever made it."""
 
-    part: Part
+    def __init__(self, part: Part) -> None:
+        self.part = part
 
     def worded(self, *, shell: bool) -> str:
         return printable(in_words([self.part], shell=shell), LONGEST_MESSAGE)

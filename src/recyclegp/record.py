@@ -1,27 +1,29 @@
 """The one record of a fitted model: who and what (words), and each of its functions (numbers).
 
 Modules, members of an ensemble, columns of many modules and files all hold these two. A new fact about a module is a
-field here and a line in `storage/record_json.py`.
+field here and a line in `storage/words_json.py` or `storage/record_json.py`. Looking at one needs no torch: what
+does is imported where it is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from . import arrays
 from .categories import NO_CATEGORIES, Categories
-from .core import sites
 from .core.convergence import NOTHING_TO_LEARN, Convergence
-from .core.noise import NoiseEvidence
-from .core.sites import Site
 from .errors import Argument, RecycleGPError
-from .kernels import Kernel
-from .kernels.units import InputUnits, in_units
-from .likelihoods import Change, Likelihood, Outputs
 from .target import NO_TARGET, Target
-from .times import When
+
+if TYPE_CHECKING:
+    from .arrays import Columns
+    from .core.noise_evidence import NoiseEvidence
+    from .core.site import Site
+    from .kernels import Kernel
+    from .kernels.units import InputUnits
+    from .likelihoods import Change, Likelihood
+    from .times import When
 
 IMPORTED = frozenset({"moments", "ensemble of imports"})  # methods of what was fitted elsewhere
 
@@ -41,7 +43,8 @@ class Origin(Enum):
 
 def worst(origins: Iterable[Origin]) -> Origin:
     """Of points that are published together."""
-    return max(origins, key=list(Origin).index)
+    different = list(dict.fromkeys(origins))
+    return different[0] if len(different) == 1 else max(different, key=list(Origin).index)
 
 
 class Privacy(Enum):
@@ -111,7 +114,7 @@ class About(NamedTuple):
     owner_override: str | None = None  # whose it is, where somebody has said so
     time: When | None = None  # of its rows, where somebody has said so
     method: str = "unknown"  # by which it was made
-    columns: arrays.Columns = None  # names of the inputs
+    columns: Columns = None  # names of the inputs
     categories: Categories = NO_CATEGORIES  # the levels of inputs that hold some, by name
     targets: tuple[Target, ...] = (NO_TARGET,)  # what y means, for each function
     privacy: Privacy | None = None  # as its owner chose; None: nobody has chosen
@@ -151,6 +154,9 @@ class Latent(NamedTuple):
 
     def in_units(self, change: Change, inputs: InputUnits) -> Latent:
         """The function s·f((x − shift)/scale) + b: as if its owner had measured x and y in other units."""
+        from .core import sites
+        from .kernels.units import in_units
+
         s, b = change.scale, change.shift
         site = self.site
         if site is not None:
@@ -176,6 +182,21 @@ class Record(NamedTuple):
         """How many inputs it has."""
         return int(self.latents[0].known_site.Z.shape[1])
 
+    @property
+    def rows(self) -> int:
+        """Data rows behind it; where outputs were not always seen, behind the function that has most."""
+        return max(latent.rows for latent in self.latents)
+
+    @property
+    def convergence(self) -> Convergence:
+        """How the search for its parameters ended; of several functions the first that had not, or the longest."""
+        return min((p.convergence for p in self.latents), key=lambda c: (c.converged, -c.evaluations))
+
+    @property
+    def noises(self) -> list[float | None]:
+        """Of the observations of each function, where they have one that is known."""
+        return known_noises(self.likelihoods)
+
     def part(self, c: int) -> Record:
         """One of its functions."""
         about = self.about._replace(targets=(self.about.targets[c],))
@@ -193,6 +214,15 @@ class Record(NamedTuple):
         )
 
 
+def known_noises(likelihoods: Sequence[Likelihood]) -> list[float | None]:
+    """Noise variance of the gaussian (or student-t) likelihood of each function, where there is one."""
+    own = [
+        [p.parameters[0] for p in each if p.has_units and p.known]
+        for each in zip(*(p.parts for p in likelihoods), strict=True)
+    ]
+    return [known[0] if known else None for known in own]
+
+
 def of_outputs(parts: Sequence[Record]) -> Record:
     """Records of one function each as one of as many outputs, each called like its target."""
     names = [part.about.targets[0].name for part in parts]
@@ -205,6 +235,8 @@ def of_outputs(parts: Sequence[Record]) -> Record:
 
     if any(owned(part) != owned(parts[0]) for part in parts):
         raise RecycleGPError("functions of one module must have its name, its owner, its columns and its categories")
+    from .likelihoods import Outputs
+
     about = parts[0].about._replace(
         targets=tuple(part.about.targets[0] for part in parts), origin=worst(part.about.origin for part in parts)
     )

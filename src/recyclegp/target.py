@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Self
 
 from .errors import Argument, Message, RecycleGPError, Remedy
 
 LONGEST = 200  # characters of a word
+MOST_FUNCTIONS = 256  # of a model
 
 
-@dataclass(frozen=True)
-class Target:
+class _Words(NamedTuple):
+    name: str | None  # of the column
+    unit: str | None
+    labels: tuple[str | None, str | None] | None  # of classes 0 and 1
+
+
+class Target(_Words):
     """All of it is optional; what is not known cannot contradict."""
 
-    name: str | None = None  # of the column
-    unit: str | None = None
-    labels: tuple[str | None, str | None] | None = None  # of classes 0 and 1
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        words = [("target", self.name), ("unit", self.unit), *(("labels", label) for label in self.labels or ())]
+    def __new__(
+        cls, name: str | None = None, unit: str | None = None, labels: tuple[str | None, str | None] | None = None
+    ) -> Self:
+        words = [("target", name), ("unit", unit), *(("labels", label) for label in labels or ())]
         for argument, word in words:
             if word is None:
                 continue
@@ -27,10 +33,9 @@ class Target:
                 raise TypeError(f"{argument} must be text, not {type(word).__name__}")
             if not word or len(word) > LONGEST or not word.isprintable():
                 raise RecycleGPError(Argument(argument, word[:50]), f"; use 1 to {LONGEST} printable characters")
-        if self.labels is not None and self.labels[0] == self.labels[1]:
-            raise RecycleGPError(
-                Argument("labels", self.labels), "; give two different ones, of class 0 and of class 1"
-            )
+        if labels is not None and labels[0] == labels[1]:
+            raise RecycleGPError(Argument("labels", labels), "; give two different ones, of class 0 and of class 1")
+        return super().__new__(cls, name, unit, labels)
 
     @property
     def known(self) -> bool:
@@ -39,7 +44,7 @@ class Target:
     def in_units(self, scale: float, shift: float, unit: str | None) -> Target:
         """Of scale·y + shift, which is measured in `unit`: without one, nobody knows in what."""
         changed = (scale, shift) != (1.0, 0.0) or unit is not None
-        return replace(self, unit=unit) if changed else self
+        return Target(self.name, unit, self.labels) if changed else self
 
     def __str__(self) -> str:
         said = [self.name or "", f"in {self.unit}" if self.unit else ""]
@@ -49,6 +54,15 @@ class Target:
 
 
 NO_TARGET = Target()  # nobody has said anything
+
+
+def check_names(names: Sequence[Any], what: str) -> None:
+    """Of functions: text that can be printed, each its own."""
+    for name in names:
+        if not isinstance(name, str) or not name or len(name) > LONGEST or not name.isprintable():
+            raise RecycleGPError(f"{what} is called {str(name)[:50]!r}; use 1 to {LONGEST} printable characters")
+    if len(set(names)) < len(names) or not 1 <= len(names) <= MOST_FUNCTIONS:
+        raise RecycleGPError(f"{len(names)} names for {what} each; give 1 to {MOST_FUNCTIONS} that are different")
 
 
 def target_name(y: Any) -> str | None:
@@ -68,6 +82,18 @@ def described(y: Any, name: str | None, unit: str | None, labels: Any) -> Target
             raise RecycleGPError(Argument("labels", labels), "; give two, of class 0 and of class 1")
         labels = words
     return Target(name, unit, labels)
+
+
+def united(said: Iterable[Target]) -> Target:
+    """What several say together, who may not all say everything; nothing where they disagree."""
+    words = zip(*((t.name, t.unit, *(t.labels or (None, None))) for t in (NO_TARGET, *said)), strict=True)
+    each = [{word for word in some if word is not None} for some in words]
+    if any(len(found) > 1 for found in each):
+        return NO_TARGET
+    name, unit, zero, one = (next(iter(found), None) for found in each)
+    if zero is None and one is None:
+        return Target(name, unit)
+    return NO_TARGET if zero == one else Target(name, unit, (zero, one))
 
 
 UNITS = ("output_scale", "output_shift", "unit")  # arguments of transform that change those of y

@@ -1,7 +1,8 @@
 """Few threads for small matrices.
 
 Threads that wait for each other on a busy machine can make a small problem ten times slower than one thread alone.
-As scikit-learn does, calls whose work is small limit them while they run, and give them back afterwards.
+As scikit-learn does, calls whose work is small limit them while they run, and give them back afterwards. Many small
+problems are another matter: the user's threads share them, and each works alone.
 
 torch is imported inside the functions, so that the command line can import this module and still start at once.
 """
@@ -16,9 +17,12 @@ from typing import Any, NamedTuple
 
 SMALL = 2**27  # multiplications in one step of the work: below it a second thread costs more than it saves
 
+SHARES = 8  # of what may be worked on at once: threads that have less to do only wait for each other
+
 _lock = threading.Lock()
 _inside = 0  # calls that are limiting threads right now, from any Python thread
 _before = 1  # what the user had, while there are any
+_here = threading.local()  # has `shares` where a thread is one of several that share some work
 
 
 @contextmanager
@@ -58,20 +62,40 @@ class Workers(NamedTuple):
 ALONE = Workers(1, None)
 
 
+def worth(count: int, at_once: int) -> int:
+    """How many threads so many problems are worth: an eighth, at least, of what may be worked on at once for each."""
+    return min(count, max(1, SHARES * count // at_once))
+
+
 @contextmanager
 def share_work(most: int) -> Iterator[Workers]:
     """The user's threads as workers, at most so many, each of which works alone on its own problem.
 
     Matrices that are too small to be shared by threads are many: a thread for some of them never waits for another.
     """
-    import torch
-
-    size = min(torch.get_num_threads(), most)
+    size = min(users_threads(), most)
     if size <= 1:
         yield ALONE
         return
-    with limit_threads(0.0), ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with limit_threads(0.0), ThreadPoolExecutor(size, initializer=_begin_to_share) as pool:
         yield Workers(size, pool)
+
+
+def users_threads() -> int:
+    """How many the user has, also where calls have limited them; one for who shares the work already."""
+    import torch
+
+    if getattr(_here, "shares", False):
+        return 1
+    with _lock:
+        return _before if _inside else torch.get_num_threads()
+
+
+def _begin_to_share() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    _here.shares = True
 
 
 @contextmanager

@@ -8,11 +8,11 @@ from datetime import UTC, date, datetime
 from typing import Any, TypeAlias
 
 from .errors import Argument, Either, RecycleGPError
+from .magnitudes import LARGEST
 
 When = float | datetime
 TimeLike: TypeAlias = Any  # a number in any unit, a date, or the text of one
 DAY = 86_400.0  # seconds
-LARGEST = 1e100
 
 
 def when(value: Any, what: str = "time") -> When:

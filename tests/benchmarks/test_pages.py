@@ -10,7 +10,8 @@ from PIL import Image
 
 import pages
 
-MARKED = {p.name: p.read_text(encoding="utf-8") for p in pages.DOCS.glob("*.md") if "<!--=" in p.read_text("utf-8")}
+EVERY = {"../README.md": pages.DOCS / "../README.md"} | {p.name: p for p in pages.DOCS.glob("*.md")}
+MARKED = {name: text for name, page in EVERY.items() if "<!--=" in (text := page.read_text(encoding="utf-8"))}
 SHOWN = {  # benchmark → its results, and the figures it makes of them
     "where_merging_loses": ("calibration-auto", ["where-merging-loses"]),
     "what_leaks": ("what-leaks", ["what-leaks"]),

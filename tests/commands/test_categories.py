@@ -7,7 +7,7 @@ import pytest
 import recyclegp as rgp
 from cases_bad import one_line
 from cases_cli import answer, call, ok, written
-from recyclegp.commands import tables
+from recyclegp.commands import reading
 
 SMALL = ("--publish", 20)
 
@@ -80,7 +80,7 @@ def test_figures(city):
 @pytest.mark.parametrize("rows", [7, 65_536])
 def test_text_that_comes_late(tmp_path, monkeypatch, rows):
     """The first rows of a column may look like numbers."""
-    monkeypatch.setattr(tables, "ROWS_AT_ONCE", rows)
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", rows)
     table = NORTH.assign(code=["1"] * 20 + ["x"] * 20 + ["y"] * 20)
     ok("fit", written(table, tmp_path / "a.csv"), "-t", "y", *SMALL, "-o", tmp_path / "a.safetensors")
     assert answer("inspect", tmp_path / "a.safetensors")["categories"]["code"] == ["1", "x", "y"]

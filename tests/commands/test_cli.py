@@ -2,16 +2,18 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
 
 import pytest
+from typer.testing import CliRunner
 
 import recyclegp as rgp
 from cases_bad import one_line
 from cases_cli import call, ok
-from recyclegp.cli import PANELS
+from recyclegp.cli import PANELS, app
 from recyclegp.errors import Argument, Name, warn_user
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -75,6 +77,29 @@ def test_help_has_an_example_and_the_common_options(command):
     for option in ("--json", "--quiet", "--help"):
         assert option in said
     assert "--seed" in said
+    assert not re.search(r"<(bool|str|int|float|list|path)", said), "a type of Python's"
+
+
+def completed(*words):
+    """What a shell is told when somebody presses the tabulator behind these words."""
+    asked = {"_RECYCLEGP_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    program = "from recyclegp.cli import app; app(prog_name='recyclegp')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True, env=os.environ | asked
+    )
+    return done.stdout.split()
+
+
+def test_shells_complete_commands_and_options():
+    assert completed("recyclegp", "me") == ["merge"]
+    assert completed("recyclegp", "merge", "--tr") == ["--trust", "--trusted"]
+
+
+def test_the_script_for_a_shell(monkeypatch):
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
+    shown = CliRunner().invoke(app, ["--show-completion"], prog_name="recyclegp")
+    assert shown.exit_code == 0, shown.output
+    assert "_RECYCLEGP_COMPLETE=complete_bash" in shown.stdout
 
 
 def test_version():

@@ -7,6 +7,7 @@ import pytest
 from cases_cli import call, written
 from cases_joint import classes, outputs
 from recyclegp.commands.fit import fit
+from recyclegp.commands.fit_options import OF_TABLE
 from recyclegp.local.options import DEFAULTS, OPTIONS
 from recyclegp.models import fit as library
 
@@ -37,7 +38,7 @@ class StopError(Exception):
 def test_the_command_has_the_options_of_the_library_with_their_defaults():
     mine = {name: p.default for name, p in signature(fit).parameters.items()}
     assert set(OPTIONS) - set(mine) == ELSEWHERE | NOT_OFFERED
-    assert set(GIVEN) == set(OPTIONS) & set(mine)
+    assert {*GIVEN, *OF_TABLE} == set(OPTIONS) & set(mine)
     assert all(mine[name] in (None, DEFAULTS[name]) for name in GIVEN)
 
 

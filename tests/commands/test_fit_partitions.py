@@ -6,7 +6,7 @@ import pytest
 
 import recyclegp as rgp
 from cases_cli import answer, call, ok
-from recyclegp.commands import tables
+from recyclegp.commands import reading
 from recyclegp.engines.tasks import read_chunk
 
 pytest.importorskip("pyarrow")
@@ -48,7 +48,7 @@ def by_ward(table):
 
 
 def test_a_module_for_each_value_and_one_ensemble(folder, table, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 37)  # pieces that end anywhere
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 37)  # pieces that end anywhere
     out = tmp_path / "city.safetensors"
     said = answer("fit", folder, "-t", "y", "--partition-by", "ward", "--jobs", 1, "-o", out)
     assert (said["kind"], said["names"], said["rows"]) == ("ensemble", WARDS, ROWS)
@@ -103,7 +103,7 @@ def test_classes_by_their_labels(folder, table, tmp_path):
 
 
 def test_numbers_are_the_same_value_beside_missing_ones(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 50)
     holes = table.assign(ward=pd.array([None if i == 3 else i % 2 for i in range(ROWS)], dtype="Int64"))
     path = tmp_path / "rows.parquet"
     holes.to_parquet(path, index=False)

@@ -60,6 +60,7 @@ def test_an_owner_comes_and_goes(tmp_path):
         assert "north" in people
         assert "counts" in people
         assert "one shot" in ok("coordinate", here.address, "report", *chief).stdout
+        assert ok("coordinate", here.address, "page", *chief).stdout.strip() == here.page
         ok("coordinate", here.address, "scores", *chief)
         ok("coordinate", here.address, "audit", *chief, "-o", tmp_path / "log.jsonl")
         assert audit.verify(tmp_path / "log.jsonl") > 3

@@ -10,14 +10,14 @@ import recyclegp as rgp
 from cases_bad import one_line
 from cases_cli import INPUTS, TEST, answer, call, ok, owner, target, written
 from recyclegp import metrics
-from recyclegp.commands import tables
+from recyclegp.commands import reading
 
 MANY = owner(5, 0, 6, 300)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student-t", "bernoulli", "poisson"])
 def test_scores_are_the_metrics_of_the_whole_table(each_kind, tmp_path, monkeypatch, likelihood):
-    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 13)
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 13)
     path, y = each_kind / f"{likelihood}.safetensors", target(TEST, likelihood)
     found = answer("score", path, written(TEST.assign(y=y), tmp_path / "test.csv"), "-t", "y")
     expected = metrics.score(rgp.load(path), TEST[INPUTS], y)
@@ -65,7 +65,7 @@ def test_classes_in_words(each_kind, tmp_path):
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
 def test_by_a_column_of_words(each_kind, tmp_path, monkeypatch, likelihood):
-    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 13)
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 13)
     path, y = each_kind / f"{likelihood}.safetensors", target(MANY, likelihood)
     ward = np.array(["west", "east", "north"])[np.arange(300) % 3]
     data = written(MANY.assign(y=y, ward=ward), tmp_path / "test.csv")

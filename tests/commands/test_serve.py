@@ -20,6 +20,7 @@ from cases_joint import outputs
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
+from recyclegp.extras import install
 from recyclegp.serve import server
 
 
@@ -74,7 +75,7 @@ def test_options_reach_the_page(folder, served):
     assert (port, threads, ran) == (8123, 2, "run")
     assert serve_state.snapshot.settings == ("auto", None, False)
     assert serve_state.snapshot.test is None
-    assert [(m.name, s) for m, s, _ in serve_state.snapshot.held] == [
+    assert [(m.name, s) for m, s, *_ in serve_state.snapshot.held] == [
         (n, f"{n}.safetensors") for n in ("east", "north", "south")
     ]
 
@@ -97,7 +98,7 @@ def test_a_test_table_may_hold_categories(served, tmp_path):
     ok("serve", tmp_path / "m.safetensors", "--test", tmp_path / "test.csv", "--no-open")
     serve_state = served[0]
     assert serve_state.snapshot.test.X["ward"].tolist() == rows["ward"].tolist()
-    assert serve_state.everybody().scores["f"].rmse < 0.3
+    assert serve_state.scores(serve_state.snapshot.usual)["f"].rmse < 0.3
 
 
 def test_a_test_table_may_have_several_outputs(several, served, tmp_path):
@@ -107,9 +108,9 @@ def test_a_test_table_may_have_several_outputs(several, served, tmp_path):
     path = written(rows, tmp_path / "test.csv")
     ok("serve", *files, "--test", path, "--owners", "none", "--no-open")
     assert list(served[0].snapshot.test.y) == ["heat", "salt"]
-    found = served[0].everybody()
+    found = served[0].usual()
     expected = rgp.metrics.score_outputs(found.ensemble, rows[["day", "depth"]], rows)
-    assert found.scores == expected
+    assert served[0].scores(served[0].snapshot.usual) == expected
 
 
 def test_ensembles_are_recycled_if_asked(folder, served):
@@ -149,7 +150,7 @@ def test_without_the_extra_it_is_named(folder, monkeypatch):
     monkeypatch.delattr("recyclegp.serve.server")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     said = one_line(call("serve", folder / "parts", "--no-open"))
-    assert said == "recyclegp: serve needs uvicorn; pip install 'recyclegp[serve]'"
+    assert said == f"recyclegp: serve needs uvicorn; {install('serve')}"
 
 
 @pytest.mark.slow

@@ -89,7 +89,7 @@ def test_parts_come_with_units_and_digits(several, out):
         (["--target", "heat,salt", "--likelihood", "categorical"], "has one target"),
         (["--target", "heat,salt", "--likelihood", "heteroscedastic"], "has one target"),
         (["--target", "heat", "--missing", "allow"], "it is for several outputs"),
-        (["--target", "heat,salt", "--missing", "maybe"], "use refuse or allow"),
+        (["--target", "heat,salt", "--missing", "maybe"], "use refuse, allow, impute or marginalise"),
         (["--target", "heat,salt", "--missing", "allow", "--drop-missing"], "give one"),
         (["--target", "heat", "--classes", "a,b"], "they are for --likelihood categorical"),
         (["--target", "heat", "--likelihood", "categorical", "--positive", "a"], "takes labels as they are"),

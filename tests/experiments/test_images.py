@@ -105,6 +105,7 @@ def test_counts_run(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.NothingToLearnWarning")  # parts of so few rows are of one class
 def test_banana_runs_on_a_few_points(monkeypatch, tmp_path):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(120, 2))

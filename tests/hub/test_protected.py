@@ -14,7 +14,7 @@ import cases_hub as cases
 import recyclegp as rgp
 from cases_cli import call as run
 from cases_cli import ok
-from recyclegp.hub import audit
+from recyclegp.hub import audit, exchanges
 from recyclegp.hub.client import query
 from recyclegp.hub.home import Home
 from recyclegp.hub.owner import Owner, Promise, Rows
@@ -141,7 +141,7 @@ def test_an_unprotected_plan_is_not_answered_privately(tmp_path):
         assert not (tmp_path / "ledger.json").exists()
         with pytest.raises(RefusedError, match="rounds are going on"):
             ask(here, tmp_path)
-        here.hub.rounds_failed("the test says so")
+        exchanges.fail(here.hub, "the test says so")
         public.save(tmp_path / "plan.safetensors")
         ask(here, tmp_path)
         path = north._home.answer(public.digest)

@@ -293,13 +293,17 @@ def test_reference_is_one_standard_deviation(name):
     check_close(value(rescaled, A * s, B * s) / scale**2, value(kernel), 1e-10)
 
 
+def side_by_side(*kernels):
+    return Kernel(kernels[0].structure, torch.stack([kernel.theta for kernel in kernels]))
+
+
 def test_pool_is_the_coordinate_wise_median():
     """Of log-parameters and of centres: one degenerate module moves nothing."""
     several = [
         centred("rbf + linear", (c, -c), [t, t + 1, t - 1, 2 * t, 0.3])
         for c, t in ((0.0, 0.1), (1.0, 0.4), (500.0, -30.0))
     ]
-    pooled = pool(several, [1, 1, 1])
+    pooled = pool(side_by_side(*several), [1, 1, 1])
     check_close(learned(pooled), [0.1, 1.1, -0.9, 0.2, 0.3], 1e-6)
     check_close(pooled.theta[-2:], [1.0, -1.0])
     assert pooled.structure == several[0].structure
@@ -308,14 +312,14 @@ def test_pool_is_the_coordinate_wise_median():
 def test_pool_of_an_even_number_and_of_one():
     """Half-way in logarithms; one kernel is itself."""
     a, b = named("rbf", 1.0, 2.0, 3.0), named("rbf", 4.0, 8.0, 3.0)
-    check_close(pool([a, b], [1, 1]).theta.exp(), [2.0, 4.0, 3.0])
-    assert pool([a], [3]) == a
+    check_close(pool(side_by_side(a, b), [1, 1]).theta.exp(), [2.0, 4.0, 3.0])
+    assert pool(side_by_side(a), [3]) == a
 
 
 def test_pool_counts_rows():
     """Two large data sets are not outvoted by three tiny ones."""
     tiny, large = named("rbf", 1.0, 0.002, 3.0), named("rbf", 4.0, 8.0, 3.0)
-    check_close(pool([tiny, tiny, tiny, large, large], [2, 2, 2, 500, 400]).theta, large.theta)
+    check_close(pool(side_by_side(tiny, tiny, tiny, large, large), [2, 2, 2, 500, 400]).theta, large.theta)
 
 
 def test_structures_do_not_know_centres():

@@ -276,8 +276,8 @@ def test_parameters_are_checked(name, parameters):
 
 def test_unknown_family_is_refused_by_name():
     """The message says what there is."""
-    with pytest.raises(RecycleGPError, match=r"'weibull' is not known; use one of gaussian, bernoulli"):
-        named("weibull")
+    with pytest.raises(RecycleGPError, match=r"'cauchy' is not known; use one of gaussian, lognormal, bernoulli"):
+        named("cauchy")
     with pytest.raises(TypeError, match="must be a name, not int"):
         named(3)
 

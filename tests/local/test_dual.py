@@ -32,7 +32,7 @@ def test_dual_site_of_gaussian_noise_is_collapsed_after_one_step(problem):
 
 @pytest.mark.parametrize(
     ("likelihood", "parameters"),
-    [("bernoulli", ()), ("bernoulli-probit", ()), ("poisson", ()), ("student-t", (0.3, 5.0))],
+    [("bernoulli", ()), ("bernoulli-probit", ()), ("poisson", ()), ("student-t", (0.3, 5.0)), ("survival", (0.3,))],
 )
 @settings(many, max_examples=6)
 @given(problem=problems())
@@ -84,6 +84,8 @@ def labels(problem, likelihood):
     y = problem.y - problem.mean
     if likelihood == "poisson":
         return np.round(np.exp(np.clip(y, -2, 2)))
+    if likelihood == "survival":  # every third is censored
+        return np.where(np.arange(len(y)) % 3 == 1, -1.0, 1.0) * np.exp(np.clip(problem.y, -3, 3))
     return (y > 0).astype(float) if likelihood.startswith("bernoulli") else problem.y
 
 
@@ -94,13 +96,15 @@ def moments_of(problem, state):
     return ref.Moments(problem.mean + L @ state.v.numpy(), half @ half.T)
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "bernoulli-probit", "poisson"])
+@pytest.mark.parametrize(
+    ("likelihood", "parameters"), [("bernoulli", ()), ("bernoulli-probit", ()), ("poisson", ()), ("survival", (0.3,))]
+)
 @settings(many, max_examples=4)
 @given(problem=problems(), seed=st.integers(0, 2**31))
-def test_dual_fixed_point_is_stationary(likelihood, problem, seed):
+def test_dual_fixed_point_is_stationary(likelihood, parameters, problem, seed):
     """The NumPy ELBO does not rise in any direction of q's mean or covariance."""
     y = labels(problem, likelihood)
-    state = dual.fixed_point(problem.data(likelihood, y, []), tolerance=1e-13)
+    state = dual.fixed_point(problem.data(likelihood, y, parameters), tolerance=1e-13)
     assert state.converged
     q = moments_of(problem, state)
     rng = np.random.default_rng(seed)
@@ -109,7 +113,7 @@ def test_dual_fixed_point_is_stationary(likelihood, problem, seed):
 
     def elbo(mean, factor):
         moved = ref.Moments(mean, factor @ factor.T)
-        return ref.elbo(moved, problem.kernel, problem.mean, problem.Z, problem.X, y, likelihood, (), 0.1)
+        return ref.elbo(moved, problem.kernel, problem.mean, problem.Z, problem.X, y, likelihood, parameters, 0.1)
 
     best = elbo(q.mean, half)
     for _ in range(3):

@@ -76,7 +76,7 @@ def test_other_ways_to_see_classes_are_made_where_they_are_learned():
     ("y", "options", "message"),
     [
         (Y, {"missing": "allow"}, r"missing='allow' is for y of shape \(n, C\)"),
-        (Y, {"missing": "drop"}, "missing='drop'; use 'refuse' or 'allow'"),
+        (Y, {"missing": "keep"}, "missing='keep'; use 'refuse', 'allow', 'drop'"),
         (Y, {"classes": ["a"]}, "classes: only likelihood 'categorical' has any"),
         (np.c_[Y, Y], {"classes": ["a"]}, "classes: only likelihood 'categorical' has any"),
         (np.c_[Y, Y * np.nan], {}, "y holds 30 missing values; pass missing='allow'"),

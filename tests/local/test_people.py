@@ -32,8 +32,22 @@ def test_made_up_rows_resemble_the_rows_and_are_none_of_them():
 
 
 def made_up(x):
-    asked = request(x)
+    asked = request(x, np.resize(Y, len(x)))
     return people.made_up_rows(side_by_side([asked.sample], asked.device), [asked]).X[0].numpy()
+
+
+def test_made_up_rows_go_together_as_the_rows_do():
+    """Also a column of 0 and 1 with one of numbers; a column that is another one's double, or constant, is no harm."""
+    rng = np.random.default_rng(8)
+    one, noise = rng.standard_normal((2, 2000))
+    two = 0.8 * one + 0.6 * noise
+    group = (one + rng.standard_normal(2000) > 0) * 1.0
+    made = made_up(np.c_[one, two, group, 2 * one, np.full(2000, 3.0)])
+    found, expected = np.corrcoef(made[:, :3].T), np.corrcoef(np.c_[one, two, group].T)
+    assert found[0, 1] == pytest.approx(expected[0, 1], abs=0.06)
+    assert (found[2, :2] > 0.7 * expected[2, :2]).all()  # an order of numbers becomes one of groups once more
+    np.testing.assert_allclose(made[:, 3], 2 * made[:, 0], atol=0.02)
+    assert (made[:, 4] == 3).all()
 
 
 def test_values_that_many_have_stay_values():

@@ -29,7 +29,7 @@ def said(change=None, members=8, seed=0, H_of=None):
             rho[k, :n] = change[k](v, H[k, :n], rho[k, :n])
     ones = np.where(np.abs(H).sum(-1) > 0, rng.uniform(0.5, 1.5, (members, R)), 0.0)
     numbers = (H, rho, ones, np.arange(members), counts, np.array(0.0))
-    return [Statements(*map(torch.tensor, numbers))]
+    return [Statements.of(*map(torch.tensor, numbers))]
 
 
 def other_function(seed):
@@ -111,5 +111,5 @@ def test_members_who_say_nothing_are_neither_flagged_nor_trusted():
 def test_the_order_of_members_does_not_matter():
     (one,) = said(BAD["another function"])
     turn = torch.tensor(np.random.default_rng(5).permutation(8))
-    turned = Statements(*(t[turn] for t in one[:3]), torch.arange(8), one.counts[turn], one.e)
+    turned = Statements.of(*(t[turn] for t in one[:3]), torch.arange(8), one.counts[turn], one.e)
     assert {int(turn[i]) for i in screen([turned], 8, ABOUT).flagged} == {1, 4}

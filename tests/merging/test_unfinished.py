@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,6 +98,25 @@ def test_a_result_far_outside_what_anybody_says_is_absurd() -> None:
     assert not is_absurd(kernel, e.groups[0].form.mean, members)
     assert is_absurd(kernel.with_theta(kernel.theta + 6.0), e.groups[0].form.mean, members)
     assert is_absurd(kernel, 1e4, members)
+
+
+def test_modules_of_small_regions_say_by_their_means_how_large_f_is() -> None:
+    """Each sees next to nothing of a wave of height 20; together they see all of it."""
+    rng = np.random.default_rng(0)
+    edges = np.linspace(0, 4, 201)
+    x = [np.sort(rng.uniform(a, b, 60)) for a, b in pairwise(edges)]
+    parts = [(at[:, None], 20 * np.sin(3 * at) + rng.normal(size=60)) for at in x]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two points keep little
+        modules = rgp.fit_many(parts, privacy="things", publish=2, progress=False)
+    e = rgp.merge(modules)
+    own = max(float(m.kernel_spec.diagonal(torch.zeros(1, 1, dtype=torch.float64))) for m in modules)
+    group = e.groups[0]
+    assert float(group.form.kernel.diagonal(torch.zeros(1, 1, dtype=torch.float64))) > 100 * own
+    assert not is_absurd(group.form.kernel, group.form.mean, group.members)
+    grid = np.linspace(0.05, 3.95, 50)
+    mean, _ = e.predict(grid[:, None])
+    assert np.sqrt(np.mean((mean - 20 * np.sin(3 * grid)) ** 2)) < 0.5
 
 
 @pytest.mark.skipif(not AUTHORS.exists(), reason="modules of the authors' program are not here")

@@ -104,7 +104,7 @@ def test_merge(a, b, thin, e):
     check_refused(r"not Ensemble; call its to_module\(name\) first", rgp.merge, [a, e], kind=TypeError)
     check_refused("iterable", rgp.merge, None, kind=TypeError)
     check_refused("two modules are named 'a'; rename one", rgp.merge, [a, a])
-    check_refused("module 'thin' has 1 input columns where the others have 2", rgp.merge, [a, thin])
+    check_refused("module 'thin' has 1 input column where the others have 2", rgp.merge, [a, thin])
     check_refused("keep='all'; use 'sites' or 'names'", rgp.merge, [a], keep="all")
 
 
@@ -115,7 +115,7 @@ def test_merge(a, b, thin, e):
         ([1.0, np.nan], "finite"),
         ([1.0, np.inf], "finite"),
         ([1.0], "weights has 1 numbers for 2 modules; give one each"),
-        ({"c": 1.0}, "weights names modules that are not here: c"),
+        ({"c": 1.0}, "weights: no module here is called c"),
         ([0.0, 0.0], "weights are all zero"),
     ],
 )
@@ -141,7 +141,7 @@ def test_merge_options(a, options, message):
 
 def test_add_and_remove(a, b, thin, e):
     check_refused("two modules are named 'a'", e.add, a)
-    check_refused("module 'thin' has 1 input columns", e.add, thin)
+    check_refused("module 'thin' has 1 input column", e.add, thin)
     check_refused("call its to_module", e.add, e, kind=TypeError)
     check_refused("modules must hold Module objects", e.add, [a.rename("c"), 3], kind=TypeError)
     check_refused("No such file", e.add, ["absent"], kind=FileNotFoundError)

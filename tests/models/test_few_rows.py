@@ -36,9 +36,45 @@ def test_fit():
     assert "allow_small=True" in said
     assert warned(lambda: rgp.fit(*rows(10))) == []
     assert warned(lambda: rgp.fit(*rows(9), allow_small=True)) == []
-    assert "x has 1 row:" in warned(lambda: rgp.fit([1.0], [2.0], name="x", noise=0.1))[0]
     with pytest.raises(TypeError, match="allow_small must be True or False, not 1"):
         rgp.fit(*rows(9), allow_small=1)
+
+
+@pytest.mark.parametrize(("n", "said"), [(1, "one row is too few for a module"), (2, "2 rows are too few")])
+def test_one_or_two_rows_are_refused(n, said):
+    with pytest.raises(rgp.RecycleGPError, match=f"{said}.*; fit them together with others, or pass allow_small=True"):
+        rgp.fit(*rows(n))
+    assert rgp.fit(*rows(n), allow_small=True).rows == n
+    with pytest.raises(rgp.RecycleGPError, match="it needs 20"):  # people need more
+        rgp.fit(*rows(n), privacy="people")
+
+
+def test_a_row_counts_as_often_as_its_weight():
+    x, y = rows(2)
+    assert rgp.fit(x, y, weights=[1.0, 2.0]).rows == 3
+    with pytest.raises(rgp.RecycleGPError, match="2 rows are too few"):
+        rgp.fit(x, y, weights=[1.5, 2.0])
+
+
+def test_of_many_those_of_too_few_rows_fail():
+    data = [rows(30, 1), rows(2, 2), rows(30, 3), rows(1, 4)]
+    names = list("abcd")
+    with pytest.raises(rgp.FitManyError, match=r"2 of the models failed \(b: 2 rows are too few") as failed:
+        rgp.fit_many(data, names=names)
+    assert failed.value.modules.names == ["a", "c"]
+    with pytest.warns(rgp.RecycleGPWarning, match="2 models were left out"):
+        kept = rgp.fit_many(data, names=names, on_failure="skip")
+    assert [m.rows for m in kept] == [30, 30]
+    np.testing.assert_array_equal(kept[1].predict([1.0])[0], rgp.fit_many(data[2:3], names=["c"])[0].predict([1.0])[0])
+    assert rgp.fit_many(data, names=names, allow_small=True).names == names
+    few = [rows(2, k) for k in range(3)]  # all at once, as plain arrays
+    with pytest.raises(rgp.FitManyError, match="3 of the models failed"):
+        rgp.fit_many(few)
+
+
+def test_kernel_of_many_is_chosen_without_those_of_too_few_rows():
+    modules = rgp.fit_many([rows(30, 1), rows(2, 2)], kernel="auto", names=["a", "b"], allow_small=True)
+    assert len(modules) == 2
 
 
 def test_the_warning_is_at_the_callers_line():
@@ -90,6 +126,12 @@ def test_the_command_line(tmp_path):
     assert said.exit_code == 0
     assert "warning: few has 7 rows: a module of fewer than 10" in said.stderr
     assert "or pass --allow-small\n" in said.stderr
+    two = written(pd.DataFrame({"x": x[:2], "y": y[:2]}), tmp_path / "two.csv")
+    assert call("fit", two, "-t", "y", "-o", out).stderr == (
+        "recyclegp: 2 rows are too few for a module, which would say little but what they were; fit them together with "
+        "others, or pass --allow-small\n"
+    )
+    assert answer("fit", two, "-t", "y", "--allow-small", "-o", out)["rows"] == 2
     assert "fewer than 10" not in ok("fit", table, "-t", "y", "--allow-small", "-o", out).stderr
 
 

@@ -74,6 +74,14 @@ def test_fit_many_is_fit(likelihood, method, kernel, options, D):
         np.testing.assert_allclose(var, var_alone, atol=2e-3 * scale**2)
 
 
+def test_arrays_whose_columns_lie_together_are_the_same_data():
+    """As the arrays of a DataFrame are."""
+    data = parts("gaussian", 2, sizes=(30, 30, 30))
+    for a, b in zip(rgp.fit_many(data), rgp.fit_many([(np.asfortranarray(X), y) for X, y in data]), strict=True):
+        np.testing.assert_array_equal(a.inducing, b.inducing)
+        assert a.noise == b.noise
+
+
 @pytest.mark.parametrize("method", ["exact", "collapsed", "dual"])
 def test_padding_is_exact_at_fixed_hyperparameters(method):
     """Nothing learned, nothing chosen: to rounding."""

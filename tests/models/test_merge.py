@@ -145,7 +145,7 @@ def test_two_rows_beside_five_hundred():
         rng = np.random.default_rng(seed)
         large, tiny, test = (rng.uniform(0, 6, (n, 1)) for n in (500, 2, 400))
         targets = [np.sin(2 * Z[:, 0]) + 0.2 * rng.standard_normal(len(Z)) for Z in (large, tiny, test)]
-        a, b = rgp.fit(large, targets[0], name="large"), rgp.fit(tiny, targets[1], name="tiny")
+        a, b = rgp.fit(large, targets[0], name="large"), rgp.fit(tiny, targets[1], name="tiny", allow_small=True)
         e = rgp.merge([b, a])
         worse.append(np.mean(a.log_density(test, targets[2])) - np.mean(e.log_density(test, targets[2])))
     assert np.median(worse) < 0.005

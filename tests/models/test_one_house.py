@@ -83,7 +83,7 @@ def test_many_of_several_functions_are_columns(kind, tmp_path):
     assert isinstance(many, rgp.Modules)
     for i, (X_, y) in enumerate(data):
         alone = rgp.fit(X_, y, name=names[i], time=times[i], **options(kind))
-        np.testing.assert_allclose(many[i].predict(X)[0], alone.predict(X)[0], atol=1e-5)
+        np.testing.assert_allclose(many[i].predict(X)[0], alone.predict(X)[0], atol=5e-5)
         assert many[i].time == times[i]
     many.save(tmp_path / "many.safetensors")
     again = rgp.load_many(tmp_path / "many.safetensors")

@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 
 import recyclegp as rgp
+from recyclegp.errors import ContradictionWarning
 
 X = np.linspace(-2, 2, 9)[:, None]
 
@@ -15,7 +16,7 @@ def owners(unlike, K=6, rows=25, seed=0):
     rng, found = np.random.default_rng(seed), []
     for k in range(K):
         x = rng.uniform(-3, 3, (rows, 1))
-        size, pace, phase = (4.0**k / 8, 0.5 + 0.8 * k, 2.0 * k) if unlike else (1.0, 1.5, 0.0)
+        size, pace, phase = (1.5**k / 4, 0.5 + 0.35 * k, 2.0 * k) if unlike else (1.0, 1.5, 0.0)
         y = size * np.sin(pace * x[:, 0] + phase) + 0.1 * size * rng.standard_normal(rows)
         found.append(rgp.fit(x, y, name=f"w{k}"))
     return found
@@ -71,6 +72,28 @@ def test_one_function_is_answered_together():
     assert e.groups[0].own_share < 0.2
     for how in ({"owners": None}, {"owners": "smooth"}, {"learn": False}):
         assert rgp.merge(alike, **how).groups[0].own_share == 0
+
+
+def doses(half, highest, name, rng):
+    """Fifteen plants under doses that grow by factors of three, of a weed killer of this strength."""
+    x = np.repeat([0.0, *(highest / 3.0 ** np.arange(6)[::-1])], 3)[:, None]
+    y = 2 / (1 + (x[:, 0] / half) ** 1.2) + 0.05 * rng.standard_normal(len(x))
+    kept = rng.permutation(len(x))[:15]
+    return rgp.fit(x[kept], y[kept], name=name)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_kernel_that_two_camps_have_bent_answers_nobody(seed):
+    """It is so rough that neighbouring points have nothing to do with each other: each is better off alone."""
+    rng = np.random.default_rng(seed)
+    weak = [doses(3.0, 150.0, f"weak {i}", rng) for i in range(3)]
+    strong = [doses(0.15, 3.0, f"strong {i}", rng) for i in range(2)]
+    with pytest.warns(ContradictionWarning, match="does not help these owners"):
+        e = rgp.merge([*weak, *strong])
+    for m in (*weak, *strong):
+        np.testing.assert_allclose(e.predict(X**2, owner=m.name), m.predict(X**2), rtol=1e-9)
+    found = e.predict_y(X**2, owner="weak 0")  # with a noise that is known as far as fifteen rows say
+    assert (np.asarray(found[1]) >= np.asarray(weak[0].predict(X**2)[1]) + weak[0].noise).all()
 
 
 def test_a_noise_of_few_rows_is_student_t():

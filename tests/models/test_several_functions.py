@@ -357,7 +357,7 @@ def test_new_rows_of_varying_noise():
         (lambda X, Y: rgp.fit(X, Y[:-1]), r"y has shape \(59, 3\) for 60 rows of X and 3 outputs"),
         (lambda X, Y: rgp.fit(X, np.where(Y > 5, np.nan, Y)), "missing values; pass missing='allow'"),
         (lambda X, Y: rgp.fit(X, np.full_like(Y, np.nan), missing="allow"), "no values at all"),
-        (lambda X, Y: rgp.fit(X, Y, missing="drop"), "missing='drop'; use 'refuse' or 'allow'"),
+        (lambda X, Y: rgp.fit(X, Y, missing="keep"), "missing='keep'; use 'refuse', 'allow', 'drop'"),
         (lambda X, Y: rgp.fit(X, Y[:, 0], missing="allow"), r"missing='allow' is for y of shape \(n, C\)"),
         (lambda X, Y: rgp.fit(X, Y, target=["a", "b"]), "target has 2 names for 3 outputs"),
         (lambda X, Y: rgp.fit(X, ["a"] * 60, likelihood="categorical"), r"one class only \(a\); pass classes="),

@@ -100,7 +100,7 @@ def test_what_cannot_be_merged_is_named(modules, folder, tmp_path):
         rgp.merge(tmp_path)
     thin = rgp.fit(XT[:, :1], XT[:, 0], name="thin", publish=2, learn=False)
     thin.save(tmp_path / "thin.safetensors")
-    with pytest.raises(rgp.RecycleGPError, match=r"module 'thin' \(.*thin.safetensors\) has 1 input columns"):
+    with pytest.raises(rgp.RecycleGPError, match=r"module 'thin' \(.*thin.safetensors\) has 1 input column"):
         rgp.merge([modules[0], tmp_path / "thin.safetensors"])
     rgp.merge(modules[:2], learn=False).save(tmp_path / "both.safetensors")
     with pytest.raises(rgp.RecycleGPError, match=r"both.safetensors: it holds an ensemble.*to_module\(name\)"):
@@ -127,7 +127,7 @@ def test_columns_are_aligned_in_passing(modules):
     [
         ([1.0] * 13, "weights has 13 numbers for 12 modules"),
         ([1.0] * 11, "weights has 11 numbers for 12 modules"),
-        ({"m0001": 1.0, "nobody": 2.0}, "not here: nobody"),
+        ({"m0001": 1.0, "nobody": 2.0}, "no module here is called nobody"),
         ([0.0] * 12, "all zero"),
     ],
 )

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import recyclegp as rgp
-from parity_cases import FORMS, KINDS, OWNERS, ensemble, functions, module, options, rows, width
+from parity_cases import FORMS, KINDS, LOGARITHMS, OWNERS, ensemble, functions, module, options, rows, width
 
 X = np.linspace(0.6, 5.4, 7)[:, None]
 N = len(X)
@@ -56,6 +56,8 @@ def predict_y(m: Any, kind: str) -> None:
     shaped(variance, N, *width(kind))
     if kind == "classes":
         np.testing.assert_allclose(mean.sum(-1), 1, atol=1e-9)
+    elif kind in LOGARITHMS:
+        assert (np.log1p(variance / mean**2) > m.predict(X)[1]).all()  # of log y
     else:
         assert (variance > m.predict(X)[1]).all()
 
@@ -78,6 +80,15 @@ def predict_quantiles(m: Any, kind: str) -> None:
     found = m.predict_quantiles(X, [0.2, 0.5, 0.9])
     shaped(found, N, *width(kind), 3)
     assert (np.diff(found, axis=-1) > 0).all()
+
+
+def predict_survival(m: Any, kind: str) -> None:
+    middle = m.predict_quantiles(X, 0.5).reshape(N, -1)
+    found = [m.predict_survival(X, at).reshape(N, -1) for at in (middle[:, 0], float(middle.min()) - 1, 1e6)]
+    shaped(m.predict_survival(X, 1.0), N, *width(kind))
+    np.testing.assert_allclose(found[0][:, 0], 0.5, atol=1e-9)
+    assert (found[1][:, 0] > found[0][:, 0]).all()
+    np.testing.assert_allclose(found[2], 0, atol=1e-12)
 
 
 def predict_joint(m: Any, kind: str) -> None:
@@ -162,11 +173,11 @@ def part(m: Any, kind: str) -> None:
 
 
 def transform(m: Any, kind: str) -> None:
-    scale = 1.0 if kind == "classes" else 2.0
-    new = m.transform([1.0], scale, 0.0 if kind == "classes" else 5.0, input_scale=[10.0])
+    of_y = {"classes": (1.0, 0.0), "positive": (2.0, 0.0), "censored times": (2.0, 0.0)}.get(kind, (2.0, 5.0))
+    scale, shift = (1.0, np.log(2.0)) if kind in LOGARITHMS else of_y  # of f
+    new = m.transform([1.0], *of_y, input_scale=[10.0])
     mean, variance = m.predict(X)
     moved = new.predict(10 * X + 1)
-    shift = 0.0 if kind == "classes" else 5.0
     np.testing.assert_allclose(moved[0], scale * mean + shift, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(moved[1], scale**2 * variance, rtol=1e-6, atol=1e-8)
 
@@ -178,7 +189,7 @@ def words(m: Any, kind: str) -> None:
 
 
 def outputs(m: Any, kind: str) -> None:
-    assert m.outputs == (("a",) if kind == "one output" else ("a", "b"))
+    assert m.outputs == (("a",) if kind in ("one output", *LOGARITHMS) else ("a", "b"))
 
 
 def classes(m: Any, kind: str) -> None:
@@ -205,6 +216,7 @@ COMMON: dict[str, Callable[..., None]] = {
     "predict_noise": predict_noise,
     "predict_interval": predict_interval,
     "predict_quantiles": predict_quantiles,
+    "predict_survival": predict_survival,
     "predict_joint": predict_joint,
     "predict_proba": predict_proba,
     "predict_class": predict_class,
@@ -327,7 +339,9 @@ def with_noise(e: Any, kind: str) -> None:
     found = e.with_noise(0.5)
     assert found.noise == (0.5 if functions(kind) == 1 else (0.5, 0.5))
     for owner in OWNERS:
-        both = found.predict_y(X, owner=owner)[1] - found.predict(X, owner=owner)[1]
+        mean, variance = found.predict_y(X, owner=owner)
+        of_seen = np.log1p(variance / mean**2) if kind in LOGARITHMS else variance
+        both = of_seen - found.predict(X, owner=owner)[1]
         np.testing.assert_allclose(both, 0.5, rtol=1e-6)
 
 
@@ -465,6 +479,13 @@ ENSEMBLE: dict[str, Callable[..., None]] = COMMON | {
 NO_CLASSES = "likelihood|outputs|noise"
 FORBIDDEN: dict[str, dict[str, str]] = {
     "one output": {"predict_proba": NO_CLASSES, "predict_class": NO_CLASSES, "classes": NO_CLASSES},
+    "positive": {"predict_proba": NO_CLASSES, "predict_class": NO_CLASSES, "classes": NO_CLASSES},
+    "censored times": {
+        "predict_proba": NO_CLASSES,
+        "predict_class": NO_CLASSES,
+        "classes": NO_CLASSES,
+        "with_noise": "for gaussian modules",
+    },
     "several outputs": {"predict_proba": NO_CLASSES, "predict_class": NO_CLASSES, "classes": NO_CLASSES},
     "correlated outputs": {
         "predict_proba": NO_CLASSES,
@@ -478,6 +499,7 @@ FORBIDDEN: dict[str, dict[str, str]] = {
         "predict_noise": "no noise",
         "predict_interval": "classes",
         "predict_quantiles": "classes",
+        "predict_survival": "classes",
         "outputs": "classes",
         "with_noise": "has none to give",
         "to_botorch": "classes",

@@ -10,8 +10,10 @@ from matplotlib.figure import Figure
 
 import cases_plot as cases
 import recyclegp as rgp
+from cases_pictures import collisions, symbols
 from recyclegp.plot import style
-from recyclegp.plot.scene import COLOURS, MOST_MODELS, MOST_TOLD_APART
+from recyclegp.plot.figure import new
+from recyclegp.plot.scene import COLOURS, MOST_MODELS, MOST_TOLD_APART, scenes
 
 BLACK = style.BLACK
 
@@ -413,7 +415,7 @@ def test_a_crowd_has_no_bands_and_a_short_legend():
     figure, (ax,) = cases.drawn([*many, e])
     assert len(ax.collections) == 2  # the ensemble's own
     assert figure.legends[0].get_texts()[0].get_text() == "merged"
-    (crowd,) = lanes(rgp.plot.ensemble(e), "|").values()
+    crowd = lanes(rgp.plot.ensemble(e), "|")[style.FAINT]
     np.testing.assert_array_equal(crowd, np.tile(m.inducing[:, 0], len(many)))
 
 
@@ -457,7 +459,7 @@ def test_region_of_one_input():
 
 
 def test_one_place_has_a_region_too():
-    m = rgp.fit([[2.0]], [1.0], publish=[[2.0]], learn=False, name="one")
+    m = rgp.fit([[2.0]], [1.0], publish=[[2.0]], learn=False, name="one", allow_small=True)
     low, high = rgp.plot.modules(m).get_xlim()
     assert low < 2 < high
 
@@ -524,3 +526,38 @@ def test_rates_of_a_model_that_knows_nothing_stay_finite(tmp_path):
     assert np.isfinite(ax.get_ylim()).all()
     for suffix in ("png", "html"):
         rgp.plot.save([ignorant], tmp_path / f"figure.{suffix}")
+
+
+# --- what can be read ---
+
+
+@pytest.mark.parametrize(("each", "mark"), [(8, "^"), (40, "|")])
+def test_many_points_below_slices_are_a_rug(each, mark):
+    """Triangles one by one, or thin strokes; the legend has the same."""
+    rng = np.random.default_rng(0)
+    some = []
+    for k in range(2):
+        X = rng.uniform(0, 5, (90, 3))
+        y = np.sin(X[:, 0]) + X[:, 1]
+        some.append(rgp.fit(X, y, noise=0.01, learn=False, name=f"m{k}", inducing=X[:each] + 1e-3, publish=None))
+    e = rgp.merge(some, inducing="all", learn=False)
+    figure, axes = new(scenes([e]))
+    for j, ax in enumerate(axes):
+        (own,) = [line for line in ax.lines if line.get_color() == BLACK and len(line.get_xdata()) == 2 * each]
+        np.testing.assert_allclose(np.sort(own.get_xdata()), np.sort(e.inducing[:, j]))
+        assert own.get_marker() == mark
+        assert own.get_markeredgewidth() < (1 if mark == "|" else 0.1)
+    (legend,) = figure.legends
+    handles = {t.get_text(): h for t, h in zip(legend.get_texts(), legend.legend_handles, strict=True)}
+    assert handles[style.CHOSEN].get_marker() == mark
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_legends_have_words_and_nothing_stands_on_anything_else(dimension):
+    e, ms = cases.ensemble(dimension, "gaussian"), cases.modules(dimension, "gaussian")
+    for some in ([e], [*ms, e], [e, e]):
+        figure, _ = new(scenes(some))
+        assert symbols(figure) == []
+        assert collisions(figure) == []
+    said = [t.get_text() for t in new(scenes([e]))[0].legends[0].get_texts()]
+    assert style.CHOSEN in said

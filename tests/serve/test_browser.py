@@ -1,7 +1,6 @@
 """The page in a real browser: it is looked at, switched, changed and downloaded from; and nobody gets in by a name."""
 
 import re
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -9,22 +8,14 @@ import pytest
 
 import cases_serve as cases
 import recyclegp as rgp
+from cases_browser import CHROMIUM, overflow
 from cases_joint import outputs
 from recyclegp.serve import state
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-playwright = pytest.importorskip("playwright.sync_api", reason="of [dev]")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytest.importorskip("playwright.sync_api")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -38,53 +29,6 @@ def address(modules):
     rows = state.Test(test[["hour"]], test["level"].to_numpy(), None, "test.csv")
     with cases.running(cases.serve_state(modules, test=rows)) as found:
         yield found
-
-
-class Visit:
-    """A page in a tab of its own, with all that it has complained about."""
-
-    def __init__(self, browser, address, width=1280, dark=False):
-        self.complaints, self.requests = [], []
-        self.context = browser.new_context(
-            viewport={"width": width, "height": 844}, color_scheme="dark" if dark else "light", accept_downloads=True
-        )
-        self.page = self.context.new_page()
-        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda e: self.complaints.append(str(e)))
-        self.page.on("request", lambda r: self.requests.append(r.url))
-        self.page.goto(address)
-        self.settle()
-
-    def settle(self):
-        """Until what was asked last has been answered."""
-        self.page.wait_for_selector("body[aria-busy=false]", timeout=60_000)
-
-    def switch(self, name):
-        self.page.get_by_role("row", name=name).get_by_role("switch").click()
-        self.settle()
-
-    def curve(self):
-        """The merged mean, as it is drawn."""
-        return self.page.evaluate("data.panels[0].curves.find(c => data.entries[c.entry].name === 'merged').mean")
-
-    def score(self, name="rmse"):
-        return float(self.page.locator(f"[data-score={name}]").inner_text().replace("−", "-"))
-
-    def row(self, name):
-        return self.page.get_by_role("row", name=name)
-
-
-@pytest.fixture
-def visit(browser):
-    opened = []
-
-    def visit(address, **options):
-        opened.append(Visit(browser, address, **options))
-        return opened[-1]
-
-    yield visit
-    for each in opened:
-        each.context.close()
 
 
 def test_it_loads_without_complaints_and_asks_nobody_else(visit, address):
@@ -119,7 +63,7 @@ def test_switching_an_owner_changes_curves_and_scores(visit, address, modules):
     assert v.score() > score  # nobody else has seen the first hours
     assert v.row("north").get_by_text("switched off").count() == 1
     assert "2 of 4 modules count" in v.page.locator("#summary").inner_text()
-    v.page.locator("#map g[role=switch]").first.click()  # the dot of the same owner
+    v.page.locator("#map g[role=switch] circle").first.click()  # the dot of the same owner
     v.settle()
     assert v.curve() == before
     assert v.row("north").get_by_role("switch").is_checked()
@@ -206,12 +150,12 @@ def test_the_download_is_what_merge_gives(visit, address, modules, tmp_path):
 def test_files_can_be_added(visit, tmp_path):
     with cases.running(cases.serve_state(cases.modules()[:2])) as address:
         v = visit(address)
-        cases.fitted(cases.table(3, 4, 9), "late").save(tmp_path / "late.safetensors")
+        cases.fitted(cases.table(3, 4, 9), "late").save(tmp_path / "late-1.safetensors")
         (tmp_path / "broken.safetensors").write_bytes(b"nothing")
-        v.page.locator("#files").set_input_files([tmp_path / "late.safetensors", tmp_path / "broken.safetensors"])
+        v.page.locator("#files").set_input_files([tmp_path / "late-1.safetensors", tmp_path / "broken.safetensors"])
         v.page.wait_for_selector("#modules tbody tr:nth-child(3)")
         v.page.wait_for_selector(".notice")
-        assert "late.safetensors" in v.row("late").inner_text()
+        assert "late-1.safetensors" in v.row("late").inner_text()
         assert "broken.safetensors: not a complete recyclegp file" in v.page.locator("#notices").inner_text()
         assert v.page.locator("#map g[role=switch]").count() == 3
 
@@ -251,7 +195,7 @@ def test_nothing_in_a_file_becomes_markup(visit):
         v.settle()
         v.page.locator("#curves svg").hover()  # the table beside the pointer
         v.page.get_by_role("button", name="Units of 0").click()
-        v.page.locator("#map g[role=switch]").first.click()
+        v.page.locator("#map g[role=switch] circle").first.click()
         v.settle()
         body = v.page.locator("body").inner_text()
         for k in range(3):
@@ -283,10 +227,6 @@ def test_the_policy_stops_what_the_page_would_never_do(visit, address):
     said, unhurt = v.page.evaluate(tried)
     assert said[:3] == ["TypeError", "EvalError", "TypeError"]
     assert unhurt
-
-
-def overflow(v):
-    return v.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])

@@ -1,5 +1,6 @@
 """What one stranger sends keeps nobody waiting: limits of time and memory, silent connections, load."""
 
+import asyncio
 import contextlib
 import http.client
 import multiprocessing
@@ -8,17 +9,19 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 import cases_serve as cases
+import recyclegp as rgp
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from recyclegp.serve import connections, state
 from recyclegp.serve.server import page
-from recyclegp.serve.worker import Limits, Worker, Workers
+from recyclegp.serve.worker import Limits, Line, Question, Worker
 
 LARGE = 2**34
 
@@ -94,8 +97,37 @@ def test_it_ends_at_once_whatever_it_is_doing(modules):
     assert not [p for p in multiprocessing.active_children() if p.is_alive()]
 
 
+def test_who_waits_for_a_line_that_ends_is_told_to_load_the_page_again():
+    """One is being answered, and one waits for its turn."""
+
+    class Busy:
+        def __init__(self):
+            self.over = threading.Event()
+
+        def ask(self, question):
+            self.over.wait(30)
+            raise rgp.RecycleGPError("given up: the process that computes it has ended")
+
+        def end(self):
+            self.over.set()
+
+    async def here():
+        return False
+
+    async def asked():
+        line = Line(Busy())
+        waiting = [asyncio.create_task(line.ask(Question("about"), here)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        line.end()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    for refused in asyncio.run(asked()):
+        assert isinstance(refused, rgp.RecycleGPError)
+        assert "load it again" in str(refused)
+
+
 def test_a_process_that_dies_is_started_again(modules):
-    worker = Worker(cases.snapshot(modules), 1, Limits(60.0, LARGE))
+    worker = Worker(partial(state.ServeState, cases.snapshot(modules)), 1, Limits(60.0, LARGE))
     try:
         assert len(worker.ask(("about", ()))["modules"]) == 2
         worker.process.kill()
@@ -156,7 +188,7 @@ def test_a_hundred_questions_at_once_are_answered(modules, monkeypatch):
     with cases.running(cases.serve_state(modules)) as address:
         client = cases.Client(address)
         assert counted(client) == {200: 100}
-        monkeypatch.setattr(Workers, "MOST_WAITING", 10)
+        monkeypatch.setattr(Line, "MOST_WAITING", 10)
         found = counted(client)
         assert sum(found.values()) == 100
         assert set(found) <= {200, 503}

@@ -43,7 +43,7 @@ def saved(model, folder):
     [
         ("", "text/html"),
         ("page.js", "text/javascript"),
-        ("drawing.js", "text/javascript"),
+        *((f"{name}.js", "text/javascript") for name in ("owners", "modules", "files", "drawing", "maps")),
         ("page.css", "text/css"),
         ("icon.svg", "image/svg+xml"),
     ],
@@ -69,6 +69,18 @@ def test_view_and_map(client):
     assert len(client.post("api/owners", {}).json()["places"]) == 3
 
 
+@pytest.mark.parametrize(("kind", "starts"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_a_picture(client, kind, starts):
+    answer = client.post("api/picture", {"choice": {"off": [1]}, "kind": kind})
+    assert answer.headers["content-disposition"] == f'attachment; filename="figure.{kind}"'
+    assert answer.content.startswith(starts)
+
+
+def test_other_kinds_of_pictures_are_refused(client):
+    answer = client.post("api/picture", {"kind": 'png"; x="'})
+    assert (answer.status, answer.json()) == (422, {"error": "kind: choose one of png, svg, pdf"})
+
+
 def test_the_file_is_that_of_merge(client, modules, tmp_path):
     answer = client.post("api/file", {"choice": {"off": [1]}})
     assert answer.headers["content-disposition"] == 'attachment; filename="merged.safetensors"'
@@ -83,6 +95,10 @@ def test_the_file_is_that_of_merge(client, modules, tmp_path):
         (b"[]", 422, "must be an object"),
         (b'{"column": "0"}', 422, "column must be a whole number"),
         (b'{"column": 7}', 422, "column 7: there are 1 inputs"),
+        (b'{"column": null}', 422, "a map is of two inputs, and there are 1"),
+        (b'{"levels": {"ward": "a"}}', 422, "levels: ward is no column of categories"),
+        (b'{"levels": 3}', 422, "levels must be an object"),
+        (b'{"whose": 9}', 422, "whose 9: there are 3 modules"),
         (b'{"function": 1.5}', 422, "function must be a whole number"),
         (b'{"function": -1}', 422, "function -1: there are 1"),
         (b'{"choice": {"off": [0, 1, 2]}}', 422, "nobody is switched on"),

@@ -11,6 +11,7 @@ from cases_joint import CLASSES, classes, outputs, varying
 from recyclegp import metrics
 from recyclegp.serve import state, views
 from recyclegp.serve.choices import Change, Choice, everybody
+from recyclegp.serve.looking import Looking
 
 HEAT, SALT = 0, 1
 BAND_SDS = 1.959963984540054
@@ -38,10 +39,8 @@ def serve_state(modules):
 
 
 def curve(view, name):
-    data = view["curves"]
-    (panel,) = data["panels"]
-    found = next(c for c in panel["curves"] if data["entries"][c["entry"]]["name"] == name)
-    return np.linspace(found["from"], found["to"], len(found["mean"]))[:, None], found
+    found = cases.curve(view, name)
+    return cases.places(found), found
 
 
 def test_a_module_has_a_part_for_each_function_that_it_has(serve_state, modules):
@@ -59,7 +58,7 @@ def test_a_module_has_a_part_for_each_function_that_it_has(serve_state, modules)
 
 @pytest.mark.parametrize("function", [HEAT, SALT])
 def test_curves_are_those_of_the_whole_model(serve_state, modules, function):
-    view = views.view(serve_state, Choice((0, 1, 4)), 0, function)
+    view = views.view(serve_state, Choice((0, 1, 4)), Looking(function=function))
     json.dumps(view, allow_nan=False)
     e = rgp.merge([modules[i] for i in (0, 1, 4)])
     x, drawn = curve(view, "merged")
@@ -67,14 +66,14 @@ def test_curves_are_those_of_the_whole_model(serve_state, modules, function):
     np.testing.assert_allclose(drawn["mean"], mean, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(drawn["high"], mean + BAND_SDS * np.sqrt(variance), rtol=1e-4, atol=1e-4)
     names = [entry["name"] for entry in view["curves"]["entries"]]
-    assert names == ["north", "south", *(["alone"] if function == HEAT else []), "merged", views.ALL]
+    assert names == ["north", "south", *(["alone"] if function == HEAT else []), "merged", state.Snapshot.compared]
     assert view["curves"]["label"] == ("heat", "salt")[function]
     assert view["facts"]["modules"] == 3 - function
     assert view["facts"]["noise_sd"] == pytest.approx(np.sqrt(e.noise[function]))
 
 
 def test_verdicts_and_remedies_are_of_one_function(serve_state, modules):
-    heat, salt = (views.view(serve_state, everybody(5), 0, function) for function in (HEAT, SALT))
+    heat, salt = (views.view(serve_state, everybody(5), Looking(function=function)) for function in (HEAT, SALT))
     assert heat["flagged"] == salt["flagged"] == [0, 1]
     assert [(r["position"], r["standing"]) for r in heat["rows"]] == [(i, "trusted") for i in range(5)]
     assert [(r["position"], r["standing"], r["counts"]) for r in salt["rows"]] == [
@@ -85,16 +84,16 @@ def test_verdicts_and_remedies_are_of_one_function(serve_state, modules):
     assert remedy["output_scale"] == [1.0, pytest.approx(0.1, rel=0.05)]
     assert remedy["output_shift"][HEAT] == 0.0
     change = Change(tuple(remedy["output_scale"]), tuple(remedy["output_shift"]))
-    changed = views.view(serve_state, Choice(tuple(range(5)), ((3, change),)), 0, SALT)
+    changed = views.view(serve_state, Choice(tuple(range(5)), ((3, change),)), Looking(function=SALT))
     assert changed["flagged"] == [0, 0]
     assert all(r["counts"] for r in changed["rows"])
 
 
 def test_each_output_has_scores_of_its_own(serve_state):
-    test, e = serve_state.snapshot.test, serve_state.everybody().ensemble
+    test, e = serve_state.snapshot.test, serve_state.usual().ensemble
     expected = metrics.score_outputs(e, test.X, test.y)
     for function, name in enumerate(("heat", "salt")):
-        scores = views.view(serve_state, everybody(5), 0, function)["scores"]
+        scores = views.view(serve_state, everybody(5), Looking(function=function))["scores"]
         assert scores["now"]["rmse"] == pytest.approx(expected[name].rmse)
         assert scores["all"]["nlpd"] == pytest.approx(expected[name].nlpd)
 
@@ -109,11 +108,13 @@ def test_the_map_is_of_those_who_have_the_function(serve_state):
 
 def test_a_function_that_nobody_has_who_is_switched_on(serve_state, modules):
     with pytest.raises(rgp.RecycleGPError, match="nobody who is switched on has salt"):
-        views.view(serve_state, Choice((4,)), 0, SALT)
-    x, drawn = curve(views.view(serve_state, Choice((4,)), 0, HEAT), "merged")  # which has one function then
+        views.view(serve_state, Choice((4,)), Looking(function=SALT))
+    x, drawn = curve(
+        views.view(serve_state, Choice((4,)), Looking(function=HEAT)), "merged"
+    )  # which has one function then
     np.testing.assert_allclose(drawn["mean"], rgp.merge(modules[4:]).predict(x)[0], rtol=1e-4, atol=1e-4)
     with pytest.raises(rgp.RecycleGPError, match="function 2: there are 2"):
-        views.view(serve_state, everybody(5), 0, 2)
+        views.view(serve_state, everybody(5), Looking(function=2))
 
 
 def test_of_classes_the_probability_of_one_is_looked_at():
@@ -125,7 +126,7 @@ def test_of_classes_the_probability_of_one_is_looked_at():
     assert not any(part["has_units"] for m in told["modules"] for part in m["parts"])
     e = rgp.merge(some)
     for c, name in enumerate(CLASSES):
-        view = views.view(serve_state, everybody(2), 0, c)
+        view = views.view(serve_state, everybody(2), Looking(function=c))
         json.dumps(view, allow_nan=False)
         for model, label in ((e, "merged"), (some[0], "north")):
             x, drawn = curve(view, label)
@@ -143,9 +144,9 @@ def test_noise_that_varies_can_be_looked_at():
     serve_state = cases.serve_state(some)
     assert views.about(serve_state.snapshot)["functions"] == ["f", "log noise"]
     e = rgp.merge(some)
-    x, drawn = curve(views.view(serve_state, everybody(2), 0, 0), "merged")
+    x, drawn = curve(views.view(serve_state, everybody(2)), "merged")
     np.testing.assert_allclose(drawn["noisy"][1], e.predict_interval(x)[1], rtol=1e-4, atol=1e-4)
-    view = views.view(serve_state, everybody(2), 0, 1)
+    view = views.view(serve_state, everybody(2), Looking(function=1))
     x, drawn = curve(view, "merged")
     np.testing.assert_allclose(drawn["mean"], np.log(e.predict_noise(x)), rtol=1e-4, atol=1e-4)
     assert "noisy" not in drawn

@@ -8,9 +8,11 @@ import pytest
 
 import cases_serve as cases
 import recyclegp as rgp
+from cases_serve import curve, places
 from recyclegp import metrics
 from recyclegp.serve import state, views
 from recyclegp.serve.choices import Change, Choice, everybody
+from recyclegp.serve.looking import Looking
 
 BAND_SDS = 1.959963984540054
 
@@ -24,16 +26,6 @@ def modules():
 def serve_state(modules):
     test = cases.table(9, 0, 10, 50)
     return cases.serve_state(modules, test=state.Test(test[["hour"]], test["level"].to_numpy(), None, "test.csv"))
-
-
-def curve(view, name):
-    data = view["curves"]
-    ((panel,),) = ([p for p in data["panels"]],)
-    return next(c for c in panel["curves"] if data["entries"][c["entry"]]["name"] == name)
-
-
-def places(c):
-    return np.linspace(c["from"], c["to"], len(c["mean"]))[:, None]
 
 
 def test_about(serve_state, modules):
@@ -51,7 +43,7 @@ def test_about(serve_state, modules):
 
 @pytest.mark.parametrize("on", [(0, 1, 2, 3), (0, 2), (1,)])
 def test_curves_are_the_predictions_of_the_merge(serve_state, modules, on):
-    view = views.view(serve_state, Choice(on), 0)
+    view = views.view(serve_state, Choice(on))
     json.dumps(view, allow_nan=False)
     with pytest.warns(rgp.RecycleGPWarning) if 3 in on else np.errstate():
         e = rgp.merge([modules[i] for i in on])
@@ -68,18 +60,18 @@ def test_curves_are_the_predictions_of_the_merge(serve_state, modules, on):
 
 
 def test_everybody_is_drawn_beside_a_choice(serve_state):
-    assert len(views.view(serve_state, everybody(4), 0)["curves"]["entries"]) == 5
-    view = views.view(serve_state, Choice((0, 1)), 0)
+    assert len(views.view(serve_state, everybody(4))["curves"]["entries"]) == 5
+    view = views.view(serve_state, Choice((0, 1)))
     names = [e["name"] for e in view["curves"]["entries"]]
-    assert names == ["north", "south", "merged", views.ALL]
-    c = curve(view, views.ALL)
-    np.testing.assert_allclose(c["mean"], serve_state.everybody().ensemble.predict(places(c))[0], rtol=1e-4)
+    assert names == ["north", "south", "merged", state.Snapshot.compared]
+    c = curve(view, state.Snapshot.compared)
+    np.testing.assert_allclose(c["mean"], serve_state.usual().ensemble.predict(places(c))[0], rtol=1e-4)
     assert not c["banded"]
 
 
 def test_colours_do_not_depend_on_who_is_on(serve_state):
     def colours(on):
-        entries = views.view(serve_state, Choice(on), 0)["curves"]["entries"]
+        entries = views.view(serve_state, Choice(on))["curves"]["entries"]
         return {e["name"]: e["colour"] for e in entries}
 
     some, all_of_them = colours((1, 2)), colours((0, 1, 2, 3))
@@ -89,7 +81,7 @@ def test_colours_do_not_depend_on_who_is_on(serve_state):
 
 def test_scores(serve_state, modules):
     test = serve_state.snapshot.test
-    scores = views.view(serve_state, Choice((0,)), 0)["scores"]
+    scores = views.view(serve_state, Choice((0,)))["scores"]
     expected = metrics.score(rgp.merge(modules[:1]), test.X, test.y)
     assert scores["kind"] == "test"
     assert scores["now"]["rmse"] == pytest.approx(expected.rmse)
@@ -99,19 +91,19 @@ def test_scores(serve_state, modules):
 
 
 def test_without_a_test_table_there_is_the_evidence(modules):
-    scores = views.view(cases.serve_state(modules[:3]), Choice((0, 1)), 0)["scores"]
+    scores = views.view(cases.serve_state(modules[:3]), Choice((0, 1)))["scores"]
     assert scores["kind"] == "evidence"
     assert scores["now"]["evidence"] == pytest.approx(rgp.merge(modules[:2]).evidence)
 
 
 def test_a_flagged_module_has_a_remedy_that_works(serve_state):
-    rows = views.view(serve_state, everybody(4), 0)["rows"]
+    rows = views.view(serve_state, everybody(4))["rows"]
     assert [r["standing"] for r in rows] == ["trusted"] * 3 + ["flagged"]
     remedy = rows[3]["remedy"]
     assert remedy["output_scale"] == [pytest.approx(0.1, rel=0.05)]
     assert not rows[3]["counts"]
     change = Change(tuple(remedy["output_scale"]), tuple(remedy["output_shift"]))
-    changed = views.view(serve_state, Choice((0, 1, 2, 3), ((3, change),)), 0)
+    changed = views.view(serve_state, Choice((0, 1, 2, 3), ((3, change),)))
     assert changed["rows"][3]["counts"]
     assert changed["facts"]["rows"] == 240
 
@@ -120,16 +112,16 @@ def test_inputs_in_other_units_have_a_remedy_that_works():
     """A clock in minutes where the others count hours."""
     some = [cases.fitted(cases.table(k, 0, 9, 120), f"m{k}") for k in range(5)]
     serve_state = cases.serve_state([*some[:4], some[4].transform(input_scale=[60.0])])
-    remedy = views.view(serve_state, everybody(5), 0)["rows"][4]["remedy"]
+    remedy = views.view(serve_state, everybody(5))["rows"][4]["remedy"]
     assert remedy["input_scale"] == [pytest.approx(1 / 60, rel=1e-4)]
     assert (remedy["output_scale"], remedy["output_shift"]) == ([1.0], [0.0])
     change = Change(input_scale=tuple(remedy["input_scale"]))
-    view = views.view(serve_state, Choice(tuple(range(5)), ((4, change),)), 0)
+    view = views.view(serve_state, Choice(tuple(range(5)), ((4, change),)))
     assert [r["standing"] for r in view["rows"]] == ["trusted"] * 5
 
 
 def test_curves_in_other_units_do_not_squeeze_the_others(serve_state):
-    view = views.view(serve_state, everybody(4), 0)
+    view = views.view(serve_state, everybody(4))
     assert view["curves"]["span"]["high"] < 10  # though the curve in other units is at 40
     assert max(curve(view, "west")["mean"]) > 30
 
@@ -144,7 +136,7 @@ def test_the_map_is_of_everybody_in_their_units(serve_state):
 
 def test_notes_are_the_warnings(modules):
     named = [modules[0], cases.fitted(cases.table(5, 0, 6).rename(columns={"level": "height"}), "other")]
-    (note,) = views.view(cases.serve_state(named), everybody(2), 0)["notes"]
+    (note,) = views.view(cases.serve_state(named), everybody(2))["notes"]
     assert "modules name different targets" in note
 
 
@@ -154,9 +146,9 @@ def test_modules_that_cannot_be_merged_are_said(modules):
     with pytest.raises(
         rgp.RecycleGPError, match=r"in 'g' for one and in 'kg' .* transform\(output_scale=…, .*unit=…\)"
     ):
-        views.view(serve_state, everybody(2), 0)
-    assert serve_state.everybody() is None
-    scores = views.view(serve_state, Choice((1,)), 0)["scores"]
+        views.view(serve_state, everybody(2))
+    assert serve_state.usual() is None
+    scores = views.view(serve_state, Choice((1,)))["scores"]
     assert scores["all"] is None
 
 
@@ -173,20 +165,18 @@ def test_other_likelihoods_over_several_inputs(likelihood):
         )
     serve_state = cases.serve_state(some, settings=state.Settings(learn=False))
     for column in range(3):
-        view = views.view(serve_state, everybody(3), column)
+        view = views.view(serve_state, everybody(3), Looking(column))
         (panel,) = view["curves"]["panels"]
         c = curve(view, "merged")
-        X = np.tile(
-            np.median(np.concatenate([m.inducing for m in [*some, serve_state.everybody().ensemble]]), 0), (4, 1)
-        )
+        X = np.tile(np.median(np.concatenate([m.inducing for m in [*some, serve_state.usual().ensemble]]), 0), (4, 1))
         X[:, column] = np.linspace(c["from"], c["to"], len(c["mean"]))[[0, 50, 100, 200]]
-        expected = serve_state.everybody().ensemble.predict_y(X)[0]
+        expected = serve_state.usual().ensemble.predict_y(X)[0]
         np.testing.assert_allclose(np.array(c["mean"])[[0, 50, 100, 200]], expected, rtol=1e-4)
         assert panel["label"] == "abc"[column]
     assert view["curves"]["label"] == ("P(seen = 1)" if likelihood == "bernoulli" else "rate of seen")
     assert all(r["remedy"] is None for r in view["rows"])
     with pytest.raises(rgp.RecycleGPError, match="column 3: there are 3 inputs"):
-        views.view(serve_state, everybody(3), 3)
+        views.view(serve_state, everybody(3), Looking(3))
 
 
 def test_results_are_computed_once_and_few_are_kept(modules, monkeypatch):
@@ -222,10 +212,10 @@ def test_categories_are_held(tmp_path):
     told = views.about(serve_state.snapshot)
     assert told["columns"] == ["hour"]
     assert (told["modules"][0]["columns"], told["modules"][0]["categories"]) == (["ward", "hour"], [0])
-    view = views.view(serve_state, everybody(2), 0)
+    view = views.view(serve_state, everybody(2))
     assert view["curves"]["fixed"] == "ward = b"
     c = curve(view, "merged")
     X = pd.DataFrame({"ward": "b", "hour": places(c)[:, 0]})
     np.testing.assert_allclose(c["mean"], rgp.merge(some).predict(X)[0], rtol=1e-4, atol=1e-4)
-    moved = views.view(serve_state, Choice((0, 1), ((0, Change(input_shift=(0.0, 1.0))),)), 0)
+    moved = views.view(serve_state, Choice((0, 1), ((0, Change(input_shift=(0.0, 1.0))),)))
     assert moved["facts"]["rows"] == 120

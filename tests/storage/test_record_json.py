@@ -85,6 +85,7 @@ FULL_MEMBER = Member(
     function=2,
     noise=0.125,
     left_open=0.03125,
+    missed=0.03,
     verdict=Verdict(Standing.FLAGGED, "upside down", Units(-1.0, 2.0, (InputFactor("a", 2.0, 1.0),)), 1.0),
     surprise=3.0,
     others_add=0.5,

@@ -36,6 +36,7 @@ class Here:
 
     def __init__(self, hub, running):
         self.hub, self.address, self.page = hub, running.address, running.page
+        self.keys = {}  # of owners, by name
 
     def client(self, name, key=None, **options):
         return HubClient(self.address, key or new_key(), name, patience=options.pop("patience", 20), **options)
@@ -45,8 +46,10 @@ class Here:
 
     def owner(self, name, key=None):
         """A client that is registered."""
+        key = key or new_key()
         found = self.client(name, key)
         found.ask("POST", "/register", {"invitation": None})
+        self.keys[name] = key
         return found
 
     def until(self, true, seconds=60):

@@ -45,6 +45,18 @@ def serve_state(some, **options):
     return state.ServeState(snapshot(some, **options))
 
 
+def curve(view, name):
+    """One of those that a view draws."""
+    data = view["curves"]
+    (panel,) = data["panels"]
+    return next(c for c in panel["curves"] if data["entries"][c["entry"]]["name"] == name)
+
+
+def places(c):
+    """Where a curve of one input is."""
+    return np.linspace(c["from"], c["to"], len(c["mean"]))[:, None]
+
+
 class Answer(NamedTuple):
     status: int
     headers: Any  # lower-case names
@@ -111,6 +123,20 @@ class Hungry(str):
 
     def __hash__(self):
         return len(bytearray(2**40))
+
+
+class SlowTables:
+    """Takes for ever with each table."""
+
+    def read(self, path, label, modules, target):
+        time.sleep(1000)
+
+
+class HungryTables:
+    """Takes all memory."""
+
+    def read(self, path, label, modules, target):
+        return bytearray(2**40)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@
 `rebuilt` puts a file together from a header that a test has changed, and `sealed` from bytes.
 """
 
+import copy
 import json
 import random
 import struct
@@ -246,7 +247,7 @@ def _say_otherwise(header, rng):
     elif rng.random() < 0.15 and isinstance(holder, dict):
         del holder[key]
     else:
-        holder[key] = rng.choice(SAID)
+        holder[key] = copy.deepcopy(rng.choice(SAID))  # another change may put something into it
 
 
 def _other_numbers(outer, body, rng):

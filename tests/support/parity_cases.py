@@ -10,7 +10,17 @@ import numpy as np
 
 import recyclegp as rgp
 
-KINDS = ("one output", "several outputs", "correlated outputs", "classes", "varying noise")
+KINDS = (
+    *("one output", "positive", "censored times", "several outputs", "correlated outputs", "classes"),
+    "varying noise",
+)
+LIKELIHOODS = {
+    "positive": "lognormal",
+    "censored times": "survival",
+    "classes": "categorical",
+    "varying noise": "heteroscedastic",
+}
+LOGARITHMS = ("positive", "censored times")
 FORMS = ("exact", "points")
 OWNERS = ("north", "south", "west")
 FIT: dict[str, Any] = {"publish": 8, "seed": 3, "allow_small": True}
@@ -28,24 +38,27 @@ def rows(kind: str, seed: int, n: int = 30) -> Rows:
     y = f + 0.1 * rng.standard_normal(n)
     if kind in ("several outputs", "correlated outputs"):
         return Rows(X, np.stack([y, 2 * f + 3 + 0.2 * rng.standard_normal(n)], 1))
+    if kind == "positive":
+        return Rows(X, np.exp(y))
+    if kind == "censored times":
+        return Rows(X, np.where(rng.random(n) < 0.2, -0.8, 1.0) * np.exp(y))
     if kind == "classes":
         return Rows(X, np.where(y > 0.4, "high", np.where(y < -0.4, "low", "middle")))
     return Rows(X, y)
 
 
 def options(kind: str) -> dict[str, Any]:
-    likelihood = {"classes": "categorical", "varying noise": "heteroscedastic"}.get(kind, "gaussian")
     target = ["a", "b"] if "outputs" in kind else "a"
-    return {"likelihood": likelihood, "target": target, "columns": ["x"], **FIT}
+    return {"likelihood": LIKELIHOODS.get(kind, "gaussian"), "target": target, "columns": ["x"], **FIT}
 
 
 def functions(kind: str) -> int:
-    return {"one output": 1, "classes": 3}.get(kind, 2)
+    return {"one output": 1, "positive": 1, "censored times": 1, "classes": 3}.get(kind, 2)
 
 
 def width(kind: str) -> tuple[int, ...]:
     """Of what `predict` answers for one row."""
-    return () if kind in ("one output", "varying noise") else (functions(kind),)
+    return () if kind in ("one output", *LOGARITHMS, "varying noise") else (functions(kind),)
 
 
 @cache

@@ -315,6 +315,10 @@ def log_likelihood(name, y, f, parameters=()):
         constant = math.lgamma(y + r) - math.lgamma(r) - math.lgamma(y + 1)
         x = f - math.log(r)
         return constant - r * np.logaddexp(0.0, x) - y * np.logaddexp(0.0, -x)
+    if name == "survival":  # of log t, or P(T > t) where y = −t
+        (s2,) = parameters
+        away = (math.log(abs(y)) - f) / math.sqrt(s2)
+        return log_ndtr(-away) if y < 0 else -0.5 * (math.log(2 * math.pi * s2) + away**2)
     if name == "student-t":
         s2, df = parameters
         constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(math.pi * df * s2)

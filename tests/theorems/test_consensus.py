@@ -40,7 +40,7 @@ def problem(seed=0, far=1.0):
             H[i, n:], rho[i, n:], ones[i, n:] = 0.0, 0.0, 0.0
             plain[k] = H[i, :n], rho[i, :n], ones[i, :n]
         numbers = (torch.tensor(t) for t in (H, rho, ones, members, np.array(counts, dtype=float), -0.3))
-        said.append(Statements(*numbers))
+        said.append(Statements.of(*numbers))
     return said, plain
 
 
@@ -137,7 +137,7 @@ def test_affine_finds_the_scale_of_a_module_in_other_units():
 
 def test_those_that_say_nothing_share_nothing():
     said, _ = problem(0)
-    silent = [s._replace(H=torch.zeros_like(s.H)) for s in said]
+    silent = [Statements.of(torch.zeros_like(s.H), s.rho, s.ones, s.members, s.counts, s.e) for s in said]
     found = fit(silent, consensus(silent, torch.tensor(TRUSTED)), MEAN, VARIANCE)
     present = [k for k in range(MEMBERS) if k != ABSENT]
     assert found.share[present].abs().max() == 0

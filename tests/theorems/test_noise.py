@@ -15,7 +15,7 @@ from recyclegp.core.effects import Effects
 from recyclegp.kernels import Kernel
 from recyclegp.merging.exact_learning import Sites
 from recyclegp.merging.member import stored
-from recyclegp.merging.noise import PooledNoise, Readings
+from recyclegp.merging.noise import PooledNoise, Readings, at_noise, with_noise
 from recyclegp.merging.owners import owner_numbers
 
 
@@ -130,7 +130,7 @@ def test_kept_is_the_information_in_the_points_over_that_in_the_rows():
 def test_automatic_points_keep_enough_or_half_the_rows(columns, rows):
     rng = np.random.default_rng(columns)
     X = rng.uniform(-1, 1, (rows, columns))
-    m = rgp.fit(X, np.sin(2 * X).sum(1) + 0.1 * rng.standard_normal(rows), kernel="rbf")
+    m = rgp.fit(X, np.sin(2 * X).sum(1) + 0.1 * rng.standard_normal(rows), kernel="rbf", allow_small=True)
     points = len(m.inducing)
     assert 0 < m.kept <= 1
     assert points <= max(1, rows // 2)
@@ -252,6 +252,112 @@ def test_the_gradient_by_kernel_and_open_scale_is_a_finite_difference():
             assert float(slope[i]) == pytest.approx(float(value(x + step) - value(x - step)) / 2e-5, rel=1e-4)
 
 
+# --- what a module has missed of f ------------------------------------------------------------
+
+
+def missed_of(own, kernel, Z, noise):
+    """The squared error of each point predicted from the others, under `kernel`, beyond what its own expects."""
+    found = []
+    for k in (kernel, own):
+        errors = []
+        for j in range(len(Z)):
+            rest = np.arange(len(Z)) != j
+            A = own(Z[rest], Z[rest]) + noise * np.eye(len(Z) - 1)
+            weights = np.zeros(len(Z))
+            weights[j], weights[rest] = 1.0, -np.linalg.solve(A, own(Z[rest], Z[j : j + 1])[:, 0])
+            errors.append(weights @ k(Z, Z) @ weights)
+        found.append(min(np.mean(errors), np.diag(k(Z, Z)).mean()))
+    return max(found[0] - found[1], 0.0)
+
+
+def too_small(sizes=(200, 200, 200, *[25] * 10), seed=0, sd=0.1):
+    """Of a function of which the owners of few rows see so little that they take it for noise."""
+    rng = np.random.default_rng(seed)
+    inputs = [rng.uniform(-2, 2, (n, 2)) for n in sizes]
+    parts = [(X, np.sin(4 * X[:, 0]) + np.cos(4 * X[:, 1]) + sd * rng.standard_normal(len(X))) for X in inputs]
+    return rgp.fit_many(parts, names=[f"m{i}" for i in range(len(sizes))])
+
+
+def test_what_a_smooth_kernel_misses_is_its_error_at_points_that_are_left_out():
+    modules = [rgp.fit(*owner(seed, 40), kernel="rbf", publish=7) for seed in (0, 1)]
+    rough = Kernel(modules[0]._kernels[0].structure, torch.tensor([0.3, -0.9, -0.4], dtype=torch.float64))
+    for m in modules:
+        own, Z = m._kernels[0], m.site.Z
+        noise = torch.tensor(noise_of(m), dtype=torch.float64)
+        B = core.leave_one_out_operator(own, Z, noise)
+        found = core.missed(B, rough, Z) - core.missed(B, own, Z)
+        floor = core.NUGGET * float(own.diagonal(Z).mean())
+        wanted = missed_of(reference_kernel(own), reference_kernel(rough), np.asarray(Z), noise_of(m) + floor)
+        assert float(found.clamp_min(0)) == pytest.approx(wanted, rel=1e-8)
+        assert wanted > 0.05
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.7])
+def test_a_site_whose_points_are_not_quite_meant_is_the_integral_over_where_they_are(weight):
+    """∫ t(f + δ)^w N(δ; 0, gI) dδ, by dense Gaussian algebra."""
+    m = rgp.fit(*owner(3, 20), kernel="rbf", publish=6)
+    tau, g, chi2 = 1.7, 0.2, m.noise_evidence.chi2
+    k = _with_nugget(reference_kernel(m._kernels[0]), m.jitter)
+    plain = core.at_noise(m.site, tau, chi2, m.rows)
+    found = core.at_noise(m.site, tau, chi2, m.rows, missed=g, weight=weight)
+
+    def integral(site, extra):
+        R, rho, e = (np.asarray(t) for t in (site.Rt.mT, site.rho, site.e))
+        R, rho, e = R * weight**0.5, rho * weight**0.5, e * weight
+        Z = np.asarray(site.Z)
+        cov = np.eye(len(rho)) + R.T @ (k(Z, Z) + extra * np.eye(len(Z))) @ R
+        value = ref.log_normal(rho, R.T @ np.full(len(Z), m.mean), cov)
+        return value + e + 0.5 * len(rho) * math.log(2 * math.pi)
+
+    assert integral(found, 0.0) == pytest.approx(integral(plain, g), abs=1e-9)
+
+
+def test_the_evidence_with_what_was_missed_is_that_of_sites_without_it():
+    """What the search maximises, and what the merge is made of; differentiable in the kernel and in c."""
+    modules = too_small((60, 25, 25, 30))
+    e = rgp.merge(modules, owners=None, learn=False, inducing="all")
+    kernel = e.groups[0].form.kernel
+    with stored(e._members, now=False) as store:
+        readings, numbers = Readings.of(e._members, store), owner_numbers(e._members)
+        sites = Sites.of(store, numbers, readings)
+
+        def value(x):
+            theta, (level, dof, opened, c) = x[:-4], x[-4:].exp()
+            return sites.log_evidence(kernel.with_theta(theta), Effects(0.3, 0.2), PooledNoise(level, dof, opened, c))
+
+        start = kernel.theta - torch.tensor([0.0, 0.8, 0.5, 0.0][: len(kernel.theta)], dtype=torch.float64)
+        x = torch.cat([start, torch.tensor([0.03, 8.0, 1.2, 0.15], dtype=torch.float64).log()]).requires_grad_()
+        (slope,) = torch.autograd.grad(value(x).value, x)
+        with torch.no_grad():
+            for i in range(len(x)):
+                step = 1e-5 * torch.eye(len(x), dtype=torch.float64)[i]
+                found = float(value(x + step).value - value(x - step).value) / 2e-5
+                assert float(slope[i]) == pytest.approx(found, rel=1e-4, abs=1e-5)
+            pooled = PooledNoise(0.03, 8.0, 1.2, 0.15, kernel.with_theta(start))
+            seen = Sites.of(at_noise(store, readings, pooled), numbers)
+            again = seen.log_evidence(pooled.kernel, Effects(0.3, 0.2))
+            spread = readings.log_spread(pooled, readings.under(pooled, store).missed)
+            assert float(again.value + spread) == pytest.approx(float(value(x).value), abs=1e-8)
+            members = with_noise(e._members, pooled, store)
+            with stored(members) as now:
+                third = Sites.of(now, numbers).log_evidence(pooled.kernel, Effects(0.3, 0.2))
+            assert float(third.value) == pytest.approx(float(again.value), abs=1e-8)
+            assert max(m.missed for m in members) > 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sizes", "seed"), [((200, 200, 200, *[25] * 10), 0), ((200, 200, 200, *[25] * 10), 1)])
+def test_owners_who_see_too_little_of_a_rough_function_are_no_owners_that_differ(sizes, seed):
+    modules = too_small(sizes, seed)
+    e = rgp.merge(modules)
+    assert e.offset_sd == e.smooth_sd == 0
+    X = np.random.default_rng(9).uniform(-2, 2, (500, 2))
+    f = np.sin(4 * X[:, 0]) + np.cos(4 * X[:, 1])
+    assert np.sqrt(np.mean((e.predict(X)[0] - f) ** 2)) < 0.08
+    for name in ("m0", "m12"):
+        assert 0.006 < float(np.mean(e.predict_noise(X, owner=name))) < 0.03  # that of all rows is 0.01
+
+
 def test_noises_that_differ_stay_apart_and_others_do_not():
     data = [owner(i, 60, sd) for i, sd in enumerate((0.1, 0.1, 1.0))]
     apart = rgp.merge(rgp.fit_many(data, names="abc"), owners=None)
@@ -269,11 +375,12 @@ def test_integrating_out_the_noises_is_laplace_about_the_shrunken_ones():
     pooled = PooledNoise(level, nu)
     x = np.linspace(-30, 30, 60001)
     wanted = 0.0
-    for d, own, at in zip(dof.numpy(), np.log(estimate.numpy()), pooled.at(read).log().numpy(), strict=True):
+    now = pooled.at(read, zero).log().numpy()
+    for d, own, at in zip(dof.numpy(), np.log(estimate.numpy()), now, strict=True):
         density = stats.norm.pdf(x, math.log(level), math.sqrt(2 / nu)) * np.exp(-d / 4 * (x - own) ** 2)
         wanted += math.log(np.trapezoid(density, x)) + d / 4 * (at - own) ** 2
-    assert float(read.log_spread(pooled)) == pytest.approx(wanted, abs=1e-5)
-    assert float(read.log_spread(PooledNoise(level))) == 0
+    assert float(read.log_spread(pooled, zero)) == pytest.approx(wanted, abs=1e-5)
+    assert float(read.log_spread(PooledNoise(level), zero)) == 0
 
 
 def test_owners_on_different_scales_keep_their_noises():
@@ -377,6 +484,7 @@ def test_two_rows_beside_five_hundred_do_not_decide(seed):
     y = np.sin(2 * X[:, 0]) + 0.2 * rng.standard_normal(502)
     Xt = np.linspace(-3, 3, 200)[:, None]
     yt = np.sin(2 * Xt[:, 0]) + 0.2 * rng.standard_normal(200)
-    large, tiny = rgp.fit(X[2:], y[2:], name="large"), rgp.fit(X[:2], y[:2], name="tiny")
+    large = rgp.fit(X[2:], y[2:], name="large")
+    tiny = rgp.fit(X[:2], y[:2], name="tiny", allow_small=True)
     alone, both = (-m.log_density(Xt, yt).mean() for m in (large, rgp.merge([large, tiny])))
     assert both < alone + 0.01

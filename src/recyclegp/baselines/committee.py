@@ -277,7 +277,7 @@ def _priors(
         raise RecycleGPError(f"hyperparameters={hyperparameters!r}; use 'own' or 'shared'")
     # the very hyperparameters a module of these rows would have; where it is published does not matter
     with for_hyperparameters():
-        fitted = fit_many(few, method="exact", kernel=kernel, publish=1, seed=seed, progress=False)
+        fitted = fit_many(few, method="exact", kernel=kernel, publish=1, seed=seed, progress=False, allow_small=True)
     local = [
         replace(m, latents=(m.latents[0]._replace(rows=len(whole.y)),)) for m, whole in zip(fitted, data, strict=True)
     ]

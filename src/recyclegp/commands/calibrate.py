@@ -31,8 +31,11 @@ def calibrate(
     positive: options.Positive = None,
     drop_missing: options.DropMissing = False,
     decimal: options.Decimal = ".",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -45,15 +48,15 @@ def calibrate(
 
     Example: recyclegp calibrate city.safetensors mine.csv --target y -o mine.json
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     if output.suffix.lower() != SUFFIX:
         raise RecycleGPError(f"-o {output}: a calibration is written as JSON; write to {output.stem}{SUFFIX}")
     check_output(output, [model, data])
     wanted_levels = None if levels is None else [_level(text) for text in levels.split(",")]
-    from .tables import open_table
+    from .tables import ReadAs, open_table
     from .targets import of_model, outputs_of
 
-    table = open_table(data, decimal)
+    table = open_table(data, ReadAs(decimal, encoding, sheet))
     with screen.working("Loading"):
         from ..models import calibration as library
         from ..storage.signing import content_id

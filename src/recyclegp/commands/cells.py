@@ -10,6 +10,7 @@ import pandas as pd
 from ..anonymity import ISO_DATE
 from .tables import DAY_FIRST, DAY_FIRST_FORMAT, MISSING
 
+TRUTHS = {word: truth for truth, words in enumerate((("0", "no", "false"), ("1", "yes", "true"))) for word in words}
 COMMA = r"\s*[-+]?\d*,\d+\s*"  # a number as others write it
 GAPS = r"[-\u2013\u2014.?*/]+|n[./]?\s?[adk]\.?|k\.\s?a\.|missing|unknown|none"  # may stand for a missing value
 
@@ -60,6 +61,14 @@ def labels(column: pd.Series) -> np.ndarray:
     text = column.astype(str).str.strip()
     found = [None if there in MISSING else label(value) for value, there in zip(column, text, strict=True)]
     return np.array(found, dtype=object)
+
+
+def truths(column: pd.Series) -> tuple[np.ndarray, int | None]:
+    """1 for yes and 0 for no, NaN where there is nothing; and where the first cell is that is neither."""
+    words = as_text(column).str.lower()
+    found = words.map(TRUTHS).to_numpy(dtype=np.float64, na_value=np.nan)
+    strange = np.flatnonzero(np.isnan(found) & words.notna().to_numpy() & ~words.isin(MISSING).to_numpy(dtype=bool))
+    return found, int(strange[0]) if len(strange) else None
 
 
 def holds_truths(column: pd.Series) -> bool:

@@ -55,7 +55,7 @@ def by_column(column: str, drop_missing: bool, table: Table, screen: Screen) -> 
 
 def by_order(count: int, table: Table, screen: Screen) -> tuple[list[str], Way]:
     """So many partitions of rows that follow each other."""
-    if table.delimiter is None:
+    if table.reader.counts_rows:
         rows = int(table.size)
     else:
         with screen.bar("Counting rows", table.size) as advance:

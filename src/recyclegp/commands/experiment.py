@@ -26,12 +26,10 @@ def experiment(
     full: Annotated[bool, switch("--full", "The paper's sizes, instead of under a minute.")] = False,
     seeds: Annotated[int | None, option("Data sets or splits to average over.", min=1)] = None,
     seed: Annotated[int, option("The first of them.", min=0)] = 0,
-    data_dir: Annotated[
-        Path | None, option(r"Where data files are; else the packages of \[experiments].", "DIR")
-    ] = None,
+    data_dir: Annotated[Path | None, option("Where data files are; else the packages of [experiments].", "DIR")] = None,
     output: Annotated[Path | None, output_to("DIR", "Where files go.  [default: experiment-output/NAME]")] = None,
     threads: Annotated[int, option("For matrices; one is best where they are small.", min=1)] = 1,
-    sets: Annotated[Half | None, option("Of groups: which half of its data sets.")] = None,
+    sets: Annotated[Half | None, option("Of groups: which half of its data sets.", "choose|held-out|all")] = None,
     only: Annotated[list[str] | None, option("Of groups: a data set, as lme4/sleepstudy. Can be repeated.")] = None,
     jobs: Annotated[int, option("Of groups: processes.", min=1)] = 1,
     resume: Annotated[bool, switch("--resume", "Of groups: go on with what --output has.")] = False,

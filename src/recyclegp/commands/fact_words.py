@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ..errors import printable
 from . import plan_words
+from .lines import Table
 from .screen import plain_table
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 WORDS_SHOWN = 20  # of one kind in a file; --json has all
+COLUMNS_SHOWN = 8  # of a region, or with levels
 NAMES_SHOWN = 5  # modules, classes or levels that are named
 FLAGGED = "flagged"  # how the verdict on a module begins that contradicts the others
 ONE = "one function"
@@ -170,13 +169,20 @@ def _holds(f: Facts) -> str:
 
 def _place(f: Facts) -> Lines:
     """Where its points are."""
-    region = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in f["region"].items())
+    region = _some(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in f["region"].items())
     unnamed = " (the columns have no names)" if region and f["columns"] is None else ""
     each = f["categories"].items()
     return {
         "region": region + unnamed,
-        "categories": ", ".join(f"{name} ({many(len(own), 'level')}: {shown(own)})" for name, own in each),
+        "categories": _some(f"{name} ({many(len(own), 'level')}: {shown(own)})" for name, own in each),
     }
+
+
+def _some(said: Iterable[str]) -> str:
+    """Of each column something, of many only of the first; --json has all."""
+    every = list(said)
+    more = f" and {len(every) - COLUMNS_SHOWN:,} more" if len(every) > COLUMNS_SHOWN else ""
+    return ", ".join(every[:COLUMNS_SHOWN]) + more
 
 
 def words(found: dict[str, list[str]]) -> str:
@@ -194,7 +200,7 @@ def words(found: dict[str, list[str]]) -> str:
 def _one_function(f: Facts) -> Lines:
     noise = f["noise"]
     lines: Lines = {
-        "kernel": f"{f['kernel']}, prior mean {f['mean']:.4g}",
+        "kernel": f"{f['kernel_in_short']}, prior mean {f['mean']:.4g}",
         "noise": None if noise is None else f"variance {noise:.4g}, standard deviation {math.sqrt(noise):.4g}",
     }
     if f["kind"] == "module":
@@ -216,7 +222,7 @@ def _function(own: Facts) -> str:
         said.insert(0, own["target"])
     if own.get("kept") is not None:
         said.append(f"{own['kept']:.0%} kept")
-    said.append(f"{own['kernel']}, prior mean {own['mean']:.4g}")
+    said.append(f"{own['kernel_in_short']}, prior mean {own['mean']:.4g}")
     if own["noise"] is not None:
         said.append(f"noise variance {own['noise']:.4g}")
     differ = _difference(own)

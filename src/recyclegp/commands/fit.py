@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
-from ..errors import RecycleGPWarning
+from ..errors import RecycleGPError, RecycleGPWarning
 from ..models.naming import check_owner
 from . import fit_options, models, options
 from .fit_options import library_options, several
@@ -13,6 +13,11 @@ from .fit_partitions import Partitioning, check_destination, fit_parts
 from .parsing import in_days, time_of
 from .paths import check_model_output
 from .screen import Screen
+
+FILLED_BY = {
+    "impute": "filled in from similar rows",
+    "marginalise": "integrated over what similar rows have there",
+}
 
 
 def fit(
@@ -45,14 +50,18 @@ def fit(
     categories: options.Categories = None,
     dates: options.Dates = None,
     classes: fit_options.Classes = None,
-    missing: options.Missing = "refuse",
+    missing: options.MissingToFit = "refuse",
     hold_back: fit_options.HoldBack = None,
     allow_small: options.AllowSmall = False,
     positive: options.Positive = None,
+    censored: options.Censored = None,
     drop_missing: options.DropMissing = False,
     decimal: options.Decimal = ".",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     seed: options.Seed = 0,
     threads: options.Threads = 1,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -75,7 +84,7 @@ def fit(
     """
     given = dict(locals())
     chosen = fit_options.privacy(people, things)
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     parts = Partitioning(partition_by, partitions, dask, jobs, modules, skip_failed)
     alone = {"--name": name, "--owner": owner, "--time": time, "--round": digits}
     parts.check(data, {**alone, "--noise-column": noise_column, "--noise-sd-column": noise_sd_column})
@@ -86,16 +95,16 @@ def fit(
     check_owner(owner)
     at = None if time is None else time_of(time, "time")
     from .rows import NoiseColumn, Rows
-    from .tables import open_folder, open_table
+    from .tables import ReadAs, open_folder, open_table
     from .targets import target_names, to_fit
 
     measured = NoiseColumn.given(noise, noise_column, noise_sd_column)
-    table = open_folder(Path(data)) if Path(data).is_dir() else open_table(data, decimal)
+    table = open_folder(Path(data)) if Path(data).is_dir() else open_table(data, ReadAs(decimal, encoding, sheet))
     names = target_names(targets, table)
     from .. import likelihoods  # not before the table is known to be one: torch takes seconds
 
-    wanted = to_fit(names, likelihoods.first_of(likelihood), missing, positive, classes)
-    columns = table.inputs(inputs, *names, partition_by, noise_column, noise_sd_column)
+    wanted = to_fit(names, likelihoods.first_of(likelihood), missing, positive, classes, censored)
+    columns = table.inputs(inputs, *names, partition_by, noise_column, noise_sd_column, censored)
     held, days = set(categories or ()), in_days(dates)
     how = library_options(given).changed(
         target=names if wanted.outputs else names[0],
@@ -106,9 +115,13 @@ def fit(
     guard = how.level_guard
     rows = Rows(table, columns, wanted, drop_missing, parts.kept, held, guard=guard, dates=days, noise=measured)
     if parts.wanted:
+        if wanted.filled:
+            raise RecycleGPError(f"--missing {missing}: it is for one model; with partitions use --drop-missing")
         fit_parts(screen, rows, parts, output, threads, how)
         return
     X, y, noises, *_ = rows.whole(screen)
+    if rows.filled:
+        screen.note(f"{rows.filled} of {rows.read} rows lack some input: {FILLED_BY[missing]} (--missing {missing})")
     how = how.changed(labels=rows.class_labels, noise=noise if noises is None else noises)
     with screen.working("Fitting", threads):
         from ..models import fit as library

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Likelihood = Annotated[
     str,
     option(
-        "gaussian, student-t, bernoulli, bernoulli-probit, counts (poisson or negative-binomial), categorical, "
-        "heteroscedastic.",
+        "gaussian, lognormal (y > 0), student-t, survival, bernoulli, bernoulli-probit, counts (poisson or "
+        "negative-binomial), categorical, heteroscedastic.",
         "NAME",
     ),
 ]
@@ -72,12 +72,15 @@ ModulesFolder = Annotated[
 SkipFailed = Annotated[bool, switch("--skip-failed", "Leave out partitions whose fit fails, instead of stopping.")]
 
 
+OF_TABLE = ("positive",)  # a table's words are 0 and 1 before the library sees them
+
+
 def library_options(given: Mapping[str, Any]) -> FitOptions:
     """The library's options among the parameters of the command; one that was not given is as the library has it."""
     from ..local.options import DEFAULTS, FitOptions
 
     found = {name: value for name, value in given.items() if value is not None or DEFAULTS.get(name) is None}
-    return FitOptions.among(found)
+    return FitOptions.among({name: value for name, value in found.items() if name not in OF_TABLE})
 
 
 def privacy(people: bool, things: bool) -> str | None:

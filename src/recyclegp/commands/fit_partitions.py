@@ -96,7 +96,7 @@ def fit_parts(screen: Screen, rows: Rows, how: Partitioning, output: Path, threa
                 list(parts.values()),
                 names=list(parts),
                 on_failure="skip" if how.skip_failed else "raise",
-                progress=False if screen.quiet or screen.as_json else None,
+                progress=False if screen.quiet or screen.as_json else True if screen.verbose else None,
                 **given,
             )
             if output.suffix == SUFFIX:

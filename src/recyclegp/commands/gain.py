@@ -34,10 +34,14 @@ def gain(
     dates: options.Dates = None,
     missing: options.Missing = "refuse",
     positive: options.Positive = None,
+    censored: options.Censored = None,
     drop_missing: options.DropMissing = False,
     decimal: options.Decimal = ".",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -51,11 +55,11 @@ def gain(
 
     Example: recyclegp gain city.safetensors north.csv --name north
     """
-    screen = Screen(quiet, as_json)
-    from .tables import open_table
+    screen = Screen(quiet, as_json, verbose)
+    from .tables import ReadAs, open_table
     from .targets import of_model, outputs_of, target_names
 
-    table = open_table(data, decimal)
+    table = open_table(data, ReadAs(decimal, encoding, sheet))
     with screen.working("Loading"):
         from ..models.gain import chosen_module
 
@@ -73,7 +77,7 @@ def gain(
         chosen = chosen.only([outputs_of(chosen).index(one) for one in names])
 
     def rows_with(one: str | None) -> tuple[Rows, Part]:
-        wanted = of_model(names, chosen, missing, one)
+        wanted = of_model(names, chosen, missing, one, censored)
         rows = models.rows_for(merged, table, wanted, inputs=inputs, dates=dates, drop_missing=drop_missing)
         return rows, models.read(merged, rows, screen)
 

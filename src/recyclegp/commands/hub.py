@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import RecycleGPError, printable
+from ..extras import install
 from . import options
 from .hub_errors import exit_codes
 from .options import option, output_to, switch
@@ -17,7 +18,7 @@ from .screen import Screen, plain_table, show
 if TYPE_CHECKING:
     from ..hub.client import HubClient
 
-ACTIONS = ("invite", "people", "approve", "expel", "rounds", "evaluate", "scores", "report", "model", "audit")
+ACTIONS = ("invite", "people", "approve", "expel", "rounds", "evaluate", "scores", "report", "model", "audit", "page")
 FILES = {"model": "merged.safetensors", "audit": "audit.jsonl"}  # what is fetched, and its usual name
 
 
@@ -143,7 +144,8 @@ def coordinate(
 
     invite prints an invitation for each owner; people lists who is there;
     approve and expel take names; rounds and evaluate ask owners once more;
-    scores, report, model and audit fetch what has come of it.
+    scores, report, model and audit fetch what has come of it; page prints the
+    address of the page, also for owners and readers, who may look.
 
     Example: recyclegp coordinate http://127.0.0.1:8443 invite -n 5 --key city/coordinator.pem
     """
@@ -178,6 +180,9 @@ def coordinate(
         elif action == "rounds":
             client.ask("POST", "/rounds", asked)
             screen.result(asked, lambda: typer.echo("rounds begin when all modules are merged"))
+        elif action == "page":
+            whole = address.rstrip("/") + client.ask("GET", "/page")["page"]
+            screen.result({"page": whole}, lambda: typer.echo(whole))
         elif action in FILES:
             _fetch(screen, client, f"/{action}", output or Path(FILES[action]))
         else:
@@ -240,5 +245,5 @@ def _server() -> Any:
     except ModuleNotFoundError as absent:
         if absent.name not in ("starlette", "uvicorn", "anyio", "h11"):
             raise
-        raise RecycleGPError(f"hub needs {absent.name}; pip install 'recyclegp[hub]'") from None
+        raise RecycleGPError(f"hub needs {absent.name}; {install('hub')}") from None
     return server

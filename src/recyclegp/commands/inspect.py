@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import RecycleGPError, printable
-from . import fact_words, models, options
+from . import models, options
+from .inspecting import tell_of
+from .lines import Table
 from .paths import expand
-from .screen import Screen, plain_table, say, show
+from .screen import Screen, plain_table, show
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ..models import ensemble as library
     from ..models.module import Module
 
 Row = dict[str, Any]
 
 MEASURES = ("surprise", "agreement", "others_add")  # of a member, beside the others
+ROUNDING = 1e-12  # of numbers that are about 1 where they are anything
 TRUSTED = "trusted"  # the verdict on a module about which nothing needs to be said
 
 
@@ -55,9 +56,9 @@ def inspect(
                 damaged.append({"file": str(path), "error": _reason(error, path)})
             advance(by=1)
     if alone:
-        screen.result(found[0], lambda: say(fact_words.in_words(found[0])))
+        screen.result(found[0], lambda: tell_of(found, alone=True))
         return
-    screen.result([*found, *damaged], lambda: show(fact_words.table(found)) if found else None)
+    screen.result([*found, *damaged], lambda: tell_of(found, alone=False))
     for one in damaged:
         typer.echo(f"recyclegp: {printable(one['file'])}: {printable(one['error'])}", err=True)
     if damaged:
@@ -161,6 +162,11 @@ def _difference(merged: library.Ensemble, k: int, module: Module, c: int) -> dic
     }
 
 
+def _short(value: float) -> str:
+    """Three digits; what is nothing but rounding is 0."""
+    return "0" if abs(value) < ROUNDING else f"{value:.3g}"
+
+
 def _comparison(rows: list[Row]) -> Table:
     measures = [*MEASURES]
     if any("nats" in row for row in rows):
@@ -180,7 +186,7 @@ def _comparison(rows: list[Row]) -> Table:
     )
     for row in rows:
         name = row["name"] if row["member"] else f"{row['name']} (not in it)"
-        numbers = ["" if row.get(key) is None else f"{row[key]:.3g}" for key in measures]
+        numbers = ["" if row.get(key) is None else _short(row[key]) for key in measures]
         said = ["" if row["offset"] is None else f"{row['offset']:.3g} ± {row['offset_sd']:.2g}" for _ in offsets]
         verdict = [row.get("trust") or "" for _ in trust]
         function = [row["function"] for _ in functions]

@@ -78,14 +78,18 @@ def join(
     categories: options.Categories = None,
     dates: options.Dates = None,
     positive: options.Positive = None,
+    censored: options.Censored = None,
     drop_missing: options.DropMissing = False,
     decimal: options.Decimal = ".",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     allow_small: options.AllowSmall = False,
     certificate: Certificate = None,
     patience: Patience = 300.0,
     poll: Poll = 2.0,
     seed: options.Seed = 0,
     threads: options.Threads = 1,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -102,7 +106,7 @@ def join(
     Example: recyclegp join https://hub.example:8443 north.csv --target y
     """
     given = dict(locals())
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     private = fit_options.privacy(people, things)
     table_path = Path(data)
     called = table_path.stem if name is None else name
@@ -213,16 +217,18 @@ class _Table(NamedTuple):
 def _read(screen: Screen, given: dict[str, Any], private: str | None) -> _Table:
     """What is wrong with the table is said before anybody is asked anything."""
     from .rows import Rows as TableRows
-    from .tables import open_table
+    from .tables import ReadAs, open_table
     from .targets import target_names, to_fit
 
-    table = open_table(given["data"], given["decimal"])
+    table = open_table(given["data"], ReadAs(given["decimal"], given["encoding"], given["sheet"]))
     names = target_names([given["target"]], table)
     from .. import likelihoods
 
-    wanted = to_fit(names, likelihoods.first_of(given["likelihood"]), "refuse", given["positive"], None)
+    wanted = to_fit(
+        names, likelihoods.first_of(given["likelihood"]), "refuse", given["positive"], None, given["censored"]
+    )
     how = library_options(given).changed(target=names if wanted.outputs else names[0], privacy=private)
-    columns = table.inputs(given["inputs"], *names)
+    columns = table.inputs(given["inputs"], *names, given["censored"])
     held, days = set(given["categories"] or ()), in_days(given["dates"])
     rows = TableRows(table, columns, wanted, given["drop_missing"], (), held, guard=how.level_guard, dates=days)
     X, y, *_ = rows.whole(screen)
@@ -245,7 +251,7 @@ def _fit(screen: Screen, own: Home, given: dict[str, Any], table: _Table) -> Row
 
 OF_THE_FIT = (
     *("target", "inputs", "likelihood", "kernel", "publish", "people", "things", "unit", "hold_back"),
-    *("categories", "dates", "positive", "drop_missing", "decimal", "seed"),
+    *("categories", "dates", "positive", "censored", "drop_missing", "decimal", "encoding", "sheet", "seed"),
 )
 
 

@@ -59,6 +59,7 @@ def merge(
     ] = False,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -69,7 +70,7 @@ def merge(
 
     Example: recyclegp merge north.safetensors south.safetensors -o city.safetensors
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     paths = expand(files)
     check_model_output(output, paths)
     points = _points(inducing)

@@ -241,6 +241,8 @@ def rows_for(
     from .rows import Rows
 
     others = [*(targets.names if targets is not None else ()), *([noise.name] if noise is not None else ())]
+    if targets is not None and targets.censored is not None:
+        others.append(targets.censored)
     if person is not None:
         table.require([person])
         if person in others:

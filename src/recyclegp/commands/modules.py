@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import RecycleGPError, printable
-from ..times import written
+from . import listing
+from .lines import Table
 from .options import AsJson, NoSeed, Quiet, option, switch
 from .paths import expand
 from .screen import Screen, plain_table, show
 
 if TYPE_CHECKING:
     from ..models.dictionary import Dictionary
-    from ..storage.events import Entry, Event
+    from ..storage.events import Event
 
 Facts = dict[str, Any]
 
@@ -65,10 +66,8 @@ def modules(
         events = found.history()
         screen.result([_event(event) for event in events], lambda: show(_events(events)))
     else:
-        entries = found.list(
-            name=name, owner=owner, likelihood=likelihood, target=target, min_rows=min_rows, max_age=max_age
-        )
-        screen.result([_facts(entry) for entry in entries], lambda: _list(entries))
+        asked = {"name": name, "owner": owner, "likelihood": likelihood, "target": target}
+        listing.modules(found, screen, **asked, min_rows=min_rows, max_age=max_age)()
 
 
 def _verify(screen: Screen, found: Dictionary) -> None:
@@ -85,33 +84,12 @@ def _verify(screen: Screen, found: Dictionary) -> None:
         raise typer.Exit(2)
 
 
-def _facts(entry: Entry) -> Facts:
-    return {
-        **entry._asdict(),
-        "target": entry.target,
-        "observed": None if entry.observed is None else written(entry.observed),
-        "added": None if entry.added is None else entry.added.isoformat(),
-    }
-
-
 def _event(event: Event) -> Facts:
     time = None if event.time is None else event.time.isoformat()
     return {**event._asdict(), "kind": event.kind.value, "time": time}
 
 
-def _list(entries: tuple[Entry, ...]) -> None:
-    if not entries:
-        typer.echo("no modules")
-        return
-    table = plain_table("module", "owner", "rows", "bytes", "likelihood", "target", "added", "by", folded=2)
-    for e in entries:
-        added = "" if e.added is None else e.added.strftime("%Y-%m-%d %H:%M")
-        row = (e.name, e.owner, f"{e.rows:,}", f"{e.bytes:,}", e.likelihood, e.target or "", added, e.by or "")
-        table.add_row(*map(printable, row))
-    show(table)
-
-
-def _events(events: tuple[Event, ...]) -> Any:
+def _events(events: tuple[Event, ...]) -> Table:
     table = plain_table("event", "what", "module", "owner", "digest", "by", "time", folded=0)
     for e in events:
         time = "" if e.time is None else e.time.strftime("%Y-%m-%d %H:%M:%S")

@@ -46,10 +46,14 @@ def update(
     dates: options.Dates = None,
     missing: options.Missing = "refuse",
     positive: options.Positive = None,
+    censored: options.Censored = None,
     drop_missing: options.DropMissing = False,
     decimal: options.Decimal = ".",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -62,15 +66,15 @@ def update(
     """
     given = dict(locals())
     chosen_privacy = fit_options.privacy(people, things)
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     check_model_output(output)
     check_owner(owner)
     from .rows import NoiseColumn
-    from .tables import open_table
+    from .tables import ReadAs, open_table
     from .targets import of_model, target_names
 
     measured = NoiseColumn.given(noise, noise_column, noise_sd_column)
-    table = open_table(data, decimal)
+    table = open_table(data, ReadAs(decimal, encoding, sheet))
     names = target_names(targets, table)
     with screen.working("Loading"):
         from .. import likelihoods
@@ -78,7 +82,7 @@ def update(
         old = models.load_ensemble(ensemble, "update")
     models.check_likelihood(old, likelihood)
     chosen = likelihoods.only(old.likelihoods) if likelihood is None else likelihoods.named(likelihood)
-    wanted = of_model(names, chosen, missing, positive)
+    wanted = of_model(names, chosen, missing, positive, censored)
     rows = models.rows_for(old, table, wanted, inputs=inputs, dates=dates, noise=measured, drop_missing=drop_missing)
     read = models.read(old, rows, screen)
     with screen.working("Updating", threads):
@@ -108,6 +112,7 @@ def add(
     signed_by: options.SignedBy = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -115,7 +120,7 @@ def add(
 
     Example: recyclegp add city.safetensors east.safetensors -o city2.safetensors
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     paths = expand(files)
     check_model_output(output, paths)
     signed = verified(paths, trusted, signed_by)
@@ -148,6 +153,7 @@ def remove(
     ] = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -159,7 +165,7 @@ def remove(
 
     Example: recyclegp remove city.safetensors south -o city2.safetensors
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
 
     def removed(old: Ensemble_) -> Ensemble_:
         return old.remove(names_of(names, old.names), relearn=relearn)
@@ -176,6 +182,7 @@ def reweight(
     relearn: options.Relearn = False,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -183,7 +190,7 @@ def reweight(
 
     Example: recyclegp reweight city.safetensors south=0.5 -o city2.safetensors
     """
-    screen, weighed = Screen(quiet, as_json), pairs(weights, "weight")
+    screen, weighed = Screen(quiet, as_json, verbose), pairs(weights, "weight")
     _changed(screen, ensemble, "reweight", lambda old: old.reweight(weighed, relearn=relearn), output, threads)
 
 

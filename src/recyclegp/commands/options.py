@@ -10,6 +10,7 @@ import typer
 
 def option(help: str, metavar: str | None = None, default: str | None = None, *flags: str, **limits: Any) -> Any:
     """An option by what it is for, what is written behind it, and its default in words where the value says less."""
+    metavar = metavar or ("N" if limits else "TEXT")
     return typer.Option(*flags, metavar=metavar, help=help, show_default=default or True, **limits)
 
 
@@ -23,6 +24,9 @@ def output_to(metavar: str, help: str) -> Any:
 
 
 Quiet = Annotated[bool, switch("-q --quiet", "Print nothing but warnings and errors.")]
+Verbose = Annotated[
+    bool, switch("-v --verbose", "Say on standard error what is being done, and after how many seconds.")
+]
 AsJson = Annotated[bool, switch("--json", "Print JSON, for machines.")]
 Seed = Annotated[int, option("Of everything random.", min=0)]
 NoSeed = Annotated[int, option("As every command has; nothing here is random.", None, None, "--seed", min=0)]
@@ -30,18 +34,32 @@ Threads = Annotated[int, option("For matrices. One is best on a busy machine, or
 
 Data = Annotated[
     str,
-    typer.Argument(metavar="DATA", help="Table with a header line: CSV (also .gz), Parquet, or - for standard input."),
+    typer.Argument(
+        metavar="DATA", help="Table with a header line: CSV (also .gz), Excel, Parquet, or - for standard input."
+    ),
 ]
 Target = Annotated[str, option("The column y.", "COLUMN", None, "-t", "--target")]
 Targets = Annotated[
     list[str], option("The column y; repeated, or A,B, for several outputs.", "COLUMN", None, "-t", "--target")
 ]
 Missing = Annotated[str, option("Of several targets, may cells be missing? allow: they were not seen.", "refuse|allow")]
+MissingToFit = Annotated[
+    str,
+    option(
+        "Empty cells. allow: of several targets some were not seen. impute: an input that is missing is that of "
+        "similar rows. marginalise: it is integrated over what similar rows have.",
+        "refuse|allow|impute|marginalise",
+    ),
+]
 Inputs = Annotated[str | None, option("The columns of X.", "A,B,…", "all but the target", "-i", "--inputs")]
 ModelInputs = Annotated[
     str | None, option("The columns of X, if the model does not know their names.", "A,B,…", None, "-i", "--inputs")
 ]
-Decimal = Annotated[str, option("The decimal mark of numbers in a CSV table.", ".|,")]
+Decimal = Annotated[str, option("The decimal mark of numbers that are text.", ".|,")]
+Encoding = Annotated[
+    str | None, option("Of a CSV table, as latin-1.", "NAME", "UTF-8, or else Windows-1252, which a warning says")
+]
+Sheet = Annotated[str | None, option("Of an Excel file.", "NAME", "the only one")]
 DropMissing = Annotated[
     bool, switch("--drop-missing", "Leave out rows with missing values, instead of refusing the table.")
 ]
@@ -54,9 +72,16 @@ Categories = Annotated[
     ),
 ]
 Dates = Annotated[str | None, option("Read dates in inputs as days since 1970-01-01.", "days", "refused")]
-AllowSmall = Annotated[bool, switch("--allow-small", "Do not warn of fewer than 10 rows.")]
+AllowSmall = Annotated[bool, switch("--allow-small", "Take one or two rows, too, and say nothing of fewer than 10.")]
 Positive = Annotated[
     str | None, option("The class that counts as 1, every other as 0, where classes are not 0 and 1.", "LABEL")
+]
+Censored = Annotated[
+    str | None,
+    option(
+        "Column that says of which rows nothing had happened by the time in the target: 1 or yes, else 0 or no.",
+        "COLUMN",
+    ),
 ]
 NoiseOfRows = Annotated[
     str | None, option("Column with the noise variance of each row: squares of known measurement errors.", "COLUMN")

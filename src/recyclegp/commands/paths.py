@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import RecycleGPError, RecycleGPWarning
-from ..storage.atomic import check_writable
 from ..storage.layout import is_companion
 
 SUFFIX = ".safetensors"
@@ -50,6 +49,8 @@ def check_model_output(output: Path, read: Sequence[str | Path] = ()) -> None:
 
 def check_output(output: Path, read: Sequence[str | Path]) -> None:
     """Refuse, before any work, an output that cannot be written or is one of the files that are read."""
+    from ..storage.atomic import check_writable
+
     check_writable(output)
     if output.exists() and any(Path(r).exists() and output.samefile(r) for r in read):
         raise RecycleGPError(f"-o {output}: this file is among those that are read; write to another one")

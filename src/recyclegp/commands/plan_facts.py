@@ -86,7 +86,14 @@ def _common(kind: str, priors: tuple[Prior, ...], parts: Any) -> Facts:
 
 def _functions(names: tuple[str, ...], priors: tuple[Prior, ...]) -> list[Facts]:
     return [
-        {"function": name, "kernel": p.kernel.describe(), "mean": p.mean, "noise": p.noise, "points": len(p.Z)}
+        {
+            "function": name,
+            "kernel": p.kernel.describe(None),
+            "kernel_in_short": p.kernel.describe(),
+            "mean": p.mean,
+            "noise": p.noise,
+            "points": len(p.Z),
+        }
         | {"offset_sd": p.effects.offset_sd, "smooth_sd": p.effects.smooth_sd}
         for name, p in zip(names, priors, strict=True)
     ]

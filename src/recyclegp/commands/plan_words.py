@@ -29,7 +29,7 @@ def _called(p: Facts, functions: int) -> str:
 
 
 def _prior(p: Facts) -> str:
-    said = f"{p['points']} points, {p['kernel']}, prior mean {p['mean']:.4g}, noise variance {p['noise']:.4g}"
+    said = f"{p['points']} points, {p['kernel_in_short']}, prior mean {p['mean']:.4g}, noise variance {p['noise']:.4g}"
     differ = [f"a constant of sd {p['offset_sd']:.3g}"] if p["offset_sd"] else []
     differ += [f"a smooth function of {p['smooth_sd']:.3g} times the sd of the shared one"] if p["smooth_sd"] else []
     return said + (f"; owners differ by {' and '.join(differ)}" if differ else "")

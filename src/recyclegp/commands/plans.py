@@ -39,6 +39,7 @@ def plan(
     points: Annotated[int, option("Of the modules' points, at which owners will answer.", "N", min=1)] = 256,
     learn: Annotated[bool, switch("--learn/--no-learn", "Learn kernel and noise by the rounds that follow.")] = True,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -46,7 +47,7 @@ def plan(
 
     Example: recyclegp plan city.safetensors --points 64 -o plan.safetensors
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     check_model_output(output, [ensemble])
     with screen.working("Planning"):
         models.load_ensemble(ensemble, "plan").plan(points, learn=learn).save(output)
@@ -101,10 +102,14 @@ def contribute(
     dates: options.Dates = None,
     missing: options.Missing = "refuse",
     positive: options.Positive = None,
+    censored: options.Censored = None,
     drop_missing: options.DropMissing = False,
     decimal: options.Decimal = ".",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -114,7 +119,7 @@ def contribute(
 
     Example: recyclegp contribute plan.safetensors north.csv --target y -o north-1.safetensors
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     chosen = fit_options.privacy(people, things)
     private = private_answer(epsilon, delta, bound, ledger, budget, public_plan, person, rows_each)
     if private is not None and chosen is not None:
@@ -122,15 +127,15 @@ def contribute(
     check_model_output(output, [plan, data])
     at = None if time is None else time_of(time, "time")
     from .rows import NoiseColumn
-    from .tables import open_table
+    from .tables import ReadAs, open_table
     from .targets import of_model, target_names
 
     measured = NoiseColumn.given(None, noise_column, noise_sd_column)
-    table = open_table(data, decimal)
+    table = open_table(data, ReadAs(decimal, encoding, sheet))
     names = target_names(targets, table)
     with screen.working("Loading"):
         agreed = load_plan(plan)
-    wanted = of_model(names, agreed.likelihoods[0], missing, positive)
+    wanted = of_model(names, agreed.likelihoods[0], missing, positive, censored)
     rows = models.rows_for(
         agreed, table, wanted, inputs=inputs, dates=dates, noise=measured, person=person, drop_missing=drop_missing
     )
@@ -199,6 +204,7 @@ def combine(
     trusted: options.OnlyTrusted = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -210,7 +216,7 @@ def combine(
 
     Example: recyclegp combine plan.safetensors answers/ -o city2.safetensors --next plan-2.safetensors
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     paths = expand(files)
     check_model_output(output, [plan, *paths])
     if following is not None:

@@ -35,6 +35,8 @@ def predict(
     calibration: options.CalibrationFile = None,
     drop_missing: options.DropMissing = False,
     decimal: options.Decimal = ".",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
     quiet: options.Quiet = False,
@@ -50,7 +52,8 @@ def predict(
     --owner says whose. With --calibration, y_lower and y_upper hold 95% of new
     observations whatever is wrong with the model; classes get the set of those
     that it may be. The last column, outside, is 1 where a row lies outside
-    every module's region: nobody has seen data there.
+    every module's region: nobody has seen data there. A row that lacks an input
+    is there, and its predictions are empty; --drop-missing leaves it out.
 
     Of several outputs each has these columns with its name before them; several
     classes have their probabilities (p_NAME) and class.
@@ -62,16 +65,16 @@ def predict(
         if output.suffix.lower() != ".csv" and (output.is_file() or not output.exists()):
             raise RecycleGPError(f"-o {output}: predictions are written as CSV; write to {output.stem}.csv")
         check_output(output, [model, data, *([] if calibration is None else [str(calibration)])])
-    from .tables import listed, open_table
+    from .tables import ReadAs, listed, open_table
 
-    table = open_table(data, decimal)
+    table = open_table(data, ReadAs(decimal, encoding, sheet))
     kept = list(table.names) if keep == "all" else [] if keep == "none" else listed(keep, table.names)
     with screen.working("Loading"):
         from . import predictions
 
         gp = models.load(model)
     models.check_likelihood(gp, likelihood)
-    rows = models.rows_for(gp, table, inputs=inputs, dates=dates, drop_missing=drop_missing, keep=kept)
+    rows = models.rows_for(gp, table, inputs=inputs, dates=dates, drop_missing=drop_missing, keep=kept, every=True)
     tuned = None if calibration is None else models.calibrated(model, gp, calibration, likelihood, owner)
     if tuned is not None:
         likelihood, owner = models.calibrated_for(tuned)
@@ -86,8 +89,11 @@ def predict(
         screen.note(f"Only f is predicted: the --likelihood of observations ({known}) or their noise is not known")
     to = nullcontext(typer.get_binary_stream("stdout")) if output == STDOUT else replacing(output)
     with using_threads(threads), to as stream, closing(rows.parts(screen)) as parts:
-        write = _json_rows if as_json and output == STDOUT else _csv_rows
+        write = _json_rows if as_json and output == STDOUT else csv_rows
         count = write(stream, map(asked.frame, parts))
+    if rows.filled and not drop_missing:
+        have = "rows lack" if rows.filled > 1 else "row lacks"
+        screen.note(f"{rows.filled:,} of {rows.read:,} {have} an input ({rows.where}): their predictions are empty")
     _report(screen, output, count, rows.left_out, asked.outside, [*kept, *asked.columns])
 
 
@@ -103,7 +109,7 @@ def _report(screen: Screen, output: Path, count: int, left_out: int, outside: in
         screen.result(facts, lambda: typer.echo(f"{output}: {count:,} predictions, columns {', '.join(columns)}"))
 
 
-def _csv_rows(stream: BinaryIO, frames: Iterable[pd.DataFrame]) -> int:
+def csv_rows(stream: BinaryIO, frames: Iterable[pd.DataFrame]) -> int:
     count = 0
     for frame in frames:
         frame.to_csv(stream, index=False, header=count == 0, lineterminator="\n", encoding="utf-8", mode="wb")

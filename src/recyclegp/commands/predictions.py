@@ -83,8 +83,19 @@ class Predictions:
 
     @torch.no_grad()
     def frame(self, part: Part) -> pd.DataFrame:
-        """The columns that are kept, and the predictions beside them."""
-        X = part.X
+        """The columns that are kept, and the predictions beside them: empty where a row lacks an input."""
+        complete = part.X.notna().all(axis=1).to_numpy()
+        kept = pd.DataFrame({c: part.kept[c].array for c in part.kept})
+        if not complete.any():
+            return kept.reindex(columns=[*kept, *self.columns])
+        made = self._made(part.X[complete])
+        if not complete.all():
+            made[OUTSIDE] = made[OUTSIDE].astype("Int64")
+            made = made.set_index(np.flatnonzero(complete)).reindex(range(len(complete)))
+        return kept.join(made) if len(kept.columns) else made
+
+    def _made(self, X: pd.DataFrame) -> pd.DataFrame:
+        """The predictions of rows that are complete."""
         made: dict[str, Any] = {}
         if self.quantities:
             of_f = Moments(*(t.cpu() for t in self.gp._moments(X, self.owner, of_y=False)))
@@ -97,7 +108,7 @@ class Predictions:
         made |= self._calibrated(X)
         made[OUTSIDE] = self.gp.extrapolates(X).astype(int)
         self.outside += int(made[OUTSIDE].sum())
-        return pd.DataFrame({**{c: part.kept[c].array for c in part.kept}, **made})
+        return pd.DataFrame(made)
 
     def _observed(self, X: pd.DataFrame) -> list[Observed | None]:
         """y of each quantity, where its likelihood is known; without an owner it is a new owner's."""
@@ -136,7 +147,9 @@ def likelihood_of(gp: Model, name: str | None) -> Likelihood | None:
     return only if len(gp.likelihoods) == 1 and only.known else None
 
 
-def _columns_of_y(chosen: Likelihood) -> tuple[str, str, str]:
+def _columns_of_y(chosen: Likelihood) -> tuple[str, ...]:
+    if chosen.of_seen is not chosen:  # f is not in the units of y
+        return "y_mean", "y_sd", *BAND_OF_Y
     if not chosen.classifies and not chosen.counts:
         return "y_sd", *BAND_OF_Y
     expected = "probability" if chosen.classifies else "rate"
@@ -146,6 +159,8 @@ def _columns_of_y(chosen: Likelihood) -> tuple[str, str, str]:
 def _of_y(observed: Observed) -> list[torch.Tensor]:
     chosen, at = observed.likelihood, observed.at
     expected, spread = observed.moments()
+    if chosen.of_seen is not chosen:
+        return [expected, spread.sqrt(), *observed.interval(LEVEL)]
     if not chosen.classifies and not chosen.counts:
         return [spread.sqrt(), *observed.interval(LEVEL)]
     # The band is that of the probability or rate itself: what f at either end of its own band gives, if it is certain.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -14,7 +15,7 @@ import pandas as pd
 
 from ..anonymity import LevelGuard, check_are_words, is_number
 from ..categories import MOST_LEVELS
-from ..errors import RecycleGPError
+from ..errors import RecycleGPError, RecycleGPWarning
 from . import cells
 from .screen import Screen
 from .tables import MISSING, Table
@@ -74,10 +75,12 @@ class Rows:
     categories: set[str] = field(default_factory=set)  # inputs that hold categories, as far as is known
     guard: LevelGuard | None = None  # of a fit: other inputs are categories, too, if they hold text that may be told
     dates: bool = False  # are dates read as days since 1970-01-01?
+    every: bool = False  # are rows that lack inputs kept, with NaN in their place?
     noise: NoiseColumn | None = None
     read: int = 0
     incomplete: int = 0  # rows that lack what they must have
     unseen: int = 0  # rows without any target, where cells may be missing
+    filled: int = 0  # rows that lack an input and are kept
     _gaps: Counter[str] = field(default_factory=Counter)
     _labels: dict[str, set[str]] = field(default_factory=dict)  # classes of each target
     level_counts: dict[str, Counter[str]] = field(default_factory=dict)  # of inputs, in complete rows: how many of each
@@ -92,6 +95,11 @@ class Rows:
                 said = "among the inputs" if self.noise.name in self.inputs else "the target"
                 raise RecycleGPError(f"{self.noise.option} {self.noise.name}: it is {said}; name another column")
             used.append(self.noise.name)
+        censored = None if self.targets is None else self.targets.censored
+        if censored is not None:
+            if censored in used:
+                raise RecycleGPError(f"--censored {censored}: it is the target or an input; name another column")
+            used.append(censored)
         self.table.require([*used, *self.keep])
         if not self.inputs or len(set(self.inputs)) < len(self.inputs):
             said = f"names a column twice ({', '.join(self.inputs)})" if self.inputs else "would be no column at all"
@@ -103,13 +111,20 @@ class Rows:
             raise RecycleGPError(
                 f"{self.table.path}: a column has no name (a row index?); say which to use with --inputs"
             )
-        if self._gaps_allowed and self.drop_missing:
-            raise RecycleGPError("--missing allow and --drop-missing: missing cells are used or left out; give one")
+        filled = self.targets is not None and self.targets.filled
+        if self.drop_missing and (self._gaps_allowed or filled):
+            way = "impute or marginalise" if filled else "allow"
+            raise RecycleGPError(f"--missing {way} and --drop-missing: missing cells are used or left out; give one")
 
     @property
     def left_out(self) -> int:
         """Rows that were not used."""
         return self.incomplete + self.unseen
+
+    @property
+    def where(self) -> str:
+        """How many cells are missing in which column."""
+        return ", ".join(f"{name}: {count}" for name, count in self._gaps.items())
 
     @property
     def class_labels(self) -> tuple[str | None, str] | None:
@@ -153,7 +168,7 @@ class Rows:
                 return work()
             except HoldsCategoriesError as found:
                 self.categories.add(found.column)
-                self.read = self.incomplete = self.unseen = 0
+                self.read = self.incomplete = self.unseen = self.filled = 0
                 for counted in (self._gaps, self._labels, self.level_counts):
                     counted.clear()
 
@@ -177,15 +192,13 @@ class Rows:
         if self.noise is not None:
             found[self.noise.name] = self._variances(frame[self.noise.name], self.noise)
         y = {name: self._target(frame[name]) for name in self._target_names}
+        if self.targets is not None and self.targets.censored is not None:
+            y = {name: self._censored(own, frame[self.targets.censored]) for name, own in y.items()}
         gaps = {c: _missing(values) for c, values in (found | y).items()}
         self._gaps.update({c: int(there.sum()) for c, there in gaps.items() if there.any()})
-        needed = found if self._gaps_allowed else found | y
-        complete = ~np.logical_or.reduce([gaps[c] for c in needed])
-        self.incomplete += int((~complete).sum())
-        if self._gaps_allowed:
-            seen = ~np.logical_and.reduce([gaps[c] for c in y])
-            self.unseen += int((complete & ~seen).sum())
-            complete &= seen
+        complete = self._kept(gaps, len(frame))
+        if self._keeps_gaps:
+            found |= {c: np.where(gaps[c], np.nan, found[c]) for c in self.inputs if c not in self.categories}
         if self.categories:
             X = pd.DataFrame({c: found[c][complete] for c in self.inputs})
             for c in self.categories:
@@ -201,17 +214,44 @@ class Rows:
             self.read + np.flatnonzero(complete),
         )
 
+    def _kept(self, gaps: dict[str, np.ndarray], rows: int) -> np.ndarray:
+        """(n,) bool  rows that have what they must have; the others are counted."""
+        none = np.zeros(rows, dtype=bool)
+        no_input = np.logical_or.reduce([gaps[c] for c in self.inputs])
+        no_noise = none if self.noise is None else gaps[self.noise.name]
+        of_targets = [gaps[c] for c in self._target_names]
+        incomplete, unseen = no_input | no_noise, none
+        if self._keeps_gaps:
+            self.filled += int(no_input.sum())
+            incomplete = no_noise
+        if self._gaps_allowed:
+            unseen = np.logical_and.reduce(of_targets)
+        elif of_targets and self._keeps_gaps:
+            unseen = np.logical_or.reduce(of_targets)
+        elif of_targets:
+            incomplete = incomplete | np.logical_or.reduce(of_targets)
+        self.incomplete += int(incomplete.sum())
+        self.unseen += int((unseen & ~incomplete).sum())
+        return ~(incomplete | unseen)
+
+    @property
+    def _keeps_gaps(self) -> bool:
+        """Are rows that lack inputs among the parts?"""
+        return not self.drop_missing and (self.every or (self.targets is not None and self.targets.filled))
+
     def _check(self) -> None:
         path = self.table.path
         if not self.read:
             raise RecycleGPError(f"{path}: there are no rows below the header")
-        where = ", ".join(f"{name}: {count}" for name, count in self._gaps.items())
+        where = self.where
         if self.incomplete and not self.drop_missing:
             unseen = self.targets is not None and self.targets.outputs and any(map(self._gaps.get, self._target_names))
             remedy = "use --missing allow where an output was not seen, " if unseen and not self._gaps_allowed else ""
+            inputs_too = self.guard is not None and any(map(self._gaps.get, self.inputs))
+            more = ", or take them all the same with --missing impute" if inputs_too else ""
             raise RecycleGPError(
                 f"{path}: {self.incomplete} of {self.read} rows {'has' if self.incomplete == 1 else 'have'} missing or "
-                f"infinite values ({where}); {remedy}fill them, or leave such rows out with --drop-missing"
+                f"infinite values ({where}); {remedy}fill them, or leave such rows out with --drop-missing{more}"
             )
         if self.incomplete == self.read:
             raise RecycleGPError(f"{path}: every row has missing or infinite values, and none would be left")
@@ -225,6 +265,18 @@ class Rows:
                 )
         for column in self.level_counts:
             self.pooled(column)
+        self._warn_of_codes()
+
+    def _warn_of_codes(self) -> None:
+        """Of inputs of a fit that somebody may have meant as text."""
+        for column, what in self.table.codes.items():
+            if self.guard is not None and column in self.inputs and column not in self.categories:
+                warnings.warn(
+                    f"{self.table.path}: column {column!r} holds {what}; they were read as numbers. If they are ids or "
+                    f"codes, leave the column out with --inputs, or take it for categories with --categories {column}",
+                    RecycleGPWarning,
+                    stacklevel=2,
+                )
 
     def pooled(self, column: str) -> frozenset[str]:
         """The levels of an input that become one, because they are of too few rows."""
@@ -300,6 +352,20 @@ class Rows:
             remedy = f"a {what} of {noise.option} must be positive: correct it, or leave the row out"
             raise self._error(noise.name, f"{values[bad[0]]:g} in row {self.read + bad[0] + 1}; {remedy}")
         return values if noise.squared else values**2
+
+    def _censored(self, times: np.ndarray, column: pd.Series) -> np.ndarray:
+        """As the library has them: −t where nothing had happened by the time t."""
+        waited, strange = cells.truths(column)
+        if strange is not None:
+            said = f"{str(column.iloc[strange])[:40]!r} in row {self.read + strange + 1}"
+            raise self._error(
+                column.name, f"{said}; --censored takes 1 or yes where nothing had happened, else 0 or no"
+            )
+        below = np.flatnonzero(times < 0)
+        if len(below):
+            said = f"{times[below[0]]:g} in row {self.read + below[0] + 1}"
+            raise self._error(self._target_names[0], f"{said}; with --censored times are positive")
+        return np.where(waited == 1, -times, np.where(waited == 0, times, np.nan))
 
     def _target(self, column: pd.Series) -> np.ndarray:
         assert self.targets is not None

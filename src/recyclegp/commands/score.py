@@ -24,6 +24,7 @@ def score(
     dates: options.Dates = None,
     missing: options.Missing = "refuse",
     positive: options.Positive = None,
+    censored: options.Censored = None,
     by: Annotated[
         str | None, option("Also for each value of this column; many numbers make four groups.", "COLUMN")
     ] = None,
@@ -33,6 +34,8 @@ def score(
     calibration: options.CalibrationFile = None,
     drop_missing: options.DropMissing = False,
     decimal: options.Decimal = ".",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
     quiet: options.Quiet = False,
@@ -56,10 +59,10 @@ def score(
 
         check_name(plot)
         check_output(plot, [model, data])
-    from .tables import open_table
+    from .tables import ReadAs, open_table
     from .targets import of_model, outputs_of, target_names
 
-    table = open_table(data, decimal)
+    table = open_table(data, ReadAs(decimal, encoding, sheet))
     with screen.working("Loading"):
         from .. import metrics
         from . import scores
@@ -72,7 +75,7 @@ def score(
         likelihood, owner = models.calibrated_for(tuned)
     chosen = models.chosen_likelihood(model, gp, likelihood)
     models.check_owner(gp, owner)
-    wanted = of_model(names, chosen, missing, positive)
+    wanted = of_model(names, chosen, missing, positive, censored)
     kept = [] if by is None else [by]
     rows = models.rows_for(gp, table, wanted, inputs=inputs, dates=dates, drop_missing=drop_missing, keep=kept)
     evaluate: Any = partial(metrics.evaluate, gp, likelihood=chosen.name, owner=owner)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import typer
-from rich.table import Table as Shown
 
 from .. import metrics
 from ..errors import RecycleGPError
 from ..metrics import Evaluated, OutputRows, Score
 from ..models.calibration import Calibrated
+from .lines import Table
 from .screen import plain_table, say, show
 from .tables import MISSING
 
@@ -203,7 +203,7 @@ def say_each(facts: Facts) -> None:
         say({"figure": facts["plot"]})
 
 
-def _table(first: str, rows: list[Facts], classes: bool) -> Shown:
+def _table(first: str, rows: list[Facts], classes: bool) -> Table:
     columns = OF_CLASSES if classes else {**OF_NUMBERS, **COVERAGES}
     table = plain_table(first, "rows", *columns, folded=1)
     for row in rows:
@@ -212,4 +212,6 @@ def _table(first: str, rows: list[Facts], classes: bool) -> Shown:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e4 else f"{value:.4g}"

@@ -1,29 +1,23 @@
 """Where commands talk: results on standard output, everything else on standard error.
 
-rich is imported where something is drawn, so that commands which draw nothing start at once.
+What draws (rich), and what is for work that takes long, is imported where it is needed: commands that print a few lines
+start at once.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from ..errors import printable
-from ..threads import using_threads
+from .lines import Table, wrapped
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress, TaskID
-    from rich.table import Table
 
-WIDTH_OF_PIPES = 10_000  # characters: where no terminal limits it, a row of a table is one line
+WIDTH = 80  # of a terminal that does not say how wide it is
 
 
 class Advance(Protocol):
@@ -32,48 +26,70 @@ class Advance(Protocol):
     def __call__(self, *, to: float | None = None, by: float = 0.0) -> None: ...
 
 
-@dataclass(frozen=True)
-class Screen:
+class Screen(NamedTuple):
     quiet: bool
     as_json: bool = False
-
-    @property
-    def notes(self) -> Console:
-        from rich.console import Console
-
-        return Console(stderr=True, quiet=self.quiet or self.as_json)
+    verbose: bool = False
 
     def note(self, text: str) -> None:
-        self.notes.print(printable(text), soft_wrap=True, highlight=False, markup=False)
+        if not (self.quiet or self.as_json):
+            put(printable(text), sys.stderr)
 
     def result(self, facts: Any, words: Callable[[], None]) -> None:
         """Print what the command has found out: as JSON, or in words."""
         if self.as_json:
+            import json
+
             text = json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False)
-            typer.echo(text.encode(errors="backslashreplace").decode())  # file names may hold halves of characters
+            put(text.encode(errors="backslashreplace").decode())  # file names may hold halves of characters
         elif not self.quiet:
             words()
 
     @contextmanager
     def bar(self, text: str, total: float | None = None) -> Iterator[Advance]:
         """A progress bar, if standard error is a terminal."""
-        with self._progress() as progress:
+        if not self._is_watched:
+            yield _unseen
+            return
+        with _progress() as progress:
             yield _advance(progress, progress.add_task(text, total=total))
 
     @contextmanager
     def working(self, text: str, threads: int = 1, total: float | None = None) -> Iterator[Advance]:
-        """A progress bar for work of the library, with so many threads; it shows what the library logs."""
-        with self._progress() as progress:
-            task = progress.add_task(text, total=total)
-            with _showing_log(progress, task, text), using_threads(threads):
-                yield _advance(progress, task)
+        """Work of the library, with so many threads: a progress bar that shows what the library logs, or lines."""
+        from ..threads import using_threads
+        from .telling import Telling, listening
 
-    def _progress(self) -> Progress:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        with using_threads(threads):
+            if self.verbose and not self.quiet:
+                telling = Telling(text, total)
+                with listening(telling.line):
+                    yield telling.advance
+                telling.line("done")
+                return
+            if not self._is_watched:
+                yield _unseen
+                return
+            with _progress() as progress:
+                task = progress.add_task(text, total=total)
+                with listening(lambda message: progress.update(task, description=f"{text}: {message}")):
+                    yield _advance(progress, task)
 
-        console = self.notes
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-        return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    @property
+    def _is_watched(self) -> bool:
+        return not (self.quiet or self.as_json) and sys.stderr.isatty()
+
+
+def _unseen(*, to: float | None = None, by: float = 0.0) -> None:
+    """Nobody is looking."""
+
+
+def _progress() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def _advance(progress: Progress, task: TaskID) -> Advance:
@@ -83,43 +99,41 @@ def _advance(progress: Progress, task: TaskID) -> Advance:
     return advance
 
 
-@contextmanager
-def _showing_log(progress: Progress, task: TaskID, text: str) -> Iterator[None]:
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            progress.update(task, description=f"{text}: {record.getMessage()}")
+# --- text ---------------------------------------------------------------------------------------
 
-    logger, handler = logging.getLogger("recyclegp"), Handler()
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+
+def put(text: str, stream: TextIO | None = None) -> None:
+    """A line at once, so that what goes to two streams stays in its order where both end up in one."""
+    print(text, file=stream, flush=True)
 
 
 def plain_table(*columns: str, folded: int) -> Table:
     """A table without lines. Where it is too wide its first columns are folded; nothing is cut."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for i, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=i >= folded, min_width=9 if i < folded else None)
-    return table
+    return Table(columns, folded)
 
 
 def show(table: Table) -> None:
-    """Print a table; into a file or a pipe as wide as it is. Brackets in a cell are brackets: names hold anything."""
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else WIDTH_OF_PIPES
-    Console(width=width, markup=False, emoji=False).print(table)
+    """Print a table; into a file or a pipe as wide as it is."""
+    first, *rows = table.lines(_width(sys.stdout))
+    put("\n".join([_bold(first), *rows]))
 
 
 def say(lines: dict[str, str]) -> None:
-    """Print facts, one on each line, which is not wrapped, so that it can be searched."""
-    width = max(map(len, lines)) + 2
+    """Print facts, wrapped on a terminal; elsewhere one on each line, so that it can be searched."""
+    indent = max(map(len, lines)) + 2
     for label, text in lines.items():
-        typer.echo(typer.style(label.ljust(width), bold=True) + printable(text))
+        first, *more = wrapped(printable(text), _width(sys.stdout), indent)
+        put("\n".join([_bold(label.ljust(indent)) + first, *(" " * indent + line for line in more)]))
+
+
+def _width(stream: TextIO) -> int | None:
+    """In characters; None where no terminal limits it."""
+    if not stream.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size((WIDTH, 24)).columns
+
+
+def _bold(text: str) -> str:
+    return f"\033[1m{text}\033[0m" if sys.stdout.isatty() and sys.platform != "win32" else text

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import Remedy, printable
 from . import models
-from .options import AsJson, FileNames, Modules, NoSeed, Owners, Quiet, Recycle, Threads
+from .options import AsJson, FileNames, Modules, NoSeed, Owners, Quiet, Recycle, Threads, Verbose
 from .parsing import OWNERS, none_or
 from .paths import expand
 from .screen import Screen, plain_table, show
@@ -27,6 +27,7 @@ def screen(
     file_names: FileNames = False,
     threads: Threads = 1,
     seed: NoSeed = 0,
+    verbose: Verbose = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -41,7 +42,7 @@ def screen(
 
     Example: recyclegp screen north.safetensors south.safetensors east.safetensors
     """
-    terminal = Screen(quiet, as_json)
+    terminal = Screen(quiet, as_json, verbose)
     paths = expand(files)
     differing = none_or(owners, "--owners", OWNERS)
     with terminal.working("Screening", threads, total=len(paths)) as advance:

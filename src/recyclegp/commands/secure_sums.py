@@ -80,6 +80,8 @@ def join_sum(
     dates: options.Dates = None,
     drop_missing: options.DropMissing = False,
     decimal: options.Decimal = ".",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     seed: options.NoSeed = 0,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
@@ -93,10 +95,10 @@ def join_sum(
     """
     screen = Screen(quiet, as_json)
     privacy = private_answer(epsilon, delta, bound, ledger, budget, public_plan)
-    from .tables import open_table
+    from .tables import ReadAs, open_table
     from .targets import of_model, target_names
 
-    table = open_table(data, decimal)
+    table = open_table(data, ReadAs(decimal, encoding, sheet))
     names = target_names(targets, table)
     with screen.working("Loading"):
         agreed = load_plan(plan)

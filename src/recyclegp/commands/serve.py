@@ -5,21 +5,19 @@ from __future__ import annotations
 import sys
 import threading
 import webbrowser
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ..errors import RecycleGPError, printable
+from ..errors import RecycleGPError
+from ..extras import install
 from . import options
 from .models import with_a_way_on
 from .options import option, switch
 from .parsing import OWNERS, TRUST, none_or
 from .paths import expand
+from .reading import ReadAs
 from .screen import Screen
-
-if TYPE_CHECKING:
-    from ..models.module import Module
-    from ..serve.state import Test
 
 
 def serve(
@@ -34,6 +32,9 @@ def serve(
     positive: options.Positive = None,
     dates: options.Dates = None,
     drop_missing: Annotated[bool, switch("--drop-missing", "Leave out incomplete rows of TABLE.")] = False,
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     owners: options.Owners = "auto",
     trust: options.Trust = "learn",
     learn: options.Learn = True,
@@ -71,11 +72,13 @@ def serve(
                 raise with_a_way_on(refused, paths, place) from None
             advance(by=1)
         whole = state.with_modules((), held)
-    rows = None
-    if test is not None:
-        how = {"inputs": inputs, "dates": dates, "drop_missing": drop_missing}
-        rows = _test(screen, test, whole[0].module, target, likelihood, positive, **how)
-    serve_state = ServeState(Snapshot(whole, rows, Settings(differing, believed, learn), naming))
+        from .served_tables import ServedTables
+
+        how = ReadAs(decimal, encoding, sheet)
+        tables = ServedTables(target, inputs, likelihood, positive, dates, drop_missing, how)
+    rows = None if test is None else tables.test(test, [h.module for h in whole], screen)
+    snapshot = Snapshot(whole, rows, Settings(differing, believed, learn), naming, reader=tables)
+    serve_state = ServeState(snapshot)
     with server.page(serve_state, port, threads) as page:
         facts = {"address": page.address, "modules": len(whole)}
         screen.result(facts, lambda: typer.echo(page.address))
@@ -93,35 +96,5 @@ def _server() -> Any:
     except ModuleNotFoundError as absent:
         if absent.name not in ("starlette", "uvicorn", "anyio"):
             raise
-        raise RecycleGPError(f"serve needs {absent.name}; pip install 'recyclegp[serve]'") from None
+        raise RecycleGPError(f"serve needs {absent.name}; {install('serve')}") from None
     return server
-
-
-def _test(
-    screen: Screen,
-    path: str,
-    first: Module,
-    target: str | None,
-    likelihood: str | None,
-    positive: str | None,
-    **how: Any,
-) -> Test:
-    """The rows of a table, read as `rows_for` is told how."""
-    from .. import likelihoods
-    from ..serve.state import Test
-    from . import models
-    from .tables import open_table
-    from .targets import ALLOW, REFUSE, of_model, outputs_of, target_names
-
-    table = open_table(path)
-    models.check_likelihood(first, likelihood)
-    chosen = likelihoods.named(likelihood) if likelihood is not None else likelihoods.choose(first.likelihoods, None)
-    outputs = [name for name in outputs_of(chosen) if name in table.names]
-    said = [target] if target is not None else outputs or [name for name in [first.target.name] if name is not None]
-    if not said:
-        raise RecycleGPError(f"--test {path}: the modules do not say what y is called; name its column with --target")
-    names = target_names(said, table)
-    missing = ALLOW if outputs_of(chosen) and not how["drop_missing"] else REFUSE  # who has seen one output is scored
-    wanted = of_model(names, chosen, missing, positive)
-    found = models.read(first, models.rows_for(first, table, wanted, **how), screen)
-    return Test(found.X, found.y, likelihood, printable(table.path.name))

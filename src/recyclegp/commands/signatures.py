@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ import typer
 from ..errors import RecycleGPError, printable
 from ..storage import key_ring, signing
 from ..storage.key_ring import Claim, KeyRing
-from . import options
+from . import options, verifying
 from .options import option, output_to
 from .paths import expand
 from .screen import Screen, plain_table, show
@@ -96,18 +96,9 @@ def verify(
 
     Example: recyclegp verify north.safetensors --trusted keys
     """
-    screen = Screen(quiet, as_json)
-    paths = expand(files)
-    found: list[dict[str, Any]] = []
-    for path, signer, _, refused in _signers(paths, trusted):
-        found.append({"file": str(path), "signed_by": signer, "why_not": refused})
-        if refused is not None:
-            typer.echo(f"recyclegp: NOT VERIFIED: {printable(refused)}", err=True)
-    good = [row for row in found if row["why_not"] is None]
-    lines = [printable(f"{row['file']}: signed by {row['signed_by']}") for row in good]
-    screen.result(found, lambda: typer.echo("\n".join(lines), nl=bool(lines)))
-    if len(good) < len(found):
-        raise typer.Exit(1)
+    status = verifying.verify(files, trusted, Screen(quiet, as_json))()
+    if status:
+        raise typer.Exit(status)
 
 
 def keys(
@@ -138,7 +129,7 @@ def keys(
             owner, given, path = pair.partition("=")
             if not (owner and given and path):
                 raise RecycleGPError(f"--bind {pair}: write OWNER=FILE.pub")
-            now = now.bound(owner, signing.public_key(Path(path)).public_bytes_raw())
+            now = now.bound(owner, signing.public_bytes(Path(path)))
         if forget or bind:
             key_ring.save(ring, now)
     rows: list[dict[str, Any]] = [
@@ -199,7 +190,7 @@ def verified(paths: Sequence[Path], trusted: Path | None, ring: Path | None = No
     """Files that are all signed, with a key in this folder, by the owners in this ring; None where nobody asks."""
     if trusted is None and ring is None:
         return None
-    each = list(_signers(paths, trusted))
+    each = list(verifying.signers(paths, trusted))
     refused = [why for *_, why in each if why is not None]
     if refused:
         more = f" | and {len(refused) - NAMED:,} more" if len(refused) > NAMED else ""
@@ -209,21 +200,3 @@ def verified(paths: Sequence[Path], trusted: Path | None, ring: Path | None = No
         )
     known = KeyRing() if ring is None else key_ring.load(ring)
     return Vouched({path: found for path, _, found, _ in each if found is not None}, ring, known)
-
-
-def _signers(
-    paths: Sequence[Path], trusted: Path | None
-) -> Iterator[tuple[Path, str | None, signing.Signature | None, str | None]]:
-    """Of each file whose key in the folder has signed it, its signature, and why it cannot be trusted, if it cannot."""
-    keys = None if trusted is None else signing.trusted_keys(trusted)
-    for path in paths:
-        try:
-            if keys is None:
-                yield path, None, signing.signature_of(path), None
-            else:
-                signer, found = signing.verify(path, keys)
-                yield path, signer.name, found, None
-        except RecycleGPError as refused:
-            yield path, None, None, str(refused)
-        except OSError as absent:
-            yield path, None, None, f"{path}: {absent.strerror or absent}"

@@ -1,37 +1,30 @@
-"""Tables on disk, CSV and Parquet, read some rows at a time."""
+"""Tables on disk, read some rows at a time: CSV, Excel and Parquet, each with a reader of its own."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import os
-import re
-import warnings
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
 from ..errors import RecycleGPError
+from .reading import DAY_FIRST, DAY_FIRST_FORMAT, MISSING, ReadAs, Reader
+from .reading_excel import open_excel
+from .reading_parquet import ParquetReader, column_names
+from .reading_text import open_text
 from .screen import Advance
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS_AT_ONCE = 65_536  # held in memory
+__all__ = ["DAY_FIRST", "DAY_FIRST_FORMAT", "MISSING", "ReadAs", "Table", "listed", "open_folder", "open_table"]
+
 TEXT = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
-MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None"]
-DECIMALS = (".", ",")
-COMMA_NUMBER = re.compile(r"\s*[-+]?(\d+,?\d*|,\d+)([eE][-+]?\d+)?\s*")
-POINT_NUMBER = re.compile(r"\s*[-+]?[\d.]*\.[\d.]*(,\d*)?([eE][-+]?\d+)?\s*")
-DAY_FIRST = r"\d{1,2}\.\d{1,2}\.\d{4}"  # a date, as 31.12.2025
-DAY_FIRST_FORMAT = "%d.%m.%Y"
+EXCEL = (".xlsx", ".xlsm")
 STANDARD_INPUT = "-"
-GZIP = b"\x1f\x8b"  # how such files begin
 NAMES_SHOWN = 12  # column names in an error
 
 
@@ -39,19 +32,13 @@ NAMES_SHOWN = 12  # column names in an error
 class Table:
     path: Path
     names: tuple[str, ...]
-    delimiter: str | None  # None for Parquet
-    files: tuple[Path, ...] = ()  # of a folder, whose rows follow each other; none for a single file
-    decimal: str = "."  # mark of numbers in text
-    content: bytes | None = None  # of a table that is no file, but came through a pipe
+    reader: Reader
+    codes: Mapping[str, str] = field(default_factory=dict)  # columns of numbers that look like codes, and why
 
     @property
     def size(self) -> float:
-        """What `frames` counts up to: bytes of a CSV file, rows of Parquet files."""
-        if self.content is not None:
-            return len(self.content)
-        if self.delimiter is not None:
-            return os.path.getsize(self.path)
-        return sum(_parquet(path).metadata.num_rows for path in self.files or (self.path,))
+        """What `frames` counts up to."""
+        return self.reader.size
 
     def frames(
         self, numbers: Sequence[str], advance: Advance, only: Sequence[str] | None = None
@@ -60,9 +47,7 @@ class Table:
 
         `only` names the columns of interest: others may be missing. Who may stop on the way closes it: with `closing`.
         """
-        if self.delimiter is not None:
-            return _csv_frames(self, numbers, advance)
-        return _parquet_frames(self, advance, self.names if only is None else only)
+        return self.reader.frames(numbers, advance, self.names if only is None else only)
 
     def inputs(self, given: str | None, *others: str | None) -> list[str]:
         """The columns named (A,B,…), else all but the others: the target, and what says which rows belong together."""
@@ -95,30 +80,36 @@ def open_folder(path: Path) -> Table:
                 f"{file}: it has the columns {', '.join(names)}, and {files[0].name} has {', '.join(first.names)}; "
                 "files of one table have the same columns"
             )
-    return Table(path, first.names, None, files)
+    return Table(path, first.names, ParquetReader(files))
 
 
-def open_table(path: str | Path, decimal: str = ".") -> Table:
+def open_table(path: str | Path, how: ReadAs = ReadAs()) -> Table:  # noqa: B008  # a value that never changes
     """Find out which columns a table has and how to read it; - is standard input."""
-    if decimal not in DECIMALS:
-        raise RecycleGPError(f"--decimal {decimal}: use . or ,")
+    how.check()
     if str(path) == STANDARD_INPUT:
-        return _piped(typer.get_binary_stream("stdin"), decimal)
+        return _piped(typer.get_binary_stream("stdin"), how)
     path = Path(path)
     size = path.stat().st_size  # FileNotFoundError names the file
     suffixes = [s.lower() for s in path.suffixes]
     last = suffixes[-1] if suffixes else ""
-    if path.is_dir() or (last not in (*TEXT, *PARQUET) and suffixes[-2:] not in [[t, ".gz"] for t in TEXT]):
-        raise RecycleGPError(f"{path}: not a table this command reads; save it as .csv, .csv.gz or .parquet")
+    text = last in TEXT or suffixes[-2:] in [[t, ".gz"] for t in TEXT]
+    if path.is_dir() or (last not in (*PARQUET, *EXCEL) and not text):
+        raise RecycleGPError(f"{path}: not a table this command reads; save it as .csv, .csv.gz, .xlsx or .parquet")
     if size == 0:
         raise RecycleGPError(f"{path}: the file is empty; it needs a header line and rows")
-    if last not in PARQUET:
-        return _with_columns(path, *_csv_header(path, None, decimal), decimal=decimal)
-    names = [n for n in _parquet(path).schema_arrow.names if not n.startswith("__index_level_")]
-    return _with_columns(path, names, None)
+    if not text and how.encoding is not None:
+        raise RecycleGPError(f"--encoding {how.encoding}: it is for tables in CSV; leave it out")
+    if last not in EXCEL and how.sheet is not None:
+        raise RecycleGPError(f"--sheet {how.sheet}: it is for tables in Excel files; leave it out")
+    if last in EXCEL:
+        reader = open_excel(path, how)
+        return _with_columns(path, reader.names, reader)
+    if last in PARQUET:
+        return _with_columns(path, column_names(path), ParquetReader((path,)))
+    return _of_text(path, how)
 
 
-def _piped(stream: BinaryIO, decimal: str) -> Table:
+def _piped(stream: BinaryIO, how: ReadAs) -> Table:
     """A CSV table that comes through a pipe: all of it is held in memory, because it is read twice."""
     path = Path("standard input")  # for messages
     if stream.isatty():
@@ -126,123 +117,16 @@ def _piped(stream: BinaryIO, decimal: str) -> Table:
     content = stream.read()
     if not content:
         raise RecycleGPError(f"{path}: it is empty; it needs a header line and rows")
-    return _with_columns(path, *_csv_header(path, content, decimal), decimal=decimal, content=content)
+    return _of_text(path, how, content)
 
 
-def _with_columns(path: Path, names: Sequence[str], delimiter: str | None, **how: Any) -> Table:
+def _of_text(path: Path, how: ReadAs, content: bytes | None = None) -> Table:
+    reader, codes = open_text(path, how, content)
+    return _with_columns(path, reader.names, reader, codes)
+
+
+def _with_columns(path: Path, names: Sequence[str], reader: Reader, codes: Mapping[str, str] | None = None) -> Table:
     if len(set(names)) < len(names):
         twice = sorted({n for n in names if names.count(n) > 1})
         raise RecycleGPError(f"{path}: column names repeat ({', '.join(map(repr, twice))}); rename them")
-    return Table(path, tuple(names), delimiter, **how)
-
-
-# --- CSV --------------------------------------------------------------------------------------
-
-
-def _opened(path: Path, content: bytes | None) -> BinaryIO:
-    return open(path, "rb") if content is None else io.BytesIO(content)
-
-
-def _zipped(path: Path, content: bytes | None) -> bool:
-    return path.suffix.lower() == ".gz" if content is None else content[:2] == GZIP
-
-
-def _csv_header(path: Path, content: bytes | None, decimal: str) -> tuple[list[str], str]:
-    try:
-        with _opened(path, content) as raw:
-            plain = gzip.GzipFile(fileobj=raw) if _zipped(path, content) else raw
-            stream = io.TextIOWrapper(plain, encoding="utf-8-sig", newline="")
-            first = stream.readline()
-            while first and not first.strip():
-                first = stream.readline()
-            if "\0" in first + stream.read(4096):
-                raise ValueError
-    except (ValueError, EOFError, gzip.BadGzipFile):
-        raise RecycleGPError(f"{path}: not a text table in UTF-8; save it as CSV in UTF-8") from None
-    if decimal == ",":
-        delimiter = next((d for d in ";\t" if d in first), ";")
-        if delimiter not in first and "," in first:
-            raise RecycleGPError(
-                f"{path}: with --decimal , columns are separated by semicolons or tabs, and the header has commas; "
-                "leave the option out, or save the table so"
-            )
-    else:
-        delimiter = "," if "," in first else next((d for d in "\t;" if d in first), ",")
-    names = next(csv.reader([first], delimiter=delimiter, skipinitialspace=True), [])
-    return [n.strip() for n in names], delimiter
-
-
-def _csv_frames(table: Table, numbers: Sequence[str], advance: Advance) -> Generator[pd.DataFrame]:
-    import pandas as pd
-
-    options: dict[str, Any] = {
-        "sep": table.delimiter,
-        "header": 0,
-        "names": list(table.names),
-        "index_col": False,
-        "dtype": {n: str for n in table.names if n not in numbers},
-        "keep_default_na": False,
-        "na_values": {n: MISSING for n in numbers},
-        "skipinitialspace": True,
-        "encoding": "utf-8-sig",
-        "compression": "gzip" if _zipped(table.path, table.content) else None,
-        "decimal": table.decimal,
-        "chunksize": ROWS_AT_ONCE,
-    }
-    with _opened(table.path, table.content) as stream, warnings.catch_warnings():
-        # Rows longer than the header would be cut without an error. A column that is partly text is looked at later.
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-        try:
-            with pd.read_csv(stream, **options) as frames:
-                for frame in frames:
-                    advance(to=stream.tell())
-                    yield _with_commas(table, frame, numbers) if table.decimal == "," else frame
-        except pd.errors.ParserWarning:
-            raise RecycleGPError(
-                f"{table.path}: rows have more fields than the {len(table.names)} names in the header; "
-                "are there decimal commas?"
-            ) from None
-        except (pd.errors.ParserError, UnicodeError, EOFError, gzip.BadGzipFile) as error:
-            said = str(error).replace("Error tokenizing data. C error: ", "")
-            raise RecycleGPError(f"{table.path}: not a table in CSV ({said.strip()})") from None
-
-
-def _with_commas(table: Table, frame: pd.DataFrame, numbers: Sequence[str]) -> pd.DataFrame:
-    """Columns that hold text as well are left as text: their numbers are made of it here."""
-
-    def value(name: str, cell: Any) -> Any:
-        if not isinstance(cell, str):
-            return cell
-        if POINT_NUMBER.fullmatch(cell) and not re.fullmatch(DAY_FIRST, cell.strip()):
-            raise RecycleGPError(
-                f"{table.path}: column {name!r} holds {cell.strip()!r}, with a point, beside --decimal ,; is it a "
-                "decimal point, or one between thousands? Save the table with decimal commas alone"
-            )
-        return float(cell.replace(",", ".")) if COMMA_NUMBER.fullmatch(cell) else cell
-
-    mixed = [n for n in numbers if frame[n].dtype.kind not in "biuf"]
-    return frame.assign(**{n: [value(n, cell) for cell in frame[n]] for n in mixed}) if mixed else frame
-
-
-# --- Parquet ----------------------------------------------------------------------------------
-
-
-def _parquet(path: Path) -> Any:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise RecycleGPError(f"{path}: reading Parquet needs pyarrow; pip install pyarrow") from None
-    try:
-        return parquet.ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
-        raise RecycleGPError(f"{path}: not a complete Parquet file ({error})") from None
-
-
-def _parquet_frames(table: Table, advance: Advance, columns: Sequence[str]) -> Generator[pd.DataFrame]:
-    for path in table.files or (table.path,):
-        with _parquet(path) as file:
-            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns)):
-                advance(by=batch.num_rows)
-                yield batch.to_pandas(ignore_metadata=True)
+    return Table(path, tuple(names), reader, codes or {})

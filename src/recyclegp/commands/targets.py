@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ..likelihoods import Likelihood
 
 ONE = "one function"  # the meaning of likelihoods that take a number, or two classes
-REFUSE, ALLOW = "refuse", "allow"  # what becomes of cells that are missing
+# what becomes of cells that are missing: of several targets (allow), of inputs (the last two)
+REFUSE, ALLOW, IMPUTE, MARGINALISE = "refuse", "allow", "impute", "marginalise"
+FILL = (IMPUTE, MARGINALISE)
 
 
 class Reading(Enum):
@@ -34,6 +36,8 @@ class Targets:
     outputs: tuple[str, ...] = ()  # that y has a column for, also where the table has none; none of a single target
     positive: str | None = None  # the label of class 1, where it is not the number 1
     gaps: bool = False  # may cells be missing?
+    filled: bool = False  # may inputs be missing, which are filled in before the fit?
+    censored: str | None = None  # the column that says in which rows a time is all that was waited
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,7 +63,12 @@ def target_names(given: Sequence[str], table: Table) -> list[str]:
 
 
 def to_fit(
-    names: Sequence[str], likelihood: Likelihood, missing: str, positive: str | None, classes: str | None
+    names: Sequence[str],
+    likelihood: Likelihood,
+    missing: str,
+    positive: str | None,
+    classes: str | None,
+    censored: str | None = None,
 ) -> Targets:
     """Several columns are as many outputs, each of this likelihood, unless that has several functions itself."""
     if classes is not None and _reading(likelihood) is not Reading.LABELS:
@@ -67,15 +76,18 @@ def to_fit(
     if likelihood.meaning != ONE:
         _check_one(names, f"--likelihood {likelihood.name}")
     several = tuple(names) if len(names) > 1 else ()
-    return _targets({name: likelihood for name in names}, several, missing, positive)
+    found = _targets({name: likelihood for name in names}, several, missing, positive, (REFUSE, ALLOW, *FILL))
+    return _with_censored(found, likelihood, censored)
 
 
-def of_model(names: Sequence[str], likelihood: Likelihood, missing: str, positive: str | None) -> Targets:
+def of_model(
+    names: Sequence[str], likelihood: Likelihood, missing: str, positive: str | None, censored: str | None = None
+) -> Targets:
     """Columns that are checked against the functions of a model, whose likelihood this is."""
     outputs = outputs_of(likelihood)
     if not outputs:
         _check_one(names, f"a model of {likelihood.meaning}")
-        return _targets({names[0]: likelihood}, (), missing, positive)
+        return _with_censored(_targets({names[0]: likelihood}, (), missing, positive), likelihood, censored)
     parts = dict(zip(outputs, likelihood.parts, strict=True))
     strange = [name for name in names if name not in parts]
     if strange:
@@ -86,7 +98,8 @@ def of_model(names: Sequence[str], likelihood: Likelihood, missing: str, positiv
             f"--target: {len(names)} of the model's {len(outputs)} outputs; name also {', '.join(absent)}, or add "
             "--missing allow, where they were not seen"
         )
-    return _targets({name: parts[name] for name in names}, outputs, missing, positive)
+    found = _targets({name: parts[name] for name in names}, outputs, missing, positive)
+    return _with_censored(found, likelihood, censored)
 
 
 def outputs_of(likelihood: Likelihood) -> tuple[str, ...]:
@@ -94,10 +107,17 @@ def outputs_of(likelihood: Likelihood) -> tuple[str, ...]:
     return likelihood.functions if likelihood.predicts_all and not likelihood.classifies else ()
 
 
-def _targets(parts: Mapping[str, Likelihood], outputs: tuple[str, ...], missing: str, positive: str | None) -> Targets:
+def _targets(
+    parts: Mapping[str, Likelihood],
+    outputs: tuple[str, ...],
+    missing: str,
+    positive: str | None,
+    ways: tuple[str, ...] = (REFUSE, ALLOW),
+) -> Targets:
     readings = {name: _reading(part) for name, part in parts.items()}
-    if missing not in (REFUSE, ALLOW):
-        raise RecycleGPError(f"--missing {missing}: use {REFUSE} or {ALLOW}")
+    if missing not in ways:
+        more = " (this is for fit)" if missing in FILL else ""
+        raise RecycleGPError(f"--missing {missing}: use {', '.join(ways[:-1])} or {ways[-1]}{more}")
     if missing == ALLOW and not outputs:
         raise RecycleGPError("--missing allow: it is for several outputs; of a single target use --drop-missing")
     if positive is not None and outputs:
@@ -108,7 +128,16 @@ def _targets(parts: Mapping[str, Likelihood], outputs: tuple[str, ...], missing:
         )
     if positive is not None and Reading.TWO_CLASSES not in readings.values():
         raise RecycleGPError(f"--positive {positive}: it is for classes; use --likelihood bernoulli")
-    return Targets(readings, outputs, positive, missing == ALLOW)
+    filled = missing in FILL
+    return Targets(readings, outputs, positive, missing == ALLOW or (filled and bool(outputs)), filled)
+
+
+def _with_censored(found: Targets, likelihood: Likelihood, censored: str | None) -> Targets:
+    if censored is None:
+        return found
+    if not likelihood.censors or found.outputs:
+        raise RecycleGPError(f"--censored {censored}: it is for one target, of --likelihood survival")
+    return replace(found, censored=censored)
 
 
 def _reading(likelihood: Likelihood) -> Reading:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from ..categories import Categories
-from ..models.ensemble import Ensemble
-from ..models.load import Model
-from ..target import Target
 from . import fact_words
 from .screen import Screen
+
+if TYPE_CHECKING:
+    from ..categories import Categories
+    from ..models.load import Model
+    from ..target import Target
 
 CHOSEN = ("outputs", "classes")  # what functions may be, where their names are somebody's words
 
@@ -43,6 +45,8 @@ def words(
 
 def of_model(model: Model) -> Words:
     """Of a model that is, or will be, in a file."""
+    from ..models.ensemble import Ensemble
+
     names, owners = (model.names, model.owners) if isinstance(model, Ensemble) else ([model.name], [model.owner])
     functions = model.likelihoods[0].meaning, model.functions
     return words(names, owners, model.columns, model.categories, model.targets, functions)

@@ -74,55 +74,56 @@ def collapsed(V: Tensor, k: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: T
     The same as `least_squares.solve` on the data's rows, for learning: one product of features V (…, M, n) instead of
     their scaled copies.
     """
-    if not bool((w == 1).all()):  # there is padding, or noise that differs; else a pass over the features is saved
-        V = V * w[..., None, :]
-    return _collapsed(V, k, y, mean, noise, w)
+    if bool((w == 1).all()):  # neither padding nor noise that differs: some passes over the features are saved
+        return _collapsed(V, k.sum(-1), y - mean[..., None], noise, y.shape[-1], 0.0)
+    n, sharp = (w > 0).sum(-1), log_sharpness(w).sum(-1)
+    return _collapsed(V * w[..., None, :], (w.square() * k).sum(-1), w * (y - mean[..., None]), noise, n, sharp)
 
 
 class _Collapsed(torch.autograd.Function):
-    """With P = VVᵀ/σ², v̂ = (I+P)⁻¹Vr/σ², at which the bound is stationary, and e = r − Vᵀv̂ for r = w(y − m):
+    """Of weighted features, w(y − m) = r, Σw²k = k, and Σ log w = `sharp`, for n rows.
 
-    ∂/∂V = (v̂eᵀ + V − (I+P)⁻¹V)/σ²        ∂/∂m = Σwe/σ²        ∂/∂k = −w²/2σ²
+    With P = VVᵀ/σ², v̂ = (I+P)⁻¹Vr/σ², at which the bound is stationary, and e = r − Vᵀv̂:
+
+    ∂/∂V = (v̂eᵀ + V − (I+P)⁻¹V)/σ²        ∂/∂r = −e/σ²        ∂/∂k = −1/2σ²
     ∂/∂σ² = (−n + ‖e‖²/σ² + M − tr(I+P)⁻¹)/2σ² + slack/σ²
     """
 
     @staticmethod
-    def forward(ctx: Any, V: Tensor, k: Tensor, y: Tensor, mean: Tensor, noise: Tensor, w: Tensor) -> Tensor:
-        M, n = V.shape[-2], (w > 0).sum(-1)
-        r = w * (y - mean[..., None])
+    def forward(
+        ctx: Any, V: Tensor, k: Tensor, r: Tensor, noise: Tensor, n: Tensor | int, sharp: Tensor | float
+    ) -> Tensor:
+        M = V.shape[-2]
         identity = torch.eye(M, dtype=V.dtype, device=V.device)
         P = V @ V.mT / noise[..., None, None]
         C = linalg.cholesky(identity + P).L
         v = torch.cholesky_solve(V @ r[..., None] / noise[..., None, None], C)
-        e = r - (V.mT @ v)[..., 0]
+        e = r - (v.mT @ V)[..., 0, :]
         # χ²: ‖Vᵀv̂ − r‖²/σ² + ‖v̂‖²
         residual = e.square().sum(-1) / noise
         chi2 = residual + v.square().sum((-2, -1))
         # Trace term: tr Q/2σ²
-        slack = 0.5 * ((w.square() * k).sum(-1) / noise - P.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp_min(0)
+        slack = 0.5 * (k / noise - P.diagonal(dim1=-2, dim2=-1).sum(-1)).clamp_min(0)
         if any(ctx.needs_input_grad):
-            ctx.save_for_backward(V, C, v, e, residual, slack, noise, w)
-        constant = log_sharpness(w).sum(-1) - 0.5 * n * (2 * math.pi * noise).log()
+            ctx.rows = n
+            ctx.save_for_backward(V, C, v, e, residual, slack, noise)
+        constant = sharp - 0.5 * n * (2 * math.pi * noise).log()
         return constant - 0.5 * chi2 - linalg.logdet(C) - slack
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        V, C, v, e, residual, slack, noise, w = ctx.saved_tensors
-        M, n = V.shape[-2], (w > 0).sum(-1)
+        V, C, v, e, residual, slack, noise = ctx.saved_tensors
+        M = V.shape[-2]
         identity = torch.eye(M, dtype=V.dtype, device=V.device)
         inverse = torch.cholesky_solve(identity.expand_as(C), C)
         open_ = (slack > 0).to(V.dtype)  # where rounding has left less than nothing, it stays nothing
         rate = gradients[0] / noise
-        slope = (open_[..., None, None] * identity - inverse) @ V + v @ e[..., None, :]
+        # the rate goes into the factors, which are small beside their products
+        slope = (rate[..., None, None] * (open_[..., None, None] * identity - inverse)) @ V
+        slope.addcmul_(rate[..., None, None] * v, e[..., None, :])
         trace = M - inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
-        return (
-            rate[..., None, None] * slope,
-            -0.5 * (rate * open_)[..., None] * w.square(),
-            -rate[..., None] * e * w,
-            rate * (e * w).sum(-1),
-            rate * (0.5 * (-n + residual + trace) + slack),
-            None,
-        )
+        by_noise = rate * (0.5 * (-ctx.rows + residual + trace) + slack)
+        return slope, -0.5 * rate * open_, -rate[..., None] * e, by_noise, None, None
 
 
 _collapsed: Callable[..., Tensor] = _Collapsed.apply

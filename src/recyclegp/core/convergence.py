@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Convergence:
+class Convergence(NamedTuple):
     converged: bool
     evaluations: int
     message: str

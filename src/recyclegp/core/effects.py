@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.special import gammaincinv
 from torch import Tensor
 
 from ..kernels import Kernel
@@ -107,6 +106,8 @@ def scales_of_few(owners: float) -> Scales | None:
     dof = max(owners - 1, FEWEST_DOF)
     if dof > MANY_DOF:
         return None
+    from scipy.special import gammaincinv
+
     x, w = np.polynomial.legendre.leggauss(SCALES)
     values = 0.5 * dof / gammaincinv(0.5 * dof, 0.5 * (1 + x))
     return Scales(tuple(values.tolist()), tuple((0.5 * w).tolist()))

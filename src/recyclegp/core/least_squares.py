@@ -77,10 +77,11 @@ def stack(parts: Sequence[CentredRows]) -> CentredRows:
     return CentredRows(torch.cat(H, -2), torch.cat(rho, -1), sum(e), sum(slack))
 
 
-def compress(rows: CentredRows) -> CentredRows:
-    """The same problem in at most M rows: what no v can explain goes into e."""
-    T, c, residual = linalg.compress(rows.H, rows.rho)
-    return CentredRows(T, c, rows.e - 0.5 * residual, rows.slack)
+def compress(*parts: CentredRows) -> CentredRows:
+    """The same problem, of all parts together, in at most M rows: what no v can explain goes into e."""
+    T, c, residual = linalg.compress(*(linalg.Equations(rows.H, rows.rho) for rows in parts))
+    e, slack = sum([rows.e for rows in parts[1:]], parts[0].e), sum([rows.slack for rows in parts[1:]], parts[0].slack)
+    return CentredRows(T, c, e - 0.5 * residual, slack)
 
 
 def whiten(rows: CentredRows, L: Tensor, prior: Tensor) -> CentredRows:

@@ -27,7 +27,17 @@ def cholesky(A: Tensor, jitter: Tensor | float = 0.0) -> Factor:
     Of many matrices, one that no jitter mends comes back as NaN, so that its problem can stop alone;
     where none is left it is an error.
     """
+    added = A.new_zeros(A.shape[:-2]) + jitter
     identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    none = isinstance(jitter, float) and jitter == 0
+    L, info = torch.linalg.cholesky_ex(A if none else A + added[..., None, None] * identity)
+    # what is not finite anywhere is not finite on the diagonal
+    fine = (info == 0) & torch.isfinite(L.detach().diagonal(dim1=-2, dim2=-1).sum(-1))
+    return Factor(L, added) if bool(fine.all()) else _with_more_jitter(A, added, identity)
+
+
+def _with_more_jitter(A: Tensor, added: Tensor, identity: Tensor) -> Factor:
+    """Of matrices among which one has failed."""
     scale = A.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
     hopeless = ~((scale > 0) & (scale < math.inf))  # also catches NaN
     if A.numel() and bool(hopeless.all()):
@@ -35,9 +45,8 @@ def cholesky(A: Tensor, jitter: Tensor | float = 0.0) -> Factor:
             "a covariance matrix has a diagonal that is not positive and finite; check the inputs for huge "
             "values and the kernel for parameters that overflow"
         )
-    added = torch.zeros_like(scale) + jitter
     while True:
-        L, info = torch.linalg.cholesky_ex(A + added[..., None, None] * identity if added.any() else A)
+        L, info = torch.linalg.cholesky_ex(A + added[..., None, None] * identity)
         failed = (info > 0) & ~hopeless
         if not bool(failed.any()):
             break
@@ -86,13 +95,28 @@ class Triangle(NamedTuple):
     residual: Tensor
 
 
-def compress(A: Tensor, b: Tensor) -> Triangle:
-    """Thin QR of [A b]: the same least-squares problem in at most M rows."""
-    M = A.shape[-1]
-    if A.shape[-2] == 0:
+class Equations(NamedTuple):
+    """Av ≈ b."""
+
+    A: Tensor  # (…, n, M)
+    b: Tensor  # (…, n)
+
+
+def compress(*parts: Equations) -> Triangle:
+    """Thin QR of [A b], parts below each other: the same least-squares problem in at most M rows."""
+    A, b = parts[0]
+    M, rows = A.shape[-1], sum(part.A.shape[-2] for part in parts)
+    if rows == 0:
         return Triangle(A, b, b.sum(-1))
-    # [A b] laid out by columns, as LAPACK wants it: one copy instead of two
-    augmented = A.new_empty((*A.shape[:-2], M + 1, A.shape[-2])).mT
-    augmented[..., :M], augmented[..., M] = A, b
-    factor = torch.linalg.qr(augmented, mode="r").R
+    # laid out by columns, as LAPACK wants it, and factored in place: one copy instead of four
+    columns = A.new_empty((*A.shape[:-2], M + 1, rows))
+    begin = 0
+    for A, b in parts:
+        end = begin + A.shape[-2]
+        columns[..., :M, begin:end], columns[..., M, begin:end] = A.mT, b
+        begin = end
+    augmented = columns.mT
+    reflected = augmented.new_empty((*A.shape[:-2], min(augmented.shape[-2:])))
+    torch.geqrf(augmented, out=(augmented, reflected))
+    factor = augmented[..., : M + 1, :].triu()
     return Triangle(factor[..., :M, :M], factor[..., :M, M], factor[..., M:, M].square().sum(-1))

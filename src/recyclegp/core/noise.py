@@ -13,39 +13,30 @@ which is exact where the points express the rows (q = q' = 0): then the evidence
 is that of all the rows. Rows are between the points, so that q goes with what the points leave open of each other,
 
     q' = κ q · open(θ')/open(θ)        open(θ) = mean_j 1/[K_ZZ(θ)⁻¹]_jj
+
+What a fit calls noise is more than noise where its kernel θ is smoother than f. With A = K_ZZ(θ) + σ²I, each point is
+predicted from the others as if there was a row at each; of f of kernel θ' that leaves, beside noise, the variance
+
+    missed(θ') = mean_j [A⁻¹K_ZZ(θ')A⁻¹]_jj/[A⁻¹]_jj²        x = missed(θ') − missed(θ), as far as it is positive
+
+more than the fit has counted on. So σ² is the sum of true noise and of something that is proportional to x, and what
+the fit says about f(Z) is about a smoother function: f(Z) + δ, where δ has the same variance g at each point. Without
+δ, ρ ~ N(Rᵀf(Z), I + gRᵀR), LLᵀ = I + gRᵀR,
+
+    R, ρ → RL⁻ᵀ, L⁻¹ρ        e → e − logdet L
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..kernels import Kernel
 from . import linalg
+from .noise_evidence import NoiseEvidence as NoiseEvidence
 from .sites import Site
 
 NUGGET = 1e-6  # of the variance: what points leave open of each other is not known more finely
-
-
-class NoiseEvidence(NamedTuple):
-    """Four numbers about the rows of a module, all but the second and third without units."""
-
-    chi2: float  # ‖·‖² of what no f(Z) explains, in units of its covariance
-    residual_variance: float  # q, in the units of y²: the variance of f at a row that f(Z) leaves open, on average
-    residual: float  # ‖Wy‖² with W = σ²(K + σ²I)⁻¹: what the local fit does not explain, in the units of y²
-    dof: float  # tr W²: how many rows it leaves for the noise
-
-    def published(self, noise: float, rows: float, chi2: float, left_open: float) -> NoiseEvidence:
-        """After publishing at other points, of so many rows with this noise."""
-        return self._replace(
-            chi2=self.chi2 + chi2, residual_variance=self.residual_variance + noise * left_open / max(rows, 1.0)
-        )
-
-    def in_units(self, scale: float) -> NoiseEvidence:
-        """Of s·y + b."""
-        return self._replace(residual_variance=self.residual_variance * scale**2, residual=self.residual * scale**2)
 
 
 def left_open(kernel: Kernel, Z: Tensor) -> Tensor:
@@ -56,6 +47,23 @@ def left_open(kernel: Kernel, Z: Tensor) -> Tensor:
     L = linalg.cholesky(K + floor[..., None, None] * identity).L
     # [K⁻¹]_jj = ‖L⁻¹e_j‖²
     return (1 / linalg.solve_lower(L, identity.expand_as(L)).square().sum(-2)).mean(-1)
+
+
+def leave_one_out_operator(kernel: Kernel, Z: Tensor, noise: Tensor) -> Tensor:
+    """B = diag(A⁻¹)⁻¹A⁻¹ (…, M, M): Bf is what is left of f(Z) when each point is predicted from the others."""
+    K = kernel.matrix(Z, Z)
+    identity = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    floor = noise + NUGGET * K.diagonal(dim1=-2, dim2=-1).mean(-1)
+    L = linalg.cholesky(K + floor[..., None, None] * identity).L
+    half = linalg.solve_lower(L, identity.expand_as(L))  # A⁻¹ = L⁻ᵀL⁻¹
+    A = half.mT @ half
+    return A / A.diagonal(dim1=-2, dim2=-1)[..., None]
+
+
+def missed(B: Tensor, kernel: Kernel, Z: Tensor) -> Tensor:
+    """missed(θ') (…): [B K_ZZ Bᵀ]_jj on average, but no more than f varies by."""
+    K = kernel.matrix(Z, Z)
+    return torch.minimum(((B @ K) * B).sum(-1).mean(-1), K.diagonal(dim1=-2, dim2=-1).mean(-1))
 
 
 def factor(
@@ -70,7 +78,18 @@ def constant(tau: Tensor, chi2: Tensor | float, rows: Tensor | float) -> Tensor:
     return 0.5 * chi2 * (1 - 1 / tau) - 0.5 * rows * tau.log()
 
 
-def at_noise(site: Site, tau: float, chi2: float, rows: float) -> Site:
-    """The site of rows whose covariance is τ times as large."""
+def at_noise(site: Site, tau: float, chi2: float, rows: float, missed: float = 0.0, weight: float = 1.0) -> Site:
+    """The site of rows whose covariance is τ times as large, and who have missed g of f; it will count so much."""
     t = site.e.new_tensor(tau)
-    return Site(site.Z, site.Rt / t.sqrt(), site.rho / t.sqrt(), site.e + constant(t, chi2, rows))
+    Rt, rho, e = site.Rt / t.sqrt(), site.rho / t.sqrt(), site.e + constant(t, chi2, rows)
+    if missed > 0:
+        L = missed_factor(Rt, t.new_tensor(missed * weight))
+        Rt, rho = linalg.solve_lower(L, Rt), linalg.solve_lower(L, rho[:, None])[:, 0]
+        e = e - linalg.logdet(L) / weight
+    return Site(site.Z, Rt, rho, e)
+
+
+def missed_factor(Rt: Tensor, g: Tensor) -> Tensor:
+    """L (…, r, r) with LLᵀ = I + gRᵀR, for g (…)."""
+    identity = torch.eye(Rt.shape[-2], dtype=Rt.dtype, device=Rt.device)
+    return linalg.cholesky(identity + g[..., None, None] * (Rt @ Rt.mT)).L

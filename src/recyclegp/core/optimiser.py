@@ -22,7 +22,6 @@ LONGEST = 2.0  # largest change of any (log-)parameter in one step
 ARMIJO = 1e-4
 HALVINGS = 25
 UNCLEAR = 0.1  # nats: starts that differ by less lead to the same end
-SHARES = 8  # of what may be evaluated at once: at least so much work for each thread
 
 
 class Optimum(NamedTuple):
@@ -76,9 +75,7 @@ class _Workers(NamedTuple):
 
 @contextmanager
 def _shared(objective: Objective, count: int, width: int, device: torch.device) -> Iterator[_Workers]:
-    # threads that have too little to do between two turns at the interpreter only wait for each other
-    worth = min(count, max(1, SHARES * count // width)) if device.type == "cpu" else 1
-    with threads.share_work(worth) as shared:
+    with threads.share_work(threads.worth(count, width) if device.type == "cpu" else 1) as shared:
         yield _Workers(objective, width, shared)
 
 

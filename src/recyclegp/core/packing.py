@@ -58,7 +58,7 @@ class PackedSites(NamedTuple):
 def pack(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float] | None = None) -> PackedSites:
     """Sites with equally many points side by side, each to the power of its weight."""
     Z, Rt, rho, e = zip(*sites, strict=True)
-    counts = tuple([x.shape[0] for x in rho])
+    counts = tuple([x.numel() for x in rho])  # quicker than to look at shapes
     tallest = max(counts)
 
     def side_by_side(parts: Sequence[Tensor]) -> Tensor:
@@ -128,7 +128,7 @@ def added(one: Site, other: Site) -> Site:
     Rt[: len(one.rho), : len(one.Z)] = one.Rt
     Rt[len(one.rho) :].index_add_(1, place, other.Rt)
     # ‖Rᵀu − ρ‖² = ‖Tu − c‖² + residual: no more rows than points, however many statements are added
-    T, c, residual = linalg.compress(Rt, torch.cat([one.rho, other.rho]))
+    T, c, residual = linalg.compress(linalg.Equations(Rt, torch.cat([one.rho, other.rho])))
     return Site(Z, T, c, one.e + other.e - 0.5 * residual)
 
 

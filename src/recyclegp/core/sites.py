@@ -17,17 +17,9 @@ from torch import Tensor
 from ..kernels.units import InputUnits
 from . import linalg
 from .least_squares import CentredRows, compress
+from .site import Site as Site
 
 FLOOR = 1e-8  # least precision a site may add, in units of the prior's, per whitened direction
-
-
-class Site(NamedTuple):
-    """t(u) = exp(e − ½‖Rᵀu − ρ‖²); several of one size may be stacked along leading axes."""
-
-    Z: Tensor  # (M, D)
-    Rt: Tensor  # (r, M)  Rᵀ, with r ≤ M
-    rho: Tensor  # (r,)
-    e: Tensor  # ()
 
 
 def from_rows(Z: Tensor, L: Tensor, rows: CentredRows, mean: Tensor | float) -> Site:

@@ -61,14 +61,18 @@ class Stacked(NamedTuple):
         Z, _, *rest = self
         return Stacked(change(Z), blocks, *(change(t) for t in rest))
 
-    def gram(self, kernel: Kernel) -> Tensor:
-        """RᵀK_ZZR, (n, n), differentiable in the kernel's parameters."""
-        return _gram(kernel.matrix(self.Z, self.Z), self)
+    def gram(self, kernel: Kernel, missed: Tensor | None = None) -> Tensor:
+        """RᵀK_ZZR, (n, n), differentiable in the kernel's parameters; with Rᵀ(K_ZZ + diag g)R for g (N,)."""
+        K = kernel.matrix(self.Z, self.Z)
+        return _gram(K if missed is None else K + torch.diag_embed(missed), self)
 
-    def covariance(self, kernel: Kernel, effects: Effects, noise: Tensor | None = None) -> Tensor:
-        """A; `noise` (n,) where that of pseudo-observations is not one."""
-        gram = self.gram(kernel)
-        own = None if effects.stretch is None else self.gram(effects.kernel(kernel))
+    def covariance(
+        self, kernel: Kernel, effects: Effects, noise: Tensor | None = None, missed: Tensor | None = None
+    ) -> Tensor:
+        """A; `noise` (n,) where that of pseudo-observations is not one, `missed` (N,) where f(Z) is not quite meant."""
+        gram = self.gram(kernel, missed)
+        stretched = effects.stretch is not None or (missed is not None and effects.present)
+        own = self.gram(effects.kernel(kernel)) if stretched else None
         return stacked_covariance(gram, self.ones, self.owner, effects, noise, own)
 
     def append(self, more: Stacked) -> Stacked:

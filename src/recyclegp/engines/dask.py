@@ -11,6 +11,7 @@ from os import PathLike
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import RecycleGPError
+from ..extras import install
 from ..models.ensemble import Ensemble
 from ..models.plan import Plan
 from ..models.rounds import Rounds
@@ -25,7 +26,7 @@ try:
     from dask import delayed
     from distributed import Client, KilledWorker, as_completed
 except ImportError:
-    raise RecycleGPError("engines.dask needs dask; pip install 'recyclegp[dask]'") from None
+    raise RecycleGPError(f"engines.dask needs dask; {install('dask')}") from None
 
 PATIENCE = 20  # seconds until a scheduler must have answered
 

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..errors import RecycleGPError, warn_user
+from ..extras import install
 from ..models.answer import Answer
 from ..models.load import load
 from ..models.module import Module
@@ -30,7 +31,7 @@ try:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
 except ImportError:
-    raise RecycleGPError("engines.flower needs flwr; pip install 'recyclegp[flower]'") from None
+    raise RecycleGPError(f"engines.flower needs flwr; {install('flower')}") from None
 
 QUESTION, REPLY, FILE = "plan", "answer", "file"  # records of a message, and what each holds
 SUM, NAME = "sum", "name"  # of a secure sum

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import RecycleGPError
+from ..extras import install
 from ..models.ensemble import Ensemble
 from ..models.plan import Plan
 from ..models.rounds import Rounds
@@ -19,7 +20,7 @@ from .rounds import rounds_over_partitions
 try:
     from joblib import Parallel, delayed
 except ImportError:
-    raise RecycleGPError("engines.joblib needs joblib; pip install 'recyclegp[dask]'") from None
+    raise RecycleGPError(f"engines.joblib needs joblib; {install('dask', 'joblib')}") from None
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ import pandas as pd
 from ..arrays import Array, CodedInputs
 from ..categories import NO_CATEGORIES, Categories
 from ..errors import RecycleGPError
+from ..extras import install
 
 SUFFIXES = (".parquet", ".pq")
 KINDS = "an (X, y) pair, a function without arguments or a dask.delayed that makes one, or the path of a Parquet file"
@@ -70,7 +71,7 @@ class ParquetFile:
             from pyarrow import ArrowInvalid
             from pyarrow.parquet import read_table
         except ImportError:
-            raise RecycleGPError(f"{self.path}: reading Parquet needs pyarrow; pip install 'recyclegp[dask]'") from None
+            raise RecycleGPError(f"{self.path}: reading Parquet needs pyarrow; {install('parquet')}") from None
         try:
             table = read_table(self.path, columns=names, partitioning=None)
         except ArrowInvalid as error:

@@ -23,6 +23,7 @@ from ..local.options import FitOptions
 from ..merging.member import Member
 from ..models import modules_file
 from ..models.blocks import Block
+from ..models.completing import complete_only
 from ..models.fit import fit_data_sets
 from ..models.fit_warnings import PublishedSize, least_kept
 from ..models.how import Frame
@@ -129,7 +130,8 @@ def fit_chunk(plan: Plan, sources: Sequence[Any]) -> FittedChunk:
 
 def choose(columns: Columns, options: FitOptions, sources: Sequence[Any]) -> FitOptions:
     """One kernel and one likelihood for all partitions, by some rows of some of them."""
-    return batching.choose([_few_rows(load(source, columns)) for source in sources], options)
+    some = complete_only([_few_rows(load(source, columns)) for source in sources], options)
+    return batching.choose(some, options)
 
 
 def _few_rows(pair: Pair) -> Pair:

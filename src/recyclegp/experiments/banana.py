@@ -15,6 +15,7 @@ from .rivals import Budget, Compared
 
 TEST = 0.33
 PUBLISH, POINTS = 9, 25
+CLASSES = ("#b4b4b4", "#404040")  # colours: dark where P(class 1) is dark, so that marks stand out
 QUICK = Budget(rows=200, svgp=200, vem=200, vem_seconds=5.0)
 FULL = Budget(svgp=600, vem=800, vem_seconds=8.0)  # VEM: 20 rounds, as in the authors' banana.py
 
@@ -43,10 +44,9 @@ def draw(made: Compared) -> Figure:
     left, right = figure.subplots(1, 2)
     parts, merged = made.owners.parts, made.merges[0]
     box = figures.around(np.concatenate([X for X, _ in parts]))
-    colours = (style.SKY, style.YELLOW)  # of the classes
     for X, y in parts:
-        for label, colour in enumerate(colours):
-            left.scatter(*X[y == label].T, s=5, color=colour, alpha=0.6, lw=0, zorder=0, rasterized=True)
+        for label, colour in enumerate(CLASSES):
+            left.scatter(*X[y == label].T, s=7, color=colour, alpha=0.7, lw=0, zorder=label / 2, rasterized=True)
     for at in (left.axhline, left.axvline):
         at(0, color=style.FAINT, lw=1)
     figures.points(left, made.owners.modules)
@@ -55,8 +55,10 @@ def draw(made: Compared) -> Figure:
     figures.contours(right, merged, box, figures.MERGED)
     figures.stars(right, merged.inducing, figures.MERGED)
     figures.bare(left, box, f"4 owners, {sum(len(y) for _, y in parts)} rows, {PUBLISH} points published each")
-    figures.bare(right, box, f"P(class 1): merged at {len(merged.inducing)} points (stars), and central")
-    classes = [Line2D([], [], marker="o", ls="none", color=c, label=f"class {k}") for k, c in enumerate(colours)]
-    models = [Line2D([], [], color=c, label=n) for c, n in ((figures.MERGED, "merged"), (figures.CENTRAL, "central"))]
-    figures.legend(figure, "P", style.FAINT, classes + models)
+    figures.bare(right, box, f"P(class 1): merged at {len(merged.inducing)} points, and central")
+    classes = [(Line2D([], [], marker="o", ls="none", color=c), f"class {k}") for k, c in enumerate(CLASSES)]
+    names = ((figures.MERGED, "merged"), (figures.CENTRAL, "central"))
+    models = [(Line2D([], [], color=c, lw=1.8), name) for c, name in names]
+    marks = [figures.of_owners(len(parts)), figures.star(figures.MERGED)]
+    figures.legend(figure, "P(class 1)", style.FAINT, [*classes, *marks, *models])
     return figure

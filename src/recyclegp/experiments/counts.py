@@ -71,7 +71,7 @@ def draw(made: Compared, dates: Array) -> Figure:
         panel.plot(x, limit, ":", color=figures.CENTRAL, lw=0.9, zorder=4)
     top = float(max(counts.max(), high.max())) + 0.5
     panel.vlines(dates, -0.45, -0.15, color=style.BLACK, lw=0.5, zorder=3, label="each disaster")
-    style.inducing(panel, merged.inducing[:, 0], figures.MERGED, "points of the merge", level=-0.01)
+    style.inducing(panel, merged.inducing[:, 0], figures.MERGED, style.CHOSEN, level=-0.01)
     look = {"xlabel": "year", "ylabel": "disasters a year", "xlim": (first - 1, last + 1), "ylim": (-0.6, top)}
     legend = {"loc": "upper right", "fontsize": 9}
     style.tidy(panel, "Coal-mining disasters: one owner per decade, merged", legend, **look)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..extras import install
 from .core import Held, MissingDataError
 
 NOISE = 2.0  # variance, in the paper's synthetic experiments
@@ -239,9 +240,8 @@ def package(module: str, experiment: str, file: str | None = None) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        name = module.partition(".")[0]
         instead = "" if file is None else f"pass --data-dir with {file}, or "
-        raise MissingDataError(f"{experiment}: {instead}pip install {name}") from None
+        raise MissingDataError(f"{experiment}: {instead}{install('experiments', module.partition('.')[0])}") from None
 
 
 def _table(

@@ -110,7 +110,7 @@ def _draw_functions(panel: Axes, made: Compared) -> None:
         label = "six owners alone, at what they publish" if k == 0 else None
         panel.plot(Z[:, 0], module.predict(Z)[0], "o", ms=5, mec="white", color=style.BLUE, label=label, zorder=4)
     panel.plot(x, wave(x), color=style.FAINT, lw=2.4, zorder=2, label="true f")
-    figures.fitted(panel, x, merged, figures.MERGED, "merged, 95%", f"{len(merged.inducing)} points $Z_*$")
+    figures.fitted(panel, x, merged, figures.MERGED, "merged, 95%", f"its {len(merged.inducing)} points")
     title = f"{case}: {len(parts)} owners × {len(parts[0][1])} rows, {PUBLISHED} points each"
     look = {"xlabel": "x", "ylabel": "f(x)", "xlim": REGION, "ylim": (-11, 12)}
     style.tidy(panel, title, {"loc": "upper left", "ncols": 2}, **look)

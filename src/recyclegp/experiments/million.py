@@ -115,7 +115,7 @@ def _draw(this: Size, merged: Ensemble, pyramid: Ensemble, rows: list[Row]) -> F
     x = np.linspace(*REGION, 601)
     truth, flat, layered = wave(x), merged.predict(x[:, None]), pyramid.predict(x[:, None])
     above.plot(x, truth, color=style.FAINT, lw=2.4, label="true f")
-    figures.fitted(above, x, merged, figures.MERGED, "merged", f"{len(merged.inducing)} points $Z_*$")
+    figures.fitted(above, x, merged, figures.MERGED, "merged", f"its {len(merged.inducing)} points")
     legend = {"loc": "upper left", "ncols": 3}
     title = f"{this.owners:,} modules of {this.rows} rows"
     style.tidy(above, title, legend, xlim=REGION, ylabel="f(x)", ylim=(-10, 13))

@@ -88,8 +88,9 @@ def draw(images: list[Array], made: list[Compared]) -> Figure:
         figures.contours(merged, auto, box, figures.MERGED)
         figures.stars(merged, auto.inducing, figures.MERGED)
         figures.contours(central, each.central, box, figures.CENTRAL)
-        figures.bare(published, box, each.owners.case)
-        figures.bare(merged, box, f"merged, {len(auto.inducing)} points (stars)")
+        figures.bare(published, box, figures.in_words(each.owners.case))
+        figures.bare(merged, box, f"merged, {len(auto.inducing)} points")
         figures.bare(central, box, "central model, all pixels")
-    figures.legend(figure, "P(ink)", style.BLACK)
+    most = max(len(each.owners.modules) for each in made)
+    figures.legend(figure, "P(ink)", style.BLACK, [figures.of_owners(most), figures.star(figures.MERGED)])
     return figure

@@ -62,7 +62,8 @@ def divided(case: str, X: Array, y: Array, owner: Array, test: float, seed: int)
 
 def published(owned: Owned, seed: int, **options: Any) -> FittedModules:
     """Every owner fits its own rows, and knows nothing of the others."""
-    return FittedModules(*timed(lambda: fit_many(owned.parts, names=owned.names, seed=seed, progress=False, **options)))
+    how = {"seed": seed, "progress": False, "allow_small": True} | options
+    return FittedModules(*timed(lambda: fit_many(owned.parts, names=owned.names, **how)))
 
 
 def alone(owned: Owned, local: FittedModules, name: str = "each alone") -> Row:

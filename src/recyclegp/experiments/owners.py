@@ -154,6 +154,8 @@ def draw(rows: Sequence[Row], shown: Sequence[Case]) -> Figure:
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
     _curves(left)
     _gains(right, rows, shown)
+    marks = right.get_legend_handles_labels()
+    figure.legend(*marks, loc="outside lower right", ncols=2, frameon=False, fontsize=8, handletextpad=0.1)
     return figure
 
 
@@ -178,7 +180,7 @@ def _curves(panel: Axes) -> None:
         mean = np.asarray(ensemble.predict(own, owner=f"owner {k + 1}")[0])
         panel.plot(own[:, 0], mean, color=colour, lw=1.6, label=f"owner {k + 1}")
     figures.fitted(panel, x[:, 0], ensemble, style.BLACK, "what they share, 95% band", lw=2.2)
-    title = f"Five owners about one function (σ_b = {ensemble.offset_sd:.2f}, noise sd {NOISE_SD})"
+    title = f"Five owners about one function: constants of sd {ensemble.offset_sd:.2f}, noise of sd {NOISE_SD}"
     style.tidy(panel, title, {"ncols": 2}, xlabel="x", ylabel="y")
 
 
@@ -191,7 +193,6 @@ def _gains(panel: Axes, rows: Sequence[Row], shown: Sequence[Case]) -> None:
     panel.axvline(0, color=style.FAINT, lw=1)
     panel.set_xscale("symlog", linthresh=0.01)
     panel.margins(x=0.08)
-    panel.set_yticks(places, [c.name for c in shown], fontsize=8)
+    panel.set_yticks(places, [figures.in_words(c.name) for c in shown], fontsize=8)
     figures.grid(panel, "x")
-    beside = {"loc": "lower right", "bbox_to_anchor": (1, 0.99), "columnspacing": 1.0, "ncols": 2, "handletextpad": 0.1}
-    style.tidy(panel, "owners=auto gains", beside, xlabel="nats per point")
+    style.tidy(panel, "What owners=auto gains", xlabel="nats per point")

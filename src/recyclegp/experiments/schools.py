@@ -193,7 +193,7 @@ def draw(once: Once, rows: list[Row]) -> Figure:
     shown = sorted((r for r in rows if r.case == once.owned.case), key=lambda r: r.nlpd)
     places = np.arange(len(shown))[::-1]
     right.scatter([r.nlpd for r in shown], places, color=[figures.colour_of(r.model) for r in shown], s=28)
-    right.set_yticks(places, [r.model for r in shown], fontsize=8)
+    right.set_yticks(places, [figures.in_words(r.model) for r in shown], fontsize=8)
     figures.grid(right, "x")
     style.tidy(right, "Each class's held-out pupils", xlabel="NLPD, nats per pupil")
     return figure

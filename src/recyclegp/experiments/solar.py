@@ -70,7 +70,7 @@ def draw(made: Compared, rows: list[Row]) -> Figure:
     _series(whole, made, (0.0, 100.0))
     _series(zoom, made, ZOOM)
     Z = merged.inducing[:, 0]
-    style.inducing(zoom, Z[_within(Z, ZOOM)], figures.MERGED, "points of the merge")
+    style.inducing(zoom, Z[_within(Z, ZOOM)], figures.MERGED, style.CHOSEN)
     for k, m in enumerate(made.owners.modules):
         Z, inside = m.inducing, _within(m.inducing[:, 0], ZOOM)
         label = "each segment's published points" if k == 0 else None

@@ -188,7 +188,7 @@ def _draw_function(panel: Axes, run: Run, case: str) -> None:
     figures.fitted(panel, x, models[UPDATE], COLOURS[UPDATE], "updated, 95%")
     mean, variance = models[REFIT].predict(x[:, None])
     style.outline(panel, x, mean, variance, COLOURS[REFIT], "refitted, 95%")
-    style.inducing(panel, models[UPDATE].inducing[:, 0], COLOURS[UPDATE], "points $Z_*$")
+    style.inducing(panel, models[UPDATE].inducing[:, 0], COLOURS[UPDATE], style.CHOSEN)
     look = {"xlabel": "x", "ylabel": "f(x)", "xlim": REGION, "ylim": (-14, 19)}
     style.tidy(panel, f"{case}: after {SHOWN} of {BATCHES} batches", {"loc": "upper left", "ncols": 2}, **look)
 

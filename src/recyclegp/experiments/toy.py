@@ -49,7 +49,7 @@ def _draw(made: Compared, rows: list[Row]) -> Figure:
             figures.rows_of(panel, X[:, 0], y, colour)
         figures.fitted(above, x[near], module, colour, module.name)
         style.inducing(above, module.inducing[:, 0], colour)
-    figures.fitted(below, x, made.merges[0], figures.MERGED, "merged, 95% band of f", f"{POINTS} points $Z_*$")
+    figures.fitted(below, x, made.merges[0], figures.MERGED, "merged, 95% band of f", f"its {POINTS} points")
     alone = f"Five modules, each published at {PUBLISHED} points (triangles)"
     for panel, title, across in ((above, alone, 6), (below, "Merged without their data", 3)):
         panel.plot(x, f_bias(x), color=style.FAINT, lw=2, zorder=2, label="true f")

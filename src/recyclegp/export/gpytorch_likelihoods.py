@@ -1,4 +1,4 @@
-"""Two likelihoods of ours that GPyTorch does not have, as GPyTorch likelihoods, and back to GPyTorch's own."""
+"""Likelihoods of ours that GPyTorch does not have, as GPyTorch likelihoods, and back to GPyTorch's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from gpytorch.likelihoods import (
 )
 from torch import Tensor
 
-from ..likelihoods import Bernoulli, BernoulliProbit, Gaussian, Likelihood, NegativeBinomial, Poisson, StudentT
+from ..likelihoods import (
+    Bernoulli,
+    BernoulliProbit,
+    Gaussian,
+    Likelihood,
+    Lognormal,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+    Survival,
+)
 
 
 class LogisticLikelihood(_OneDimensionalLikelihood):
@@ -45,6 +55,17 @@ class NegativeBinomialLikelihood(_OneDimensionalLikelihood):
         return torch.distributions.NegativeBinomial(log_r.exp(), logits=function_samples - log_r)
 
 
+class LognormalLikelihood(_OneDimensionalLikelihood):
+    """log y ~ N(f, noise)."""
+
+    def __init__(self, noise: float) -> None:
+        super().__init__()
+        self.register_parameter("log_noise", torch.nn.Parameter(torch.tensor(noise, dtype=torch.float64).log()))
+
+    def forward(self, function_samples: Tensor, *args: Any, **kwargs: Any) -> torch.distributions.LogNormal:
+        return torch.distributions.LogNormal(function_samples, (0.5 * self.log_noise).exp())
+
+
 WITHOUT_PARAMETERS = {
     Bernoulli: LogisticLikelihood,
     BernoulliProbit: BernoulliLikelihood,
@@ -55,7 +76,9 @@ WITHOUT_PARAMETERS = {
 def to_gpytorch(likelihood: Likelihood) -> gpytorch.likelihoods.Likelihood:
     """With constraints that exclude nothing a model may have learned (GPyTorch's own begin at 1e-4 and 2)."""
     made: gpytorch.likelihoods.Likelihood
-    if isinstance(likelihood, Gaussian):
+    if isinstance(likelihood, (Lognormal, Survival)):  # of a new time, which is not censored
+        made = LognormalLikelihood(*likelihood.parameters)
+    elif isinstance(likelihood, Gaussian):
         made = GaussianLikelihood(noise_constraint=Positive()).double()
         made.noise = torch.tensor(likelihood.parameters, dtype=torch.float64)
     elif isinstance(likelihood, StudentT):

@@ -71,5 +71,5 @@ def _model(posterior: Posterior) -> MergedGP:
 def _root(C: Tensor) -> Tensor:
     """Lower triangular T with TTᵀ = (CCᵀ)⁻¹: the QR of C⁻¹ has it, with no product that squares the condition."""
     half = linalg.solve_lower(C, torch.eye(len(C), dtype=C.dtype))
-    upper = linalg.compress(half, torch.zeros_like(half[:, 0])).T
+    upper = linalg.compress(linalg.Equations(half, torch.zeros_like(half[:, 0]))).T
     return upper.mT * upper.diagonal().sign()

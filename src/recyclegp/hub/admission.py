@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection
@@ -19,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from ..errors import RecycleGPError, in_words, printable
+from ..logs import logger
 from . import protocol
 from .folder import SUFFIX
 from .hub import Hub
@@ -26,7 +26,7 @@ from .limits import Buckets, Slots
 from .protocol import RefusedError, Signed
 from .registry import Person, Role, Standing
 
-LOG = logging.getLogger("recyclegp.hub")
+LOG = logger("recyclegp.hub")
 EVERYBODY = (Role.COORDINATOR, Role.OWNER, Role.READER)
 
 

@@ -20,10 +20,11 @@ from starlette.types import ASGIApp
 from ..errors import RecycleGPError, printable
 from ..storage import strict_json
 from ..version import __version__
-from . import given, pages
+from . import exchanges, given, leaving, pages
 from .admission import EVERYBODY, Admission, SignedQuery
 from .hub import Hub
 from .keeper import Keeper
+from .model_page import ModelPage
 from .protocol import RefusedError, Signed
 from .registry import Person, Role, Standing
 from .rounds import Run
@@ -37,7 +38,8 @@ def application(hub: Hub, executor: Callable[[], Executor], *, public_page: bool
     """A hub behind HTTP. The executor is for jobs that take time; it is made again where it has died."""
     admission = Admission(hub)
     ask = _Questions(hub)
-    page = pages.Pages(hub, admission, public=public_page)
+    model = ModelPage(hub)
+    page = pages.Pages(hub, admission, model, public=public_page)
 
     async def about(request: Request) -> Response:
         try:
@@ -61,6 +63,7 @@ def application(hub: Hub, executor: Callable[[], Executor], *, public_page: bool
         Route("/score", admission.open(ask.put_score, OWNER), methods=["POST"]),
         Route("/model", admission.open(ask.model, EVERYBODY)),
         Route("/report", admission.open(ask.report, EVERYBODY)),
+        Route("/page", admission.open(ask.page, EVERYBODY)),
         Route("/invitations", admission.open(ask.invite, COORDINATOR), methods=["POST"]),
         Route("/people", admission.open(ask.people, COORDINATOR)),
         Route("/people", admission.open(ask.decide, COORDINATOR), methods=["POST"]),
@@ -81,6 +84,7 @@ def application(hub: Hub, executor: Callable[[], Executor], *, public_page: bool
         finally:
             task.cancel()
             keeper.close()
+            model.end()
 
     handlers: dict[Any, Any] = {HTTPException: _not_found, Exception: _broken}
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
@@ -120,10 +124,10 @@ class _Questions:
         return {"module": digest}
 
     async def leave(self, asked: SignedQuery) -> Any:
-        return {"receipt": await asyncio.to_thread(self._hub.leave, _person(asked), asked.said)}
+        return {"receipt": await asyncio.to_thread(leaving.leave, self._hub, _person(asked), asked.said)}
 
     async def receipt(self, asked: SignedQuery) -> Any:
-        return await asyncio.to_thread(self._hub.receipt, _person(asked), asked.request.path_params["name"])
+        return await asyncio.to_thread(leaving.receipt, self._hub, _person(asked), asked.request.path_params["name"])
 
     async def plan(self, asked: SignedQuery) -> Any:
         return await asyncio.to_thread(self._hub.plan_file, _person(asked))
@@ -170,6 +174,9 @@ class _Questions:
         keep = ("model", "kind", "round", "made", "counted", "flagged", "rows", "report", "summary", "said")
         return {key: current.get(key) for key in keep}
 
+    async def page(self, asked: SignedQuery) -> Any:
+        return {"page": f"/p/{self._hub.page_tokens.of(_person(asked))}/"}
+
     async def invite(self, asked: SignedQuery) -> Any:
         found = _question(asked, role=str, count=int)
         try:
@@ -197,7 +204,7 @@ class _Questions:
         if not (0 <= found["rounds"] <= MOST_ROUNDS and 1 <= found["points"] <= MOST_POINTS and found["deadline"] > 0):
             raise RefusedError(f"up to {MOST_ROUNDS} rounds of up to {MOST_POINTS} points, and some seconds", 422)
         await asyncio.to_thread(
-            self._hub.want_rounds, _person(asked), found["rounds"], found["points"], float(found["deadline"])
+            exchanges.want, self._hub, _person(asked), found["rounds"], found["points"], float(found["deadline"])
         )
         return {"asked": True}
 

@@ -35,7 +35,7 @@ class Folder:
         self.rounds = root / "rounds"
         self.evaluations = root / "evaluations"
         self.receipts = root / "receipts"
-        self.incoming = root / "incoming"  # what has not been checked yet
+        self.incoming = root / "incoming"  # what is not checked, or not complete yet
         self.current = root / "current.json"  # which model is served, and what it was made of
         self.audit = root / "audit.jsonl"
         self.nonces = root / "nonces.log"

@@ -7,7 +7,6 @@ next one, so the newest always wins.
 from __future__ import annotations
 
 import asyncio
-import logging
 import shutil
 import time
 from collections.abc import Callable
@@ -16,13 +15,14 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from ..errors import RecycleGPError
-from . import rounds, worker
+from ..logs import logger
+from . import exchanges, rounds, worker
 from .folder import Facts
 from .hub import Hub
 
 LOOK = 0.2  # seconds between two looks
 AGAIN = 30.0  # seconds before something that has failed is tried once more
-LOG = logging.getLogger("recyclegp.hub")
+LOG = logger("recyclegp.hub")
 
 
 class Keeper:
@@ -31,7 +31,6 @@ class Keeper:
     def __init__(self, hub: Hub, executor: Callable[[], Executor]) -> None:
         self._hub, self._make = hub, executor
         self._executor = executor()
-        self._drawn: str | None = None
         self._failed_at = 0.0
         self._failed_with: Facts | None = None
 
@@ -69,11 +68,11 @@ class Keeper:
         if set(here) <= set(run.facts.get("modules", here)):
             return False
         try:
-            facts = await self._job(worker.merge, here)
+            facts = await self._job(worker.merge, here, False)
         except RecycleGPError as refused:  # the next merge says so, too
             LOG.info("nobody joins rounds: %s", refused)
             facts = {"counted": [], "flagged": {}}
-        await asyncio.to_thread(hub.join_rounds, run, here, facts)
+        await asyncio.to_thread(exchanges.join, hub, run, here, facts)
         return True
 
     async def _round(self) -> bool:
@@ -82,17 +81,17 @@ class Keeper:
         if run is None or not await asyncio.to_thread(run.due, time.time()):
             return False
         if run.secure and run.stage < rounds.SUMMED:
-            await asyncio.to_thread(hub.advance_sum, run)
+            await asyncio.to_thread(exchanges.advance_sum, hub, run)
             return True
         if len(run.missing()) == len(run.owners):
-            await asyncio.to_thread(hub.rounds_failed, "nobody has answered in time")
+            await asyncio.to_thread(exchanges.fail, hub, "nobody has answered in time")
             return True
         try:
             facts = await self._job(worker.combine, run.id)
         except RecycleGPError as refused:
-            await asyncio.to_thread(hub.rounds_failed, str(refused))
+            await asyncio.to_thread(exchanges.fail, hub, str(refused))
             return True
-        await asyncio.to_thread(hub.combined, run, facts)
+        await asyncio.to_thread(exchanges.combined, hub, run, facts)
         return True
 
     async def _merge(self) -> bool:
@@ -100,14 +99,15 @@ class Keeper:
         if hub.run() is not None or time.time() - hub.arrived < hub.settings.quiet:
             return False
         here = await asyncio.to_thread(hub.modules)
-        if here == hub.current["modules"]:
+        same = here == hub.current["modules"]
+        if same and not hub.must_learn() and not hub.may_learn(time.time()):
             return False
         if here == self._failed_with and time.time() - self._failed_at < AGAIN:
             return False
         if not here:
             await asyncio.to_thread(hub.merged_nobody)
             return True
-        facts = await self._job(worker.merge, here)
+        facts = await self._job(worker.merge, here, same)
         hub.failed = None
         await asyncio.to_thread(hub.merged, facts)
         return True
@@ -115,7 +115,7 @@ class Keeper:
     async def _begin(self) -> bool:
         """Rounds, once everybody who is expected is there."""
         hub = self._hub
-        if not hub.enough() or not hub.wants_rounds() or hub.run() is not None:
+        if not hub.enough() or not hub.wants_rounds() or hub.run() is not None or hub.must_learn():
             return False
         model, here = hub.current["model"], dict(hub.current["modules"])
         if hub.modules() != here:
@@ -124,23 +124,15 @@ class Keeper:
         try:
             plan = await self._job(worker.plan, model, folder.name, hub.wanted_rounds()["points"])
             if hub.modules() == here:
-                await asyncio.to_thread(hub.begin_rounds, folder, plan)
+                await asyncio.to_thread(exchanges.begin, hub, folder, plan)
                 return True
         except RecycleGPError as refused:
-            await asyncio.to_thread(hub.rounds_failed, str(refused))
+            await asyncio.to_thread(exchanges.fail, hub, str(refused))
         shutil.rmtree(folder, ignore_errors=True)
         return True
 
     async def _rest(self) -> bool:
-        hub = self._hub
-        await asyncio.to_thread(hub.close_evaluations, time.time())
-        model = hub.current["model"]
-        if model is not None and model != self._drawn:
-            self._drawn = model
-            try:
-                await self._job(worker.draw, model)
-            except RecycleGPError as refused:  # a page that cannot be drawn is no reason to stop
-                LOG.info("no picture: %s", refused)
+        await asyncio.to_thread(self._hub.close_evaluations, time.time())
         return False
 
     async def _job(self, job: Callable[..., Any], *arguments: Any) -> Any:

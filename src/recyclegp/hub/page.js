@@ -146,9 +146,9 @@ function show(state) {
   const model = state.model;
   const made = model ? `${model.kind === "rounds" ? `model of exchange ${model.round}` : "one-shot merge"}, ${ago(model.made, state.now)}` : "no model yet";
   $("summary").textContent = `${state.counted} ${state.counted === 1 ? "owner counts" : "owners count"} · ${made}`;
-  $("downloads").hidden = !state.downloads;
-  $("model").hidden = !model;
-  $("drawn").hidden = !state.drawn;
+  $("look").hidden = !model;
+  $("model").hidden = !model || !state.downloads;
+  $("audit").hidden = !state.downloads;
   $("notice").hidden = !state.failed;
   $("notice").textContent = state.failed ? `The last merge has failed: ${state.failed}` : "";
   tiles(state);

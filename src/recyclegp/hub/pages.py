@@ -1,27 +1,33 @@
 """The coordinator's page: who is in, who is late, what each has brought and gained, rounds as a curve. Read-only.
 
-Its address holds a token; without one nothing is there, unless the hub was started with a public page, which then has
-no downloads.
+Its address holds a token; without one nothing is there, unless the hub was started with a public page. The page of
+`recyclegp serve` is under it, at look/, for the model and the modules that are here. With the coordinator's token
+everything can be tried and downloaded; with that of a reader or an owner, and on a public page, it is only looked at.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from ..errors import RecycleGPError
+from ..serve import app as serve
+from ..serve.app import May
 from ..serve.guard import HEADERS
 from . import evaluations, rounds
 from .folder import Facts
 from .hub import Hub
+from .model_page import ModelPage
+from .page_tokens import Access
 from .protocol import RefusedError
 from .registry import Person, Role, Standing
 
@@ -31,43 +37,53 @@ if TYPE_CHECKING:
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 ASSETS = ("page.js", "page.css", "icon.svg")
 OF_SERVE = ("icon.svg",)
-# What draws the model is one file with its script inside; it runs apart from everything else.
-DRAWN = {
-    **HEADERS,
-    "Content-Security-Policy": "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
-    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-}
+EVERYTHING = May(choose=True, add=False, download=True)  # modules come from owners, who sign them
+LOOK = May(choose=False, add=False, download=False)
 
 
 class Pages:
     """Routes under /p/TOKEN/, and under / where the page is public."""
 
-    def __init__(self, hub: Hub, admission: Admission, *, public: bool) -> None:
+    def __init__(self, hub: Hub, admission: Admission, model: ModelPage, *, public: bool) -> None:
         self._hub, self._admission, self._public = hub, admission, public
+        self._model_page = model
 
     def routes(self) -> list[Route]:
+        """For the coordinator; for whoever has asked as a reader or an owner; and for anybody, where that is so."""
+        look = self._pages(LOOK)
+        others = {route.path: route.endpoint for route in look}
         found = [
-            Route("/p/{token}/", self._behind(partial(self._asset, "page.html"))),
-            *(Route(f"/p/{{token}}/{name}", self._behind(partial(self._asset, name))) for name in ASSETS),
-            Route("/p/{token}/state.json", self._behind(self._state)),
-            Route("/p/{token}/model.safetensors", self._behind(self._model)),
-            Route("/p/{token}/audit.jsonl", self._behind(self._audit)),
-            Route("/p/{token}/drawn", self._behind(self._drawn)),
+            _again(f"/p/{{token}}{r.path}", r, self._behind(r.endpoint, others.get(r.path)))
+            for r in self._pages(EVERYTHING)
         ]
-        if self._public:
-            found += [Route("/", self._limited(partial(self._asset, "page.html")))]
-            found += [Route(f"/{name}", self._limited(partial(self._asset, name))) for name in ASSETS]
-            found += [Route("/state.json", self._limited(self._state))]
-        return found
+        return [*found, *(_again(r.path, r, self._limited(r.endpoint)) for r in look)] if self._public else found
 
-    def _behind(self, route: Any) -> Any:
-        """For whoever knows the token; a wrong one is told nothing."""
+    def _pages(self, may: May) -> list[Route]:
+        """The coordinator's page, and that of the model under it."""
+
+        async def state(request: Request) -> Response:
+            return await self._state(may.download)
+
+        own = [
+            Route("/", partial(self._asset, "page.html")),
+            *(Route(f"/{name}", partial(self._asset, name)) for name in ASSETS),
+            Route("/state.json", state),
+        ]
+        if may.download:
+            own += [Route("/model.safetensors", self._model), Route("/audit.jsonl", self._audit)]
+        inside = serve.routes(self._model_page.line, may)
+        return [*own, *(_again(f"/look{r.path}", r, r.endpoint) for r in inside)]
+
+    def _behind(self, everything: Any, look: Any | None) -> Any:
+        """What each token shows; a wrong one is told nothing."""
 
         async def checked(request: Request) -> Response:
-            given = request.path_params["token"].encode("utf-8", errors="replace")
-            if not secrets.compare_digest(given, self._hub.page_token.encode()):
-                return PlainTextResponse("Use the address that recyclegp hub has printed.", 404)
-            return await route(request)
+            access = self._hub.page_tokens.access(request.path_params["token"], self._hub.registry)
+            if access is Access.EVERYTHING:
+                return await everything(request)
+            if access is Access.LOOK and look is not None:
+                return await look(request)
+            return PlainTextResponse("Use the address that recyclegp hub has printed.", 404)
 
         return self._limited(checked)
 
@@ -77,7 +93,9 @@ class Pages:
                 self._admission.check_unsigned(request)
                 found = await route(request)
             except RefusedError as refused:
-                found = PlainTextResponse(str(refused), refused.status)
+                found = JSONResponse({"error": str(refused)}, refused.status)
+            except (RecycleGPError, HTTPException) as refused:
+                found = serve.refused(request, refused)
             for name, value in HEADERS.items():
                 found.headers.setdefault(name, value)
             return found
@@ -89,9 +107,8 @@ class Pages:
         content = files(home).joinpath(name).read_text("utf-8")
         return Response(content, media_type=TYPES[Path(name).suffix])
 
-    async def _state(self, request: Request) -> Response:
+    async def _state(self, downloads: bool) -> Response:
         found = await asyncio.to_thread(state, self._hub)
-        downloads = "token" in request.path_params
         return JSONResponse({**found, "downloads": downloads, "turned_away": self._admission.turned_away})
 
     async def _model(self, request: Request) -> Response:
@@ -103,12 +120,10 @@ class Pages:
         headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
         return Response(content, media_type="application/x-ndjson", headers=headers)
 
-    async def _drawn(self, request: Request) -> Response:
-        model = self._hub.current["model"]
-        path = self._hub.folder.models / f"{model}.html"
-        if model is None or not path.exists():
-            return PlainTextResponse("It is not drawn yet; look again in a minute.", 404)
-        return Response(path.read_bytes(), media_type="text/html", headers=DRAWN)
+
+def _again(path: str, route: Route, endpoint: Any) -> Route:
+    """The same at another path."""
+    return Route(path, endpoint, methods=sorted(route.methods or ()))
 
 
 def state(hub: Hub) -> Facts:
@@ -126,7 +141,6 @@ def state(hub: Hub) -> Facts:
             if current["model"] is None
             else {key: current.get(key) for key in ("model", "kind", "round", "made", "rows", "summary")},
             "counted": len(current["counted"]),
-            "drawn": (hub.folder.models / f"{current['model']}.html").exists(),
             "rounds": _rounds(hub),
             "evaluations": evaluated(hub),
             "fewest": hub.settings.fewest,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from ..errors import RecycleGPError
+from ..extras import install
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -67,6 +68,18 @@ class Signed(NamedTuple):
             self.hub.hex(),
         )
         return "\n".join(fields).encode()
+
+    @property
+    def proof(self) -> dict[str, str | int]:
+        """Enough to verify later that this was asked, where key and name are known."""
+        return {
+            "method": self.method,
+            "path": self.path,
+            "time": self.time,
+            "nonce": self.nonce,
+            "digest": self.digest,
+            "signature": self.signature,
+        }
 
 
 def digest_of(body: bytes) -> str:
@@ -179,5 +192,5 @@ def _library() -> tuple[Any, Any]:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ModuleNotFoundError:
-        raise RecycleGPError("a hub needs the package cryptography: pip install 'recyclegp[sign]'") from None
+        raise RecycleGPError(f"a hub needs cryptography; {install('hub')}") from None
     return InvalidSignature, ed25519

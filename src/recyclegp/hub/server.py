@@ -129,7 +129,7 @@ def serving(
         )
         name = f"[{host}]" if ":" in host else host
         address = f"http{'s' if tls else ''}://{name}:{listener.getsockname()[1]}"
-        yield Running(address, f"{address}/p/{hub.page_token}/", uvicorn.Server(config), listener)
+        yield Running(address, f"{address}/p/{hub.page_tokens.coordinator}/", uvicorn.Server(config), listener)
 
 
 @contextmanager

@@ -19,4 +19,5 @@ class Settings:
     evaluate: bool = True  # ask owners to score every model that is complete
     fewest: int = 3  # owners behind a sum of scores that is shown
     quiet: float = 0.3  # seconds without an arrival before modules are merged
+    settle: float = 600.0  # seconds without one before a model that others were added to is learned from all of them
     limits: Limits = field(default_factory=Limits)

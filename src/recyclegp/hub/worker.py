@@ -1,4 +1,4 @@
-"""What takes time: merging, planning, combining, drawing. Run in a process of its own, and told only where files are.
+"""What takes time: merging, planning, combining. Run in a process of its own, and told only where files are.
 
 Each job reads files, writes files under names that nobody looks at yet, and returns facts; the hub then makes them the
 current ones. A job that dies, or is run twice, changes nothing.
@@ -7,13 +7,15 @@ current ones. A job that dies, or is run twice, changes nothing.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .folder import Facts, Folder
+from .folder import SUFFIX, Facts, Folder
 from .rounds import Run, plan_file
 
 if TYPE_CHECKING:
@@ -29,45 +31,33 @@ ONE_SHOT = "one-shot.safetensors"
 
 def start(threads: int) -> None:
     """Once in the process: the import that takes seconds, and who comes first where cores are few."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
     torch.set_num_threads(threads)
     os.nice(5)
 
 
-def merge(root: str, names: Mapping[str, str]) -> Facts:
-    """All modules in the dictionary, screened; `names` are those that the hub knows, with their content ids.
+def _end_with_parent() -> None:
+    """A hub that is killed cannot end this process, which would wait for jobs for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
-    Whoever is flagged counts for nothing in a merge, but is still in its file. So the others are merged once more by
-    themselves: the model is as if nobody else had ever been there. It is always learned from scratch, so that it does
-    not depend on who came first.
-    """
+
+def merge(root: str, names: Mapping[str, str], relearn: bool) -> Facts:
+    """All modules in the dictionary, screened; `names` are those that the hub knows, with their content ids."""
+    from . import merges
+
     folder = Folder(Path(root))
-    from ..errors import RecycleGPError
-    from ..models.dictionary import Dictionary
-    from ..models.merge import merge as merged
-
-    dictionary = Dictionary(folder.modules)
-    options: dict[str, Any] = {"trust": "learn", "on_failure": "skip"}
-    flagged: dict[str, str] = {}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        e = dictionary.merge(**options)
-        while bad := _excluded(e):
-            flagged |= bad
-            rest = [entry.name for entry in dictionary.list() if entry.name not in flagged]
-            if not rest:
-                raise RecycleGPError("all modules contradict each other; ask their owners")
-            e = merged((dictionary.get(name) for name in rest), **options)
+        e, flagged = merges.of(folder.modules).merged(names, relearn)
     facts = _saved(folder, e)
     facts["flagged"] = flagged | facts["flagged"]
-    return {**facts, "modules": dict(names), "kind": "one shot", "round": None, "said": _words(said)}
-
-
-def _excluded(e: Ensemble) -> dict[str, str]:
-    """Name → why, of modules that do not count because of what they say."""
-    judged = [(m.name, m.verdict) for m in e._members if m.verdict is not None]
-    return {name: str(v.words) for name, v in judged if v.flagged}
+    facts |= {"modules": dict(names), "kind": "one shot", "round": None, "said": _words(said)}
+    return {**facts, "learned_without": merges.learned_without(e)}
 
 
 def plan(root: str, model: str, run: str, points: int) -> str:
@@ -126,16 +116,6 @@ def _summed(run: Run) -> Answer:
     return opened(run).answer()
 
 
-def draw(root: str, model: str) -> None:
-    """A page of the merged model, to look at."""
-    from .. import plot
-    from ..models.load import load
-
-    folder = Folder(Path(root))
-    if folder.model(model).exists():
-        plot.save([load(folder.model(model))], folder.models / f"{model}.html", names=["merged"])
-
-
 def checked_module(path: Path) -> Module:
     """A module that a stranger has sent: read strictly, and asked something."""
     from ..models.load import load
@@ -174,7 +154,7 @@ def _saved(folder: Folder, e: Ensemble) -> Facts:
     """Under its content id, with its report beside it."""
     from ..storage.signing import content_id
 
-    temporary = folder.models / f".{os.getpid()}.safetensors"
+    temporary = folder.incoming / f"{os.getpid()}{SUFFIX}"
     e.save(temporary)
     digest = content_id(temporary)
     os.replace(temporary, folder.model(digest))

@@ -52,8 +52,9 @@ def from_gpflow(
             zero mean function. It is read, never changed.
         name: Unique within an ensemble; made up when not given.
         rows: Data rows behind an SVGP. By default its `num_data`, or else its number of points.
-        publish: Number of points, or the points. With "auto", SVGP and SGPR keep their inducing points; GPR and
-            VGP, which have only their rows, are published at 64 points, none of them a row.
+        publish: Number of points, or the points. With "auto", SVGP and SGPR keep their inducing points; of GPR
+            and VGP, which have only their rows, the first gets as many as keep 99% of what these say, the second half
+            as many as rows, none of them a row.
         seed: Of the automatic points.
 
     Returns:

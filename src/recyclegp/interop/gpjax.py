@@ -69,7 +69,7 @@ def from_gpjax(
         name: Unique within an ensemble; made up when not given.
         rows: Data rows behind a variational family. By default those of `data`, or else its number of points.
         publish: Number of points, or the points. With "auto", a variational family keeps its inducing points; a
-            conjugate model, which has only rows, is published as `fit` does, none of the points a row.
+            conjugate model, which has only rows, gets as many as keep 99% of what these say, none of them a row.
         seed: Of the automatic points.
 
     Returns:

@@ -18,13 +18,19 @@ from gpytorch.likelihoods import (
 from torch import Tensor
 
 from ..errors import RecycleGPError
-from ..export.gpytorch_likelihoods import LogisticLikelihood, NegativeBinomialLikelihood, PoissonLikelihood
+from ..export.gpytorch_likelihoods import (
+    LogisticLikelihood,
+    LognormalLikelihood,
+    NegativeBinomialLikelihood,
+    PoissonLikelihood,
+)
 from ..likelihoods import (
     Bernoulli,
     BernoulliProbit,
     DirichletCategorical,
     Gaussian,
     Likelihood,
+    Lognormal,
     NegativeBinomial,
     Outputs,
     Poisson,
@@ -46,6 +52,7 @@ OF_ONE = (
     FixedNoiseGaussianLikelihood,
     StudentTLikelihood,
     NegativeBinomialLikelihood,
+    LognormalLikelihood,
     *WITHOUT_PARAMETERS,
 )
 USE_ONE = "GaussianLikelihood, FixedNoiseGaussianLikelihood, BernoulliLikelihood (probit) or StudentTLikelihood"
@@ -82,6 +89,8 @@ def read_likelihood(given: Any, C: int, functions: Sequence[str] | None, *, seve
 def _parts(given: Any, C: int) -> tuple[Likelihood, ...]:
     if type(given) in WITHOUT_PARAMETERS:
         return (WITHOUT_PARAMETERS[type(given)],) * C
+    if type(given) is LognormalLikelihood:
+        return (Lognormal(float(given.log_noise.detach().exp())),) * C
     if type(given) is NegativeBinomialLikelihood:
         return (NegativeBinomial(float(given.log_dispersion.detach().exp())),) * C
     if type(given) is StudentTLikelihood:

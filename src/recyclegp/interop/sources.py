@@ -23,14 +23,16 @@ from ..core.linalg import RELATIVE_JITTER
 from ..core.posterior import basis
 from ..core.publishing import PublishedSite
 from ..core.sites import Site, to_rows
-from ..errors import RecycleGPError
+from ..errors import Argument, LittleKeptWarning, RecycleGPError, warn_user
+from ..extras import install
 from ..kernels import Kernel
 from ..likelihoods import Likelihood, gaussian_noise
 from ..likelihoods.gaussian import log_normal
 from ..local import observations, placement
 from ..local.candidates import is_row
+from ..local.constants import IMPORTED
 from ..local.options import AUTO, PublishLike
-from ..local.planning import share
+from ..local.planning import share_of_import
 from ..local.summary import information
 from ..models import moments
 from ..models.module import Module
@@ -86,7 +88,7 @@ def library(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as absent:
-        raise ModuleNotFoundError(f"from_{name}: {absent}; pip install {name}") from None
+        raise ModuleNotFoundError(f"from_{name}: {absent}; {install(name)}") from None
 
 
 def tensor(values: Any, what: str) -> Tensor:
@@ -183,7 +185,7 @@ def observed(source: Source, data: Observations, request: Request, rows: int, me
             "are never shared unless you pass them)"
         )
     kernel, mean = source.kernel, source.mean
-    wanted = share(request.publish, len(data.X))
+    wanted = share_of_import(request.publish, len(data.X))
     data = _distinct(data)
     noise = float(data.variance.min())
     total = _information(data, kernel)
@@ -203,8 +205,19 @@ def observed(source: Source, data: Observations, request: Request, rows: int, me
     if published.jitter >= noise:
         raise _too_close(len(points), published.jitter, f"the noise of {noise:.2g}", ", or fit with a larger noise")
     kept = min(1.0, max(1e-12, published.information / total)) if total > 1e-12 else 1.0
+    if request.automatic and kept < IMPORTED.little_kept:
+        _warn_about_little_kept(source.name, kept, len(published.site.Z))
     origin = _origin(published.site.Z, data.X) if request.gives_points else Origin.PLACED
     return _module(source, method, Latent(published.site, kernel, mean, rows, published.jitter, kept=kept), origin)
+
+
+def _warn_about_little_kept(name: str, kept: float, points: int) -> None:
+    warn_user(
+        f"{name} keeps {kept:.0%} of what the model says about f at {points} points, and will predict something else "
+        "than it; pass more of them, as ",
+        Argument("publish", 2 * points),
+        category=LittleKeptWarning,
+    )
 
 
 def _origin(Z: Tensor, X: Tensor) -> Origin:

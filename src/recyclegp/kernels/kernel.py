@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import trees
 from ..errors import RecycleGPError
-from .nodes import Linear, Node, Parameter, Product, Scale, Sum, Unit
+from .nodes import Linear, Node, Parameter, Product, Unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,22 +94,9 @@ class Kernel:
     def to(self, device: torch.device) -> Kernel:
         return self if self.theta.device == device else Kernel(self.structure, self.theta.to(device))
 
-    def describe(self) -> str:
-        """One line for people: structure and parameters in the user's units."""
-        values = iter(self.theta.tolist())
-        shown = []
-        for p in self.parameters:
-            own = [next(values) for _ in range(p.size)]
-            if p.unit is not Unit.PLACE:
-                shown.append(f"{p.name}={'/'.join(f'{_for_people(v, p.unit):.4g}' for v in own)}")
-        return f"{text(self.structure)}({', '.join(shown)})"
-
-
-def _for_people(value: float, unit: Unit) -> float:
-    """An entry of θ as the number people know."""
-    if unit is Unit.LOADING:
-        return value
-    return math.exp(-math.exp(value) if unit is Unit.DISTANCE else value)
+    def describe(self, most: int | None = 8) -> str:
+        """One line for people: structure and parameters in the user's units, of each no more numbers than `most`."""
+        return trees.described(text(self.structure), self.parameters, self.theta.tolist(), most)
 
 
 def from_people(value: float, unit: Unit) -> float:
@@ -150,11 +138,7 @@ def knows_its_level(structure: Node) -> bool:
 
 def text(node: Node) -> str:
     """The structure as `parse` reads it."""
-    if isinstance(node, Scale):
-        return text(node.base)
-    if isinstance(node, (Sum, Product)):
-        return "(" + (" + " if isinstance(node, Sum) else " * ").join(map(text, node.parts)) + ")"
-    return node.name
+    return trees.text(node.composed or node.name, [text(part) for part in node.parts])
 
 
 def continuous_columns(structure: Node, dimension: int) -> list[int]:
@@ -171,14 +155,13 @@ def numeric_columns(structure: Node, dimension: int) -> set[int]:
     return set(range(dimension) if structure.columns is None else structure.columns)
 
 
-def pool(kernels: Sequence[Kernel], weights: Sequence[float]) -> Kernel:
-    """One of many of one structure: the weighted median of every entry of θ. Degenerate modules would wreck a mean.
+def pool(kernels: Kernel, weights: Sequence[float]) -> Kernel:
+    """One of many side by side: the weighted median of every entry of θ. Degenerate modules would wreck a mean.
 
     Tiny data sets learn lengthscales from 1e-8 to 1e5, so each kernel counts with the rows behind it.
     """
-    table = torch.stack([k.theta for k in kernels]).cpu().numpy()
-    middle = [weighted_median(column, weights) for column in table.T]
-    return kernels[0].with_theta(torch.tensor(middle, dtype=torch.float64))
+    middle = [weighted_median(column, weights) for column in kernels.theta.cpu().numpy().T]
+    return kernels.with_theta(torch.tensor(middle, dtype=torch.float64))
 
 
 def weighted_median(values: Sequence[float] | np.ndarray, weights: Sequence[float]) -> float:

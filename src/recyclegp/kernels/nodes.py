@@ -13,49 +13,24 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property, reduce
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ..trees import Columns as Columns
+from ..trees import Parameter as Parameter
+from ..trees import Unit as Unit
 from .stationary import Form, correlation, covariance, squared_distance
-
-Columns = tuple[int, ...] | None  # the input columns a kernel looks at, counted from zero; None for all
-
-
-class Unit(Enum):
-    """In what a parameter is measured. This is all that a change of units, and a prior, must know of it."""
-
-    LENGTH = "units of x"
-    PLACE = "units of x, with a zero of its own"
-    SLOPE = "units of y² over those of x²"
-    AMPLITUDE = "units of y²"
-    DISTANCE = "minus the logarithm of a correlation"
-    NONE = "a pure number"
-    LOADING = "a pure number of either sign, kept as it is"
-
-
-class Parameter(NamedTuple):
-    """Some neighbouring entries of θ."""
-
-    name: str
-    unit: Unit
-    size: int
-    columns: Columns  # to which input columns they belong; None for all of them
-    carries: bool  # do they carry the units of y²? One factor of a product does, not each
-
-    @property
-    def learned(self) -> bool:
-        """Places are taken from the data, everything else is learned."""
-        return self.unit is not Unit.PLACE
 
 
 class Node(ABC):
     """Abstract; the classes below are final."""
 
     _name: ClassVar[str] = ""
+    composed: ClassVar[str] = ""  # of which kind, for what is made of parts
 
     @abstractmethod
     def parameters(self, carries: bool = True) -> Iterator[Parameter]:
@@ -293,6 +268,7 @@ class Scale(Node):
     """A variance times another kernel."""
 
     base: Node
+    composed = "scale"
     has_amplitude = True
 
     @property
@@ -317,6 +293,7 @@ class Scale(Node):
 @dataclass(frozen=True)
 class Sum(Node):
     terms: tuple[Node, ...]
+    composed = "sum"
 
     @property
     def parts(self) -> tuple[Node, ...]:
@@ -340,6 +317,7 @@ class Sum(Node):
 @dataclass(frozen=True)
 class Product(Node):
     factors: tuple[Node, ...]
+    composed = "product"
 
     @property
     def parts(self) -> tuple[Node, ...]:
@@ -375,5 +353,5 @@ def _seen(X: Tensor, columns: Columns) -> Tensor:
 
 def _ones(theta: Tensor, X: Tensor) -> Tensor:
     """(…, n), for the leading axes of both."""
-    batch = torch.broadcast_shapes(theta.shape[:-1], X.shape[:-2])
+    batch = np.broadcast_shapes(theta.shape[:-1], X.shape[:-2])  # torch's own imports sympy
     return theta.new_ones((*batch, X.shape[-2]))

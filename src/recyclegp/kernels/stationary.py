@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,22 +66,57 @@ def _formula(form: Form, s: Tensor) -> Tensor:
 # --- the same with fixed points, where only parameters are differentiated: fewer passes over the matrix ---
 
 
-def _evaluate(form: Form, log_variance: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """vφ(d) and −2v dφ/d(d²) = −vφ'(d)/d."""
+class _Values(NamedTuple):
+    """vφ, and what its derivative by lengthscales is made of, if that was asked for."""
+
+    value: Tensor
+    by_length: Tensor | None = None  # ∂vφ/∂log ℓ, where one lengthscale stands for all columns
+    slope: Tensor | None = None  # −2v dφ/d(d²) = −vφ'(d)/d, where each column has its own
+
+
+class _Wanted(Enum):
+    """Of the derivative by lengthscales."""
+
+    NOTHING = "nothing"
+    BY_LENGTH = "by length"
+    SLOPE = "slope"
+
+
+def _evaluate(form: Form, log_variance: Tensor, A: Tensor, B: Tensor, wanted: _Wanted) -> _Values:
+    """Written for few passes over the matrix, and fewer new ones: where it is large, memory is what takes time."""
+    log_variance = log_variance[..., None]
     if form is Form.RBF:
-        value = _exponent(log_variance[..., None], A, B).exp_()
-        return value, value
-    variance, d = log_variance.exp()[..., None], _distance(A, B)
+        return _rbf(log_variance, A, B, wanted)
+    r = _distance(A, B)
     if form is Form.MATERN12:
-        value = torch.exp(-d).mul_(variance)
-        return value, torch.where(d > 0, value / d, 0.0)  # only ever multiplied by a distance, so by zero at zero
-    r = d.mul_(math.sqrt(3 if form is Form.MATERN32 else 5))
-    decay = torch.exp(-r).mul_(variance)
+        value = torch.sub(log_variance, r).exp_()
+        if wanted is _Wanted.SLOPE:  # only ever multiplied by a distance, so by zero at zero
+            return _Values(value, slope=torch.where(r > 0, value / r, 0.0))
+        return _Values(value, by_length=r.mul_(value) if wanted is _Wanted.BY_LENGTH else None)
+    r.mul_(math.sqrt(3 if form is Form.MATERN32 else 5))
+    decay = torch.sub(log_variance, r).exp_()  # v e^(−r)
+    more = r + 1
     if form is Form.MATERN32:
-        return (1 + r).mul_(decay), decay.mul_(3)
-    slope = (1 + r).mul_(decay)
-    # (1 + r + r²/3)e^(−r)
-    return r.square_().mul_(decay).div_(3).add_(slope), slope.mul_(5 / 3)
+        value = more.mul_(decay)  # (1 + r)e^(−r)
+        if wanted is _Wanted.SLOPE:
+            return _Values(value, slope=decay.mul_(3))
+        return _Values(value, by_length=r.square_().mul_(decay) if wanted is _Wanted.BY_LENGTH else None)
+    slope = more.mul_(decay)  # (1 + r)e^(−r)
+    square = r.square_().mul_(1 / 3)
+    value = decay.mul_(square).add_(slope)  # (1 + r + r²/3)e^(−r)
+    if wanted is _Wanted.SLOPE:
+        return _Values(value, slope=slope.mul_(5 / 3))
+    return _Values(value, by_length=square.mul_(slope) if wanted is _Wanted.BY_LENGTH else None)
+
+
+def _rbf(log_variance: Tensor, A: Tensor, B: Tensor, wanted: _Wanted) -> _Values:
+    value = _exponent(log_variance, A, B)
+    if wanted is not _Wanted.BY_LENGTH:
+        value.exp_()
+        return _Values(value, slope=value)
+    square = torch.sub(log_variance, value)  # ½d²
+    value.exp_()
+    return _Values(value, by_length=square.mul_(value).mul_(2))  # d²e^(−d²/2)
 
 
 def _exponent(log_variance: Tensor, A: Tensor, B: Tensor) -> Tensor:
@@ -92,7 +127,8 @@ def _exponent(log_variance: Tensor, A: Tensor, B: Tensor) -> Tensor:
     # aᵀb − ½‖a‖² − ½‖b‖² as one product of matrices with two more columns
     middle = A.mean(-2, keepdim=True)
     near, other = A - middle, B - middle
-    a, b = (t.square().sum(-1, keepdim=True).mul_(-0.5) for t in (near, other))
+    half = A.new_full((A.shape[-1], 1), -0.5)  # a product sums over few columns faster than a sum does
+    a, b = near.square() @ half, other.square() @ half
     if a.numel() and b.numel() and float(torch.minimum(a.amin(), b.amin())) < -FAR:
         return torch.cdist(A, B, compute_mode="donot_use_mm_for_euclid_dist").square_().mul_(-0.5).add_(log_variance)
     left = torch.cat([near, a + log_variance, torch.ones_like(a)], -1)
@@ -103,6 +139,8 @@ def _exponent(log_variance: Tensor, A: Tensor, B: Tensor) -> Tensor:
 
 def _distance(A: Tensor, B: Tensor) -> Tensor:
     """‖a − b‖. The root of a small difference of large squares would be wrong in its eighth digit."""
+    if A.shape[-1] == 1:
+        return (A - B.mT).abs_()
     if A.is_cuda or A.shape[-1] > FEW_COLUMNS:
         return squared_distance(A, B).sqrt_()
     return torch.cdist(A, B, compute_mode="donot_use_mm_for_euclid_dist")
@@ -113,29 +151,46 @@ class _Covariance(torch.autograd.Function):
     def forward(ctx: Any, form: Form, log_variance: Tensor, log_lengthscale: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
         scale = log_lengthscale.exp()[..., None, :]
         A, B = X1 / scale, X2 / scale
-        value, slope = _evaluate(form, log_variance, A, B)
+        one_length = log_lengthscale.shape[-1] == 1
+        wanted = _Wanted.NOTHING
+        if ctx.needs_input_grad[2]:
+            wanted = _Wanted.BY_LENGTH if one_length else _Wanted.SLOPE
+        found = _evaluate(form, log_variance, A, B, wanted)
         if any(ctx.needs_input_grad):
             ctx.shapes = log_variance.shape, log_lengthscale.shape
-            # ∂vφ/∂log v = vφ, which is the slope of an RBF
-            ctx.save_for_backward(A, B, slope, value if ctx.needs_input_grad[1] and value is not slope else None)
-        return value
+            value = found.value if ctx.needs_input_grad[1] else None  # ∂vφ/∂log v = vφ
+            ctx.save_for_backward(A, B, value, found.by_length, found.slope if wanted is _Wanted.SLOPE else None)
+        return found.value
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        A, B, slope, value = ctx.saved_tensors
-        D = A.shape[-1]
-        # ∂vφ/∂log ℓ_d = (−2v dφ/d(d²))·(a_d − b_d)², summed over all pairs with weights W = G∘(…)
-        W = gradients[0] * slope
-        middle = A.mean(-2, keepdim=True)
-        A, B = A - middle, B - middle
-        # [1 a a²]ᵀW, in one pass over W: Σ W(a − b)² = Σ a²ᵀW − 2(aᵀW)b + (1ᵀW)b²
-        sums = (torch.cat([torch.ones_like(A[..., :1]), A, A.square()], -1).mT @ W).mT
-        total, first, second = sums.split([1, D, D], -1)
-        lengthscale = (second - 2 * first * B + total * B.square()).sum(-2)
-        variance = total.sum(-2) if value is None else (gradients[0] * value).sum((-2, -1))[..., None]
+        A, B, value, by_length, slope = ctx.saved_tensors
+        (G,) = gradients
         # what several matrices or columns share collects the gradients of all of them
-        shapes = ctx.shapes
-        return None, variance.sum_to_size(shapes[0]), lengthscale.sum_to_size(shapes[1]), None, None
+        lengthscale = None
+        if by_length is not None:
+            lengthscale = _inner(G, by_length).sum_to_size(ctx.shapes[1])
+        elif slope is not None:
+            lengthscale = _by_column(G * slope, A, B).sum_to_size(ctx.shapes[1])
+        variance = None if value is None else _inner(G, value).sum_to_size(ctx.shapes[0])
+        return None, variance, lengthscale, None, None
+
+
+def _inner(G: Tensor, T: Tensor) -> Tensor:
+    """Σ G∘T of each matrix, (…, 1)."""
+    if G.ndim == 2:  # of a single one without a new matrix, which may be large
+        return (G.flatten() @ T.flatten())[None]
+    return (G * T).sum((-2, -1))[..., None]
+
+
+def _by_column(W: Tensor, A: Tensor, B: Tensor) -> Tensor:
+    """Σ W(a_d − b_d)² over all pairs, by columns d: of W = G∘slope the derivatives by log ℓ_d."""
+    D, middle = A.shape[-1], A.mean(-2, keepdim=True)
+    A, B = A - middle, B - middle
+    # [1 a a²]ᵀW, in one pass over W: Σ W(a − b)² = Σ a²ᵀW − 2(aᵀW)b + (1ᵀW)b²
+    sums = (torch.cat([torch.ones_like(A[..., :1]), A, A.square()], -1).mT @ W).mT
+    total, first, second = sums.split([1, D, D], -1)
+    return (second - 2 * first * B + total * B.square()).sum(-2)
 
 
 _of_parameters: Callable[..., Tensor] = _Covariance.apply

@@ -166,7 +166,8 @@ def _with_leaves(kernel: Kernel, change: Callable[[Node, Tensor], Kernel]) -> Ke
     if not node.parts:
         return change(node, theta)
     parts = [_with_leaves(Kernel(part, own), change) for part, own in shares(node, theta)]
-    numbers = torch.cat([theta[: theta.shape[-1] - sum(p.size for p in node.parts)], *(k.theta for k in parts)])
+    own = theta[..., : theta.shape[-1] - sum(p.size for p in node.parts)]
+    numbers = torch.cat([own, *(k.theta for k in parts)], -1)
     structures = tuple(k.structure for k in parts)
     if isinstance(node, Scale):
         return Kernel(Scale(structures[0]), numbers)

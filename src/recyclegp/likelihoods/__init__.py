@@ -15,6 +15,7 @@ from .dirichlet import DirichletCategorical
 from .gaussian import Gaussian, gaussian_noise, normal_quantile
 from .gaussian_mixture import GaussianMixture, mixed
 from .heteroscedastic import Heteroscedastic
+from .lognormal import Lognormal
 from .negative_binomial import NegativeBinomial
 from .observed import Observed
 from .outputs import Outputs, matrix, noise_of_cells
@@ -22,16 +23,19 @@ from .poisson import Poisson
 from .quantiles import Interval
 from .several import MOST_FUNCTIONS, SeveralFunctions, check_names
 from .student_t import StudentT
+from .survival import Survival
 
 FAMILIES: dict[str, type[Likelihood]] = {
     family.name: family
     for family in (
         Gaussian,
+        Lognormal,
         Bernoulli,
         BernoulliProbit,
         Poisson,
         NegativeBinomial,
         StudentT,
+        Survival,
         SoftmaxCategorical,
         DirichletCategorical,
         Heteroscedastic,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -89,6 +90,7 @@ class Likelihood(ABC):
     has_units: ClassVar[bool] = False  # is f in the units of y, which may then be changed?
     classifies: ClassVar[bool] = False  # is y a class?
     counts: ClassVar[bool] = False  # is y a number of things, 0, 1, 2, …?
+    censors: ClassVar[bool] = False  # may y say only that something is larger than it?
     sharing: ClassVar[Sharing] = Sharing.NOTHING  # of its functions
     choices: ClassVar[tuple[float, ...]] = ()  # how functions may see y, where data decide; the first is usual
 
@@ -157,13 +159,32 @@ class Likelihood(ABC):
         """The same with what only data can tell: of classes, what they are called."""
         if classes is not None:
             raise RecycleGPError(
-                "classes: only likelihood 'categorical' has any to name; leave them out, or use labels"
+                Name("classes"),
+                ": only likelihood 'categorical' has any to name; leave them out, or use ",
+                Name("labels"),
             )
+        return self
+
+    def seen(self, y: Tensor) -> Tensor:
+        """What f sees of y, which is checked: y itself, or its logarithm."""
+        return y
+
+    def from_seen(self, seen: Tensor) -> Tensor:
+        """y again, from what f sees of it."""
+        return seen
+
+    def shown(self, seen: Tensor) -> float:
+        """One y, for people, of which f sees this."""
+        return float(self.from_seen(seen))
+
+    @property
+    def of_seen(self) -> Likelihood:
+        """The likelihood of what f sees of y."""
         return self
 
     def seen_by_functions(self, y: Tensor) -> Tensor:
         """(C, n)  what each function sees of y, which `targets` has checked."""
-        return y[None]
+        return self.seen(y)[None]
 
     def rows_of_functions(self, y: Tensor, choice: float | None = None) -> tuple[FunctionRows, ...]:
         """The observations of each function, of y as `targets` has checked it; `choice` is one of `choices`."""
@@ -173,15 +194,15 @@ class Likelihood(ABC):
 
     @abstractmethod
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
-        """log p(y|f)."""
+        """log p(y|f), of y as f sees it."""
 
     @abstractmethod
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """E[log p(y|f)] under f ~ N(mean, variance)."""
+        """E[log p(y|f)] under f ~ N(mean, variance), of y as f sees it."""
 
     def expected_with_slopes(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
         """The same with its derivatives: through mean and variance, not by a quadrature of second derivatives."""
-        shape = torch.broadcast_shapes(y.shape, mean.shape, variance.shape)
+        shape = np.broadcast_shapes(y.shape, mean.shape, variance.shape)
         columns = [t.detach().expand(shape).flatten() for t in (y, mean, variance)]
         each = self.map(lambda p: p.detach().to(mean).expand(shape).flatten())
         parts = []
@@ -204,6 +225,10 @@ class Likelihood(ABC):
     def distribution(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tail:
         """Distribution function of a new y."""
         raise self._undefined("coverage is", "the error rate")
+
+    def compared(self, y: Tensor) -> Tensor:
+        """What a prediction of y is compared with; NaN where that is not known."""
+        return y
 
     def quantile(self, p: float, mean: Tensor, variance: Tensor) -> Tensor:
         """The smallest y with P(Y ≤ y) ≥ p."""
@@ -319,6 +344,12 @@ class Likelihood(ABC):
         """Distribution function of a new y."""
         return self.distribution(y, at.mean[:, 0], at.variance[:, 0])
 
+    def survival_at(self, y: Tensor, at: Moments) -> Tensor:
+        """P(Y > y) of a new Y."""
+        if self.classifies:
+            raise self._undefined("P(Y > y) is", "predict_proba")
+        return 1 - self.distribution_at(y, at).up_to
+
     def crps_at(self, y: Tensor, at: Moments) -> Tensor:
         """∫ (P(Y ≤ t) − [y ≤ t])² dt."""
         return self.crps(y, at.mean[:, 0], at.variance[:, 0])
@@ -337,6 +368,10 @@ class Likelihood(ABC):
     def rescaled(self, changes: Sequence[Change]) -> Likelihood:
         """The likelihood of y in other units, by how its functions change."""
         return self.in_units(changes[0].scale, changes[0].shift)
+
+    def change_of_y(self, scale: float, shift: float) -> Change | None:
+        """The change of the units of y that makes scale·f + shift of f; None where none does."""
+        return Change(scale, shift) if self.has_units else None
 
 
 def weighted_mean(t: Tensor, w: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.special import log_ndtr
 
-from ..errors import RecycleGPError
+from ..errors import Argument, RecycleGPError
 from . import quadrature
 from .base import Likelihood, Moments, Scale
 from .constants import SCALES
@@ -75,7 +75,9 @@ def zero_or_one(y: Tensor) -> Tensor:
     shown = ", ".join(f"{v:g}" for v in sorted(values)[:5])
     raise RecycleGPError(
         f"y: a bernoulli likelihood takes two classes, 0 and 1 (or −1 and 1), got {len(values)} "
-        f"values ({shown}{', …' if len(values) > 5 else ''}); fit one model per class against the rest"
+        f"values ({shown}{', …' if len(values) > 5 else ''}); say which of them is 1, as ",
+        Argument("positive", f"{max(values):g}"),
+        ", or fit one model per class against the rest" if len(values) > 2 else "",
     )
 
 

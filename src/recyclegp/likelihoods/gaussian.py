@@ -28,7 +28,11 @@ class Gaussian(Likelihood):
         self.check_parameters()
 
     def in_units(self, scale: float, shift: float) -> Gaussian:
-        return self if self.noise is None else Gaussian(self.noise * scale**2)
+        return self if self.noise is None else self.with_noise(Gaussian(self.noise * scale**2))
+
+    def with_noise(self, noise: Gaussian) -> Gaussian:
+        """The same family with the noise of another."""
+        return noise
 
     def check(self, y: Tensor) -> Tensor:
         return y

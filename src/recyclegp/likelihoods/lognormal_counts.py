@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 import torch
-from scipy.special import betainc
 from torch import Tensor
 
 from .. import arrays
@@ -45,7 +44,7 @@ def up_to(k: Tensor, m: Tensor, v: Tensor, r: Tensor | None = None) -> Tensor:
         index = (chosen & (whole[0] >= 0)).nonzero()[:, 0]
         for some in index.split(VALUES // 1024):
             found = found.index_put((some,), integrate(*(t[some, None] for t in whole)))
-    return found.reshape(torch.broadcast_shapes(k.shape, m.shape, v.shape))
+    return found.reshape(np.broadcast_shapes(k.shape, m.shape, v.shape))
 
 
 def crps(y: Tensor, m: Tensor, v: Tensor, r: Tensor | None = None) -> Tensor:
@@ -84,6 +83,8 @@ def _over_f(k: Tensor, m: Tensor, v: Tensor, r: Tensor | None = None) -> Tensor:
     if r is None:
         known = torch.special.gammaincc((k + 1).expand_as(f), f.exp())
     else:
+        from scipy.special import betainc
+
         at = torch.sigmoid(r.log() - f)
         known = torch.as_tensor(betainc(*(t.detach().cpu().numpy() for t in (r, k + 1, at))), device=m.device)
     return (known * weight).sum(-1)

@@ -56,12 +56,18 @@ class Observed(NamedTuple):
         each = zip(*(self.likelihood.distribution_at(y, way) for way in self.ways), strict=True)
         return Tail(*(self._average(part) for part in each))
 
+    def survival(self, y: Tensor) -> Tensor:
+        """P(Y > y) of a new Y."""
+        return self._averaged(lambda at: self.likelihood.survival_at(y, at))
+
     def quantile(self, p: float) -> Tensor:
         """The smallest y with P(Y ≤ y) ≥ p."""
         if not self.ways or self.likelihood.classifies:
             return self.likelihood.quantile_at(p, self.at)
         if isinstance(self.likelihood, Outputs):
             return torch.stack([own.quantile(p) for own in self.outputs()], -1)
+        if self.likelihood.of_seen is not self.likelihood:  # the same quantile, of what f sees
+            return self.likelihood.from_seen(self._replace(likelihood=self.likelihood.of_seen).quantile(p))
         find = quantiles.of_counts if self.likelihood.counts else quantiles.of_numbers
         return find(_Mixture(self), p, self.at.mean[:, 0], self.at.variance[:, 0])
 

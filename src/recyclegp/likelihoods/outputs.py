@@ -79,11 +79,11 @@ class Outputs(SeveralFunctions):
         for own, column in zip(self.each, y.unbind(-1), strict=True):
             seen = ~torch.isnan(column)
             whole = bool(seen.all())
-            found.append(FunctionRows(own, own.check(column[seen]), seen=None if whole else seen))
+            found.append(FunctionRows(own, own.seen(own.check(column[seen])), seen=None if whole else seen))
         return tuple(found)
 
     def seen_by_functions(self, y: Tensor) -> Tensor:
-        return y.mT
+        return torch.stack([own.seen(column) for own, column in zip(self.each, y.unbind(-1), strict=True)])
 
     def expected_jointly(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
         self._refuse()

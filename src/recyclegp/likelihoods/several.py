@@ -16,11 +16,10 @@ from torch import Tensor
 
 from .. import arrays
 from ..errors import Message, Name, RecycleGPError
-from ..target import LONGEST
+from ..target import MOST_FUNCTIONS as MOST_FUNCTIONS
+from ..target import check_names as check_names
 from .base import Change, Expected, Likelihood, Moments
 from .constants import AmplitudePrior
-
-MOST_FUNCTIONS = 256
 
 
 class SeveralFunctions(Likelihood):
@@ -77,15 +76,6 @@ class SeveralFunctions(Likelihood):
 
     def rescaled(self, changes: Sequence[Change]) -> Likelihood:
         return self
-
-
-def check_names(names: Sequence[Any], what: str) -> None:
-    """Of functions: text that can be printed, each its own."""
-    for name in names:
-        if not isinstance(name, str) or not name or len(name) > LONGEST or not name.isprintable():
-            raise RecycleGPError(f"{what} is called {str(name)[:50]!r}; use 1 to {LONGEST} printable characters")
-    if len(set(names)) < len(names) or not 1 <= len(names) <= MOST_FUNCTIONS:
-        raise RecycleGPError(f"{len(names)} names for {what} each; give 1 to {MOST_FUNCTIONS} that are different")
 
 
 class _WithSlopes(torch.autograd.Function):

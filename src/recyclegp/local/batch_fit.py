@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ from ..core import linalg, optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..devices import memory_factor
 from ..likelihoods import Moments, gaussian_noise
+from ..logs import logger
 from . import objectives, samples, search_space
 from .batch import FEATURES, Batch, LearnedBatch, batch_of, inducing
 from .constants import SEARCH
@@ -22,7 +22,7 @@ from .request import FitRequest, Method
 from .samples import Sample, Samples
 from .together import ALONE, Group, GroupSpace
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def step_cost(request: FitRequest) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import arrays, threads
 from ..categories import union_of
 from ..devices import memory_factor, retry_on_oom
-from ..errors import Either, RecycleGPError
+from ..errors import Either, FewRowsError, RecycleGPError
 from . import batch_fit
 from .batch_fit import step_cost
 from .constants import COMPARISON
@@ -47,15 +47,19 @@ class Failed(NamedTuple):
 # --- reading ----------------------------------------------------------------------------------
 
 
-def checked(named: Iterable[Named], options: FitOptions, first: int = 0) -> Iterator[FunctionRequests]:
-    """Data sets as requests, some at a time, where they are alike at once; errors count them from `first`."""
+def checked(named: Iterable[Named], options: FitOptions, first: int = 0) -> Iterator[FunctionRequests | Failed]:
+    """Data sets as requests, some at a time, where they are alike at once; errors count them from `first`.
+
+    A data set of too few rows is one whose model fails: among thousands there may be one.
+    """
     validator, done = FitValidator(options), first
     for some in _read_ahead(named):
         pairs, names = zip(*some, strict=True)
         found = validator.check_all(pairs, names) if len(some) > 1 else None
         if found is None:
-            found = [_numbered(done + i, pair, name, validator) for i, (pair, name) in enumerate(some)]
-        yield from found
+            yield from (_or_failed(done + i, pair, name, validator) for i, (pair, name) in enumerate(some))
+        else:
+            yield from found
         done += len(some)
 
 
@@ -77,8 +81,17 @@ def _numbered(position: int, data: DataSet, name: str, validator: FitValidator) 
     try:
         X, y, *noise = data
         return validator.check(X, y, name, *noise)
+    except FewRowsError:
+        raise
     except RecycleGPError as error:
         raise RecycleGPError(f"data set {position} ({name}): ", error) from None
+
+
+def _or_failed(position: int, data: DataSet, name: str, validator: FitValidator) -> FunctionRequests | Failed:
+    try:
+        return _numbered(position, data, name, validator)
+    except FewRowsError as few:
+        return Failed(name, str(few.args[0]))  # what helps is said where it can be worded
 
 
 def choose(data: Sequence[DataSet], options: FitOptions) -> FitOptions:
@@ -87,7 +100,8 @@ def choose(data: Sequence[DataSet], options: FitOptions) -> FitOptions:
 
     def requests(of: FitOptions) -> list[FunctionRequests]:
         validator = FitValidator(of)
-        return [_numbered(i, pair, f"data set {i}", validator) for i, pair in enumerate(some)]
+        found = (_or_failed(i, pair, f"data set {i}", validator) for i, pair in enumerate(some))
+        return [own for own in found if not isinstance(own, Failed)]
 
     return chosen(options, requests)
 
@@ -95,17 +109,36 @@ def choose(data: Sequence[DataSet], options: FitOptions) -> FitOptions:
 # --- solving ----------------------------------------------------------------------------------
 
 
-def solve_all(requests: Iterable[FunctionRequests], advance: Callable[[int], None]) -> Iterator[Solved | Failed]:
+class Placed(NamedTuple):
+    """Requests, and which of all data sets they are of."""
+
+    position: int
+    requests: FunctionRequests
+
+
+def solve_all(
+    requests: Iterable[FunctionRequests | Failed], advance: Callable[[int], None]
+) -> Iterator[Solved | Failed]:
     """The models of all data sets, those of one kind side by side; `advance` is called with how many more are done."""
-    before = 0
-    for window in _windows(requests):
-        for members in _groups(window):
-            for found in _solve_together([window[i] for i in members]):
+    failed: list[Failed] = []
+    for window in _windows(_placed(requests, failed)):
+        for alike in _groups(window):
+            for found in _solve_together([own.requests for own in alike]):
                 if isinstance(found, Solved):
-                    found = found._replace(positions=[before + members[i] for i in found.positions])
+                    found = found._replace(positions=[alike[i].position for i in found.positions])
                 yield found
-            advance(len(members))
-        before += len(window)
+            advance(len(alike))
+    yield from failed
+    advance(len(failed))
+
+
+def _placed(requests: Iterable[FunctionRequests | Failed], failed: list[Failed]) -> Iterator[Placed]:
+    """Those that can be solved; the others are put aside."""
+    for position, own in enumerate(requests):
+        if isinstance(own, Failed):
+            failed.append(own)
+        else:
+            yield Placed(position, own)
 
 
 def solve_one(requests: FunctionRequests) -> Solved:
@@ -118,29 +151,35 @@ def solve_one(requests: FunctionRequests) -> Solved:
     return _solve_alone(0, requests)
 
 
-def _windows(requests: Iterable[FunctionRequests]) -> Iterator[list[FunctionRequests]]:
+def _windows(requests: Iterable[Placed]) -> Iterator[list[Placed]]:
     """As many requests as are worked on together: memory stays bounded however many come."""
-    window: list[FunctionRequests] = []
+    window: list[Placed] = []
     numbers, most = 0, 0.0
     for own in requests:
         if not window:
-            most = WINDOW * min(MOST_MEMORY, memory_factor(own.requests[0].device))
+            most = WINDOW * min(MOST_MEMORY, memory_factor(own.requests.requests[0].device))
         window.append(own)
-        numbers += own.numbers
+        numbers += own.requests.numbers
         if numbers >= most:
-            yield best_alternatives(window)
+            yield _decided(window)
             window, numbers = [], 0
     if window:
-        yield best_alternatives(window)
+        yield _decided(window)
 
 
-def _groups(window: Sequence[FunctionRequests]) -> Iterator[list[int]]:
+def _decided(window: list[Placed]) -> list[Placed]:
+    """Where the data decide how functions see y, they have."""
+    decided = best_alternatives([own.requests for own in window])
+    return [own._replace(requests=found) for own, found in zip(window, decided, strict=True)]
+
+
+def _groups(window: Sequence[Placed]) -> Iterator[list[Placed]]:
     """Requests of one kind, no more than are worked on together."""
-    kinds: dict[Any, list[int]] = {}
-    for i, own in enumerate(window):
-        kinds.setdefault(own.kind, []).append(i)
+    kinds: dict[Any, list[Placed]] = {}
+    for own in window:
+        kinds.setdefault(own.requests.kind, []).append(own)
     for alike in kinds.values():
-        first = window[alike[0]]
+        first = alike[0].requests
         models = int(MODELS * min(MOST_MEMORY, memory_factor(first.requests[0].device)))
         size = max(1, models // first.group.functions)
         yield from (alike[i : i + size] for i in range(0, len(alike), size))

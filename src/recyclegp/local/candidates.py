@@ -108,7 +108,8 @@ def _drawn(
     """For each candidate a row, the neighbour it leans towards in each column, and how far."""
     order = rng.permutation(rows)
     picks = order[:count] if count <= rows else np.resize(order, count)
-    return picks, rng.integers(max(neighbours, 1), size=(count, D)), rng.uniform(*PLACEMENT.way, size=(count, D))
+    towards, way = rng.integers(max(neighbours, 1), size=count * D), rng.uniform(*PLACEMENT.way, size=count * D)
+    return picks, towards.reshape(count, D), way.reshape(count, D)
 
 
 class _Pools(NamedTuple):
@@ -157,11 +158,14 @@ def as_index(values: object, device: torch.device) -> Tensor:
 
 def _neighbours(rows: Tensor, places: Tensor, picks: Tensor, which: Tensor, most: int) -> Tensor:
     """For each picked row (B, c) the indices of its `which`-th (B, c, k) nearest rows elsewhere, of rows (B, n, D)."""
-    B, n, _ = rows.shape
+    B, n, D = rows.shape
     if most == 0:
         return torch.zeros_like(which)
     present = (places >= 0)[..., None]
     scaled = rows / spread(rows, present)
+    found = _along_a_line(scaled.masked_fill(~present, torch.inf)[..., 0], picks, which, most) if D == 1 else None
+    if found is not None:
+        return found
     parts = []
     for index in torch.arange(B, device=rows.device).split(
         max(1, int(memory_factor(rows.device) * COVARIANCES / (512 * n)))
@@ -176,6 +180,25 @@ def _neighbours(rows: Tensor, places: Tensor, picks: Tensor, which: Tensor, most
             columns.append(nearest.gather(2, ranks))
         parts.append(torch.cat(columns, 1))
     return torch.cat(parts)
+
+
+def _along_a_line(values: Tensor, picks: Tensor, which: Tensor, most: int) -> Tensor | None:
+    """The same for rows of one column (B, n), infinite where they are padding: the nearest are neighbours in order.
+
+    None where two rows, or two distances from one, are equal: then it is a matter of chance which is nearer.
+    """
+    B, n = values.shape
+    ordered, order = values.sort(-1)
+    where = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=order.device).expand(B, n))
+    beside = torch.cat([torch.arange(-most, 0), torch.arange(1, most + 1)]).to(order.device)
+    near = where.gather(1, picks)[..., None] + beside  # (B, c, 2·most)
+    there = near.clamp(0, n - 1)
+    distance = (ordered.gather(1, there.flatten(1)).reshape(near.shape) - values.gather(1, picks)[..., None]).abs()
+    nearest, index = distance.masked_fill(near != there, torch.inf).topk(min(most + 1, 2 * most), largest=False)
+    for sorted_ in (ordered, nearest):
+        if bool(((sorted_[..., 1:] == sorted_[..., :-1]) & sorted_[..., 1:].isfinite()).any()):
+            return None
+    return order.gather(1, there.gather(2, index.gather(2, which)).flatten(1)).reshape(which.shape)
 
 
 def spread(rows: Tensor, present: Tensor) -> Tensor:

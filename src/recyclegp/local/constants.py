@@ -36,8 +36,22 @@ class PublishedPoints(NamedTuple):
     kept: float = 0.95  # of what the rows say about f, that they keep if they can
     most: int = 512  # chosen by hand
     rows_each: int = 2  # rows behind each point, at least
+    fewest_rows: int = 3  # of a module, unless somebody says that it may be smaller: fewer are what they were
     # of what may be left out: the bound that decides how many points are placed is far from sharp; chosen by hand
     spare: float = 0.2
+
+
+class ImportedPoints(NamedTuple):
+    """Automatic points of a model that was fitted elsewhere, which people expect to be the same model afterwards.
+
+    With 95% and half as many points as rows, scikit-learn's regressors came out up to 0.12 off in one and two columns,
+    where the noise's standard deviation was 0.1; with these numbers up to 0.02.
+    """
+
+    kept: float = 0.99
+    most: int = 512
+    for_each_row: int = 2
+    little_kept: float = 0.95  # below which somebody should know
 
 
 class People(NamedTuple):
@@ -47,7 +61,8 @@ class People(NamedTuple):
     rows_each: int = 10  # rows behind each automatic point, at least
     rows_share: int = 20  # rows that share each published number, in the sense of `people.shared`
     blur: float = 0.85  # b: how much of the spread of made-up rows is random
-    beyond: float = 0.05  # share of the rows that are beyond either end of a column's central part,
+    nugget: float = 1e-6  # of the correlations of made-up rows: columns may follow from each other
+    beyond: float = 1 / 30  # share of the rows that are beyond either end of a column's central part,
     fewest_beyond: int = 5  # and how many at least
     far_less: float = 0.3  # of the precision that made-up rows give: less is what real ones give
     digits: int = 3  # of what is known of f
@@ -97,6 +112,16 @@ class Priors(NamedTuple):
 PERIODS = tuple(2.0 ** (-j / 2) for j in range(-3, 9))  # from 2.8 standard deviations to a sixteenth of one
 
 
+class Gaps(NamedTuple):
+    """Rows that lack some inputs (`gaps`, models/completing.py). Numbers as those of multiple imputation; by hand."""
+
+    imputed_from: int = 5  # similar rows whose mean is filled in
+    values_each: int = 10  # similar rows whose values are tried, where they are integrated over
+    least_share: float = 1e-3  # of a row, below which a value is left out
+    fewest_complete: int = 10  # rows that lack nothing, from which shares follow
+    most_givers: int = 2000  # rows among which similar ones are sought
+
+
 class Search(NamedTuple):
     """For hyperparameters. Chosen by hand, but for `curvature`, with which a search takes a third of the steps."""
 
@@ -140,9 +165,11 @@ class FixedPoint(NamedTuple):
 
 PLANNING = Planning()
 PUBLISHED = PublishedPoints()
+IMPORTED = ImportedPoints()
 PEOPLE = People()
 PLACEMENT = Placement()
 PRIORS = Priors()
 SEARCH = Search()
 COMPARISON = Comparison()
 FIXED_POINT = FixedPoint()
+GAPS = Gaps()

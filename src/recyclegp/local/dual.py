@@ -336,7 +336,7 @@ def rows(data: WhitenedData, state: State) -> CentredRows:
     target = (observed.alpha - data.mean[..., None] * observed.beta) / torch.where(root > 0, root, 1.0)
     T, c = data.V.mT[..., :0, :], target[..., :0]
     for V, r, rho in zip(data.V.split(POINTS, -1), root.split(POINTS, -1), target.split(POINTS, -1), strict=True):
-        T, c, _ = linalg.compress(torch.cat([T, r[..., None] * V.mT], -2), torch.cat([c, rho], -1))
+        T, c, _ = linalg.compress(linalg.Equations(T, c), linalg.Equations(r[..., None] * V.mT, rho))
     zero = torch.zeros_like(data.mean)
     # The residual dropped by compression is constant in v, and e is determined after it.
     quadratic = CentredRows(T, c, zero, zero)

@@ -18,7 +18,7 @@ class Folded(NamedTuple):
 
     chosen: Tensor | None  # (m,)  which of them, in the order of their values; None: all, as they were
     counts: Tensor | None  # (m,)  how often each counts; None: once
-    each: Tensor | None  # (m,)  rows behind each: its weight, if all weights are whole numbers; None: one
+    each: Tensor | None  # (m,)  rows behind each: its weight, if all weights are whole numbers; its shares; None: one
 
     def take(self, values: Tensor) -> Tensor:
         """Of values for all rows those that are left."""
@@ -33,14 +33,17 @@ class Folded(NamedTuple):
 
     def rows(self, left: int) -> int:
         """Of data behind so many that are left."""
-        return left if self.each is None else int(self.each.sum())
+        return left if self.each is None else round(float(self.each.sum()))
 
 
 AS_THEY_ARE = Folded(None, None, None)
 
 
-def fold(parts: list[Tensor], weights: Tensor | None) -> Folded:
-    """Rows are equal where all of the parts, (n,) or (n, k) each, are; missing values are equal to each other."""
+def fold(parts: list[Tensor], weights: Tensor | None, shares: np.ndarray | None = None) -> Folded:
+    """Rows are equal where all of the parts, (n,) or (n, k) each, are; missing values are equal to each other.
+
+    `shares` are those of rows of a table, where one of these is several with other inputs.
+    """
     if weights is None and _all_differ(parts[:2]):
         return AS_THEY_ARE
     table = np.concatenate([_columns(part) for part in parts], 1)
@@ -54,8 +57,8 @@ def fold(parts: list[Tensor], weights: Tensor | None) -> Folded:
         return AS_THEY_ARE
     starts = np.flatnonzero(first)
     counts = np.add.reduceat(weight[order], starts)
-    whole = bool((weight == np.round(weight)).all())
-    each = counts if whole else np.diff(starts, append=len(table))
+    whole = bool((weight == np.round(weight)).all()) and shares is None
+    each = counts if whole else np.add.reduceat(np.ones(len(table)) if shares is None else shares[order], starts)
     return Folded(*(torch.as_tensor(found, device=parts[0].device) for found in (order[first], counts, each)))
 
 

@@ -17,7 +17,7 @@ from ..anonymity import check_classes
 from ..arrays import Array, Inputs
 from ..categories import NO_CATEGORIES
 from ..devices import device_of
-from ..errors import Argument, Either, RecycleGPError
+from ..errors import Argument, Either, FewRowsError, Name, RecycleGPError
 from ..likelihoods import (
     Categorical,
     FunctionRows,
@@ -29,16 +29,18 @@ from ..likelihoods import (
     noise_of_cells,
 )
 from ..record import Privacy
-from ..target import Target, described
+from ..target import Target, described, target_name
 from . import folding, held_back, placement
 from .candidates import is_row
-from .constants import PLANNING
+from .constants import PLANNING, PUBLISHED
 from .folding import AS_THEY_ARE, Folded
-from .options import ALLOW, AUTO, REFUSE, FitOptions, Noise
+from .options import ALLOW, AUTO, COMPLETED, REFUSE, FitOptions, Noise
 from .planning import PEOPLE_OPTION, FitPlan, Shape, plan_fit
-from .request import FitRequest, Method, check_rows_have_noises
+from .request import NOISE_OF_ROWS, FitRequest, Method, check_rows_have_noises
 from .samples import KnownNoise, known_noise
 from .together import ALONE, Group
+
+TWO_CLASSES = Argument("likelihood", "bernoulli")
 
 
 class FunctionRequests(NamedTuple):
@@ -73,10 +75,16 @@ class Data(NamedTuple):
 
 
 def requests_for(
-    X: Array, y: Array, name: str, options: FitOptions, noise: Noise = None, weights: Array = None
+    X: Array,
+    y: Array,
+    name: str,
+    options: FitOptions,
+    noise: Noise = None,
+    weights: Array = None,
+    shares: np.ndarray | None = None,
 ) -> FunctionRequests:
     """Everything a user passes to `fit`, checked."""
-    return FitValidator(options).check(X, y, name, noise, weights)
+    return FitValidator(options).check(X, y, name, noise, weights, shares)
 
 
 class FitValidator:
@@ -104,14 +112,30 @@ class FitValidator:
             )
         self.plans: dict[Any, FitPlan] = {}
 
-    def check(self, X: Array, y: Array, name: str, noise: Noise = None, weights: Array = None) -> FunctionRequests:
-        """One data set, whose noise may be known when that of others is not."""
+    def check(
+        self,
+        X: Array,
+        y: Array,
+        name: str,
+        noise: Noise = None,
+        weights: Array = None,
+        shares: np.ndarray | None = None,
+    ) -> FunctionRequests:
+        """One data set, whose noise may be known when that of others is not.
+
+        `shares`, of rows that have been made complete (models/completing.py), says how much of a row each of them is.
+        """
+        if shares is None and self.options.inference.missing in COMPLETED:
+            raise RecycleGPError(
+                Argument("missing", self.options.inference.missing), " is for fits; here leave such rows out"
+            )
+        y, words = self._numbers(y)
         kept = None
-        if self.options.inference.hold_back is not None:
+        if self.options.inference.hold_back is not None and shares is None:
             kept = ~held_back.is_held_back(X, y, self.options.inference.hold_back)
             X, y, noise, weights = (held_back.take(own, kept) for own in (X, y, noise, weights))
         inputs = self._inputs(X)
-        likelihood, targets = self._meaning(y, len(inputs.X))
+        likelihood, targets = self._meaning(y, len(inputs.X), words)
         found = likelihood.targets(y, len(inputs.X), inputs.X.device).detach()
         if isinstance(likelihood, Outputs):
             self._check_cells(found)
@@ -120,18 +144,19 @@ class FitValidator:
                 Argument("missing", ALLOW), " is for y of shape (n, C); of a single output drop the rows without it"
             )
         given = self._noise_given(noise, likelihood, len(inputs.X), inputs.X.device, kept=kept)
-        return self._requests(name, likelihood, targets, _folded(inputs, found, given, weights))
+        return self._requests(name, likelihood, targets, _folded(inputs, found, given, weights, shares))
 
     def check_all(self, data: Sequence[tuple[Any, ...]], names: Sequence[str]) -> list[FunctionRequests] | None:
         """Many data sets at once, where they are plain arrays of one shape with nothing wrong; else None.
 
         What is wrong, and with which of them, is said by looking at them one by one.
         """
-        wanted, labels = self.options.inference, self.options.naming.labels
+        wanted, naming = self.options.inference, self.options.naming
         if any(len(one) != len(data[0]) for one in data) or isinstance(self.family, SeveralFunctions):
             return None
         X, y, *own = (arrays.side_by_side(some) for some in zip(*data, strict=True))
-        refused = (wanted.missing, wanted.classes) != (REFUSE, None) or bool(labels and not self.family.classifies)
+        refused = (wanted.missing, wanted.classes, naming.positive) != (REFUSE, None, None)
+        refused = refused or bool(naming.labels and not self.family.classifies)
         refused = refused or bool(self.guard.named) or wanted.hold_back is not None
         if X is None or y is None or X.ndim != 3 or y.shape != X.shape[:2] or not X.numel() or refused:
             return None
@@ -146,16 +171,30 @@ class FitValidator:
             y = self.family.check(y.flatten()).reshape(y.shape)
             entropies: Sequence[Any] = placement.entropies(self.seed, X, y)
             repeat = folding.may_repeat(X, y).tolist()
-            found = []
+            found: list[FunctionRequests] = []
+            first: FunctionRequests | None = None  # from which others differ in nothing but their numbers
             for i, (name, X_, y_, noise) in enumerate(zip(names, X.unbind(), y.unbind(), noises, strict=True)):
+                if first is not None and not repeat[i]:
+                    found.append(_with_numbers(first, name, X_, y_, entropies[i]))
+                    continue
                 inputs = Inputs(X_, named, NO_CATEGORIES)
                 noise = self._noise_given(noise, self.family, len(y_), X_.device, checked=True)
                 whole = _folded(inputs, y_, noise, None) if repeat[i] else Data(inputs, y_, noise, AS_THEY_ARE)
                 entropy = entropies[i] if whole.folded is AS_THEY_ARE else None
                 found.append(self._requests(name, self.family, (target,), whole, entropy))
+                if not own and self._others_are_alike(found[-1], y_):
+                    first = found[-1]
             return found
         except RecycleGPError:
             return None
+
+    def _others_are_alike(self, made: FunctionRequests, y: Tensor) -> bool:
+        """Does nothing in it follow from the numbers of its rows, so that others of its shape have it, too?"""
+        request, wanted = made.requests[0], self.options.inference
+        as_it_is = request.y.data_ptr() == y.data_ptr() and request.y.shape == y.shape
+        plain = as_it_is and request.w is None and request.counts is None and not made.alternatives
+        noise = request.noise is None or wanted.noise is not None
+        return plain and noise and len(made.requests) == 1 and request.privacy is not Privacy.PEOPLE
 
     # --- what is given ---
 
@@ -168,7 +207,31 @@ class FitValidator:
             raise RecycleGPError("X has no rows; a model needs at least one")
         return Inputs(X.detach(), columns, categories)
 
-    def _meaning(self, y: Array, rows: int) -> tuple[Likelihood, tuple[Target, ...]]:
+    def _numbers(self, y: Array) -> tuple[Array, Target | None]:
+        """y as numbers where it is words of which one is class 1, and what these say of it."""
+        naming = self.options.naming
+        if not self.family.classifies or isinstance(self.family, SeveralFunctions) or _has_columns(y):
+            if naming.positive is not None:
+                raise RecycleGPError(
+                    Argument("positive", naming.positive), ": it is for y of two classes, with ", TWO_CLASSES
+                )
+            if isinstance(y, str):
+                raise RecycleGPError(f"y={y!r} is one word; pass the column itself, as X[{y!r}], and X without it")
+            if not self.family.classifies and labels.are_words(y):
+                raise RecycleGPError(
+                    "y holds words; two classes are for ",
+                    TWO_CLASSES,
+                    ", any number of them for ",
+                    Argument("likelihood", "categorical"),
+                )
+            return y, None
+        known = described(None, None, None, naming.labels).labels
+        found = labels.two_classes(y, known, naming.positive)
+        if found is None:
+            return y, None
+        return found.y, Target(target_name(y), None, found.labels)
+
+    def _meaning(self, y: Array, rows: int, words: Target | None) -> tuple[Likelihood, tuple[Target, ...]]:
         """The likelihood of all functions, and what y means for each of them."""
         family, naming = self.family, self.options.naming
         if _has_columns(y) and not isinstance(family, SeveralFunctions):
@@ -177,12 +240,14 @@ class FitValidator:
             family.for_data(y, rows, self.options.inference.classes)  # it has none
             return Outputs(tuple(names), (family,) * len(names)), tuple(map(Target, names, units))
         target = self._described(y)
+        if words is not None:
+            target = Target(target.name or words.name, target.unit, words.labels)
         classes = self.options.inference.classes
         whole = family.for_data(y, rows, classes)
         if isinstance(whole, Categorical) and classes is None and not self.options.publishing.allow_small:
             check_classes(labels.texts(y, rows), self.guard.rows)
         if target.labels is not None and not family.classifies:
-            raise RecycleGPError(f"labels: likelihood {family.name!r} has no classes; leave them out")
+            raise RecycleGPError(Name("labels"), f": likelihood {family.name!r} has no classes; leave them out")
         return whole, (target,) * len(whole.functions)
 
     def _described(self, y: Array) -> Target:
@@ -202,6 +267,17 @@ class FitValidator:
             )
         if absent == y.numel():
             raise RecycleGPError("y has no values at all; a model needs at least one")
+
+    def _check_rows(self, rows: int) -> None:
+        """Are there so many that a module says more than what each of them was? People need more (`plan_fit`)."""
+        wanted = self.options.publishing
+        if rows < PUBLISHED.fewest_rows and not wanted.allow_small and wanted.privacy is not Privacy.PEOPLE:
+            raise FewRowsError(
+                f"{'one row is' if rows == 1 else f'{rows} rows are'} too few for a module, which would say little "
+                "but what they were",
+                "; fit them together with others, or pass ",
+                Argument("allow_small", True),
+            )
 
     def _noise_given(
         self,
@@ -224,7 +300,8 @@ class FitValidator:
             return None
         if isinstance(likelihood, SeveralFunctions) and not isinstance(likelihood, Outputs):
             raise RecycleGPError(
-                f"noise: likelihood {likelihood.name!r} has none to give, it follows from its functions; leave it out"
+                Name("noise"),
+                f": likelihood {likelihood.name!r} has none to give, it follows from its functions; leave it out",
             )
         if not arrays.are_several(noise):
             return noise
@@ -245,6 +322,7 @@ class FitValidator:
     ) -> FunctionRequests:
         """All functions of one data set; where the data decide how they see y, in every way."""
         made = self._in_one_way(name, likelihood, targets, data, None, entropy)
+        self._check_rows(data.folded.rows(len(data.inputs.X)))
         if not likelihood.choices or not self.options.inference.learn:
             return made
         others = (self._in_one_way(name, likelihood, targets, data, c, entropy) for c in likelihood.choices[1:])
@@ -331,6 +409,12 @@ class FitValidator:
         return PLANNING.noise * float(plan.kernel.diagonal(where).mean())
 
 
+def _with_numbers(of: FunctionRequests, name: str, X: Tensor, y: Tensor, entropy: list[int]) -> FunctionRequests:
+    """The same of other rows."""
+    request = of.requests[0]._replace(name=name, X=X, y=y, entropy=entropy)
+    return of._replace(name=name, requests=(request,))
+
+
 def _check_points(plan: FitPlan, X: Tensor) -> None:
     """Points that are given may not be people's."""
     for argument, given in (("inducing", plan.inducing), ("publish", plan.publish)):
@@ -340,11 +424,11 @@ def _check_points(plan: FitPlan, X: Tensor) -> None:
             )
 
 
-def _folded(inputs: Inputs, y: Tensor, noise: Noise, weights: Array) -> Data:
+def _folded(inputs: Inputs, y: Tensor, noise: Noise, weights: Array, shares: np.ndarray | None = None) -> Data:
     """Rows that are equal in everything as one that counts as often."""
     w = None if weights is None else arrays.row_weights(weights, len(y), device=inputs.X.device)
     own = [noise] if isinstance(noise, Tensor) else []
-    folded = folding.fold([inputs.X, y, *own], w)
+    folded = folding.fold([inputs.X, y, *own], w, shares if w is not None else None)
     if folded is AS_THEY_ARE:
         return Data(inputs, y, noise, folded)
     few = inputs._replace(X=folded.take(inputs.X))
@@ -355,7 +439,8 @@ def _known(noise: Tensor, counts: Tensor | None, method: Method) -> KnownNoise:
     """Where it is known row by row."""
     if method is Method.DUAL:
         raise RecycleGPError(
-            "noise: ",
+            NOISE_OF_ROWS,
+            ": ",
             Argument("method", Method.DUAL.value),
             " has one for all rows; with one per row use 'exact' or 'collapsed'",
         )

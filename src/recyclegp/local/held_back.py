@@ -18,11 +18,11 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..arrays import CodedInputs, are_several
 from ..errors import Argument, RecycleGPError
+from .gaps import taken
 
 BITS = 24  # of a number's mantissa, as many as single precision has
 OF_INPUTS, OF_TARGETS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)  # so that x and y may be swapped
@@ -76,12 +76,7 @@ def take(values: Any, chosen: np.ndarray) -> Any:
     """Some of the rows of whatever users pass in; as it is where it is one value, or not of these rows."""
     if values is None or not (isinstance(values, CodedInputs) or are_several(values)) or len(values) != len(chosen):
         return values
-    places = np.flatnonzero(chosen)
-    if hasattr(values, "iloc"):
-        return values.iloc[places]
-    if isinstance(values, Tensor):
-        return values[torch.as_tensor(places, device=values.device)]
-    return [values[i] for i in places] if isinstance(values, (list, tuple, range)) else values[places]
+    return taken(values, np.flatnonzero(chosen))
 
 
 def _summed(table: Any, salt: np.uint64) -> np.ndarray:

@@ -7,7 +7,6 @@ and how functions see y, where the data decide (`best_alternatives`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 
 from ..likelihoods import Moments
+from ..logs import logger
 from . import batch_fit
 from .constants import COMPARISON
 from .functions import FunctionRequests
@@ -23,7 +23,7 @@ from .request import FitRequest, Method
 
 __all__ = ["AUTO", "SMOOTHNESS", "best", "best_alternatives", "chosen"]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 SMOOTHNESS = ("rbf", "matern52", "matern32")
 LINE = "{} + linear"

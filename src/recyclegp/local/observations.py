@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from ..core import bounds, least_squares
 from ..core.least_squares import CentredRows, Rows
 from ..core.posterior import Basis, features
 from ..likelihoods import Likelihood
+from ..logs import logger
 
 
 class Observed(NamedTuple):
@@ -29,7 +29,7 @@ class Observed(NamedTuple):
         return (common if self.w is None else common / self.w).clamp_min(1e-150)
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 ROWS = 8192  # of data, whose features are held at once
 
@@ -83,7 +83,7 @@ def stream(
     for i, (X_, y_, w_) in enumerate(chunks):
         seen_ = None if seen is None else seen[i * ROWS : (i + 1) * ROWS]
         rows = least_squares.centre(gaussian_rows(base, X_, y_, noise, marginal=False, w=w_, seen=seen_), mean)
-        folded = least_squares.compress(rows if folded is None else least_squares.stack([folded, rows]))
+        folded = least_squares.compress(rows) if folded is None else least_squares.compress(folded, rows)
         done += y_.shape[-1]
         log.debug("%d of %d rows", done, y.shape[-1])
     assert folded is not None  # data without rows are refused earlier

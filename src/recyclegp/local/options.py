@@ -25,7 +25,9 @@ PublishLike: TypeAlias = Any  # "auto", a number of points, the share to keep, p
 PrivacyLike: TypeAlias = Any  # "people", "things", a Privacy, or None where nobody has chosen
 DeviceLike: TypeAlias = Any  # as torch takes it, by name or as a torch.device
 
-REFUSE, ALLOW = "refuse", "allow"  # what becomes of cells of y that are missing
+# what becomes of missing cells: of y (allow), and of rows that lack something
+REFUSE, ALLOW, DROP, IMPUTE, MARGINALISE = "refuse", "allow", "drop", "impute", "marginalise"
+COMPLETED = (DROP, IMPUTE, MARGINALISE)  # rows are complete before they are fitted
 AUTO = "auto"
 
 
@@ -55,7 +57,7 @@ class Publishing:
 
     publish: PublishLike = AUTO
     rows_per_point: int | None = None  # rows behind each published point, at least
-    allow_small: bool = False  # no warning about few rows
+    allow_small: bool = False  # one or two rows are taken, and nothing is said of fewer than ten
     privacy: PrivacyLike = None  # what the rows are about; a Privacy once it is here
 
     def __post_init__(self) -> None:
@@ -80,7 +82,8 @@ class Naming:
     categories: Sequence[str | int] | None = None  # columns of text, all of whose levels may be named in the file
     target: str | Sequence[str] | None = None  # what y is called,
     unit: str | Sequence[str | None] | None = None  # its unit,
-    labels: Sequence[str | None] | None = None  # and the names of classes 0 and 1
+    labels: Sequence[str | None] | None = None  # and the names of classes 0 and 1,
+    positive: Any = None  # or that of class 1 alone, where y holds words
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ class FitOptions:
 
         Raises:
             TypeError: What must be True or False is neither.
-            RecycleGPError: `missing` is neither "refuse" nor "allow".
+            RecycleGPError: `missing` is none of the words that it may be.
 
         Examples:
             >>> FitOptions.of(learn=False).check()
@@ -177,8 +180,10 @@ class FitOptions:
         for argument, value in (("learn", self.inference.learn), ("allow_small", self.publishing.allow_small)):
             if not isinstance(value, bool):
                 raise TypeError(f"{argument} must be True or False, not {value!r}")
-        if self.inference.missing not in (REFUSE, ALLOW):
-            raise RecycleGPError(Argument("missing", self.inference.missing), f"; use {REFUSE!r} or {ALLOW!r}")
+        ways = (REFUSE, ALLOW, *COMPLETED)
+        if self.inference.missing not in ways:
+            names = f"{', '.join(map(repr, ways[:-1]))} or {ways[-1]!r}"
+            raise RecycleGPError(Argument("missing", self.inference.missing), f"; use {names}")
 
 
 GROUPS: dict[str, type[Any]] = {"inference": Inference, "publishing": Publishing, "naming": Naming}

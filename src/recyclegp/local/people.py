@@ -46,10 +46,11 @@ def published_rows(request: FitRequest) -> int:
 def made_up_rows(data: Samples, requests: Sequence[FitRequest]) -> Samples:
     """As many as there are: each from a row drawn at random, moved towards the middle and away again at random.
 
-    x̃ = μ + √(1 − b²)(x − μ) + b s∘ε: of the same mean μ and spread s, with some of the correlations. Before that x is
-    brought into the central part of each column, so that nobody's smallest or largest value matters. A level becomes
-    another row's with probability b², and so does a number of a column that has common values only (`_common_values`).
-    Functions of one model have the same random numbers, and the same made-up rows.
+    x̃ = μ + √(1 − b²)(x − μ) + bLε: of the same mean μ, spreads and correlations, with LLᵀ the covariance of the rows.
+    Before that x is brought into the central part of each column, so that nobody's smallest or largest value matters. A
+    level becomes another row's with probability b². A column that has common values only (`_common_values`) has as many
+    of each as before, in the order in which x̃ has come out there. Functions of one model have the same random numbers,
+    and the same made-up rows.
     """
     b, levels = PEOPLE.blur, list(requests[0].kernel.structure.discrete)
     X, picks = torch.empty_like(data.X), torch.zeros_like(data.y, dtype=torch.long)
@@ -65,14 +66,23 @@ def made_up_rows(data: Samples, requests: Sequence[FitRequest]) -> Samples:
         away = rows.clamp(low, high)
         middle = away.mean(0)
         away = away - middle
-        drawn = as_index(noise, rows.device) * away.square().mean(0).sqrt()
-        moved = middle + (1 - b**2) ** 0.5 * away[pick] + b * drawn
-        values = {c: rows[:, c] for c in levels} | _common_values(rows.clamp(low, high), levels)
-        for c, column in values.items():
-            moved[:, c] = column[torch.where(swapped[:, c], other[:, c], pick)]
+        moved = middle + (1 - b**2) ** 0.5 * away[pick] + b * as_index(noise, rows.device) @ _root(away).mT
+        for c, column in _common_values(rows.clamp(low, high), levels).items():
+            moved[:, c] = column.sort().values[moved[:, c].argsort().argsort()]
+        for c in levels:
+            moved[:, c] = rows[:, c][torch.where(swapped[:, c], other[:, c], pick)]
         X[i], picks[i, :n] = moved[:1], pick
         X[i, :n] = moved
     return data.map(lambda t: t.gather(1, picks) * (data.w > 0) if t.ndim == 2 else X)
+
+
+def _root(away: Tensor) -> Tensor:
+    """L with LLᵀ the covariance of centred rows (n, D); a column that is the same everywhere, or as others, may be."""
+    spread = away.square().mean(0).sqrt()
+    unit = away / torch.where(spread > 0, spread, torch.ones_like(spread))
+    correlations = unit.mT @ unit / len(away)
+    correlations.diagonal().copy_(torch.ones_like(spread) + PEOPLE.nugget)
+    return spread[:, None] * linalg.cholesky(correlations).L
 
 
 def _central_part(rows: Tensor) -> tuple[Tensor, Tensor]:

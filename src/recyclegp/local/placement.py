@@ -7,6 +7,7 @@ factorisation of the kernel matrix).
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,9 @@ from .candidates import COVARIANCES, Candidates, as_index, candidates, spread
 from .constants import PLACEMENT
 
 __all__ = ["Candidates", "Points", "candidates", "entropies", "entropy", "moved", "over", "place"]
+
+
+WORDS = struct.Struct("=4I")
 
 
 class Points(NamedTuple):
@@ -67,7 +71,7 @@ def entropies(seed: int, X: Tensor, y: Tensor) -> list[list[int]]:
     for x, order in zip(rows, ranks, strict=True):
         digest = hashlib.sha256(x)
         digest.update(order)
-        found.append([seed, *np.frombuffer(digest.digest()[:16], dtype=np.uint32).tolist()])
+        found.append([seed, *WORDS.unpack(digest.digest()[:16])])
     return found
 
 
@@ -79,7 +83,8 @@ def _without_units(X: np.ndarray) -> np.ndarray:
     """
     low, high = X.min(-2, keepdims=True), X.max(-2, keepdims=True)
     width = np.where(high > low, high / 2 - low / 2, 1.0)  # half of it, which is never too large for a float
-    return np.floor((X / 2 - low / 2) / width * PLACEMENT.steps_hashed + 0.5).astype(np.int64)
+    steps = np.floor((X / 2 - low / 2) / width * PLACEMENT.steps_hashed + 0.5).astype(np.int64)
+    return np.ascontiguousarray(steps)  # a DataFrame's columns come in the other order, which a digest cannot read
 
 
 def _ranks(y: np.ndarray) -> np.ndarray:

@@ -12,10 +12,9 @@ from .. import arrays
 from ..categories import Categories, called
 from ..errors import Argument, Either, Name, RecycleGPError
 from ..kernels import Kernel, knows_its_level, numeric_columns, parse
-from ..kernels.gpytorch_objects import from_gpytorch
 from ..likelihoods import Likelihood
 from ..record import Privacy
-from .constants import PEOPLE, PLANNING, PUBLISHED
+from .constants import IMPORTED, PEOPLE, PLANNING, PUBLISHED
 from .options import AUTO, FitOptions, Publishing
 from .request import Method, Publish, Share
 
@@ -67,6 +66,8 @@ def _given(points: Any, argument: str, shape: Shape) -> int | Tensor:
 
 def _object(kernel: Any, shape: Shape) -> Kernel:
     """A kernel object, if it takes levels for levels and numbers for numbers."""
+    from ..kernels.gpytorch_objects import from_gpytorch
+
     found, levels = from_gpytorch(kernel, shape.D), shape.categories.columns
     wrong = sorted(set(levels) & numeric_columns(found.structure, shape.D))
     if wrong:
@@ -111,8 +112,17 @@ def _method(options: FitOptions, likelihood: Likelihood, rows: int) -> Method:
 def share(publish: Any, rows: int, rows_per_point: int | None = None) -> Share | None:
     """publish="auto", or the share that points shall keep as a number between 0 and 1; None for anything else."""
     most = min(PUBLISHED.most, max(1, rows // max(PUBLISHED.rows_each, rows_per_point or 1)))
+    return _share(publish, PUBLISHED.kept, most)
+
+
+def share_of_import(publish: Any, rows: int) -> Share | None:
+    """The same for a model that was fitted elsewhere, and is to be the same model afterwards."""
+    return _share(publish, IMPORTED.kept, min(IMPORTED.most, IMPORTED.for_each_row * rows))
+
+
+def _share(publish: Any, usual: float, most: int) -> Share | None:
     if isinstance(publish, str) and publish == AUTO:
-        return Share(PUBLISHED.kept, most)
+        return Share(usual, most)
     if isinstance(publish, float) and 0 < publish < 1:
         return Share(publish, most)
     return None

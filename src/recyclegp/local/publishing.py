@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from ..core.publishing import publish as publish_at
 from ..core.rounding import significant
 from ..kernels import Kernel
 from ..likelihoods import gaussian_noise
+from ..logs import logger
 from . import batch as batches
 from . import fitted, people, placement
 from .batch import Batch, LearnedBatch, same_rows
@@ -35,7 +35,7 @@ from .summary import (
     summarise,
 )
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 UNSETTLED = "the posterior had not settled"
 
@@ -60,7 +60,8 @@ def publish_all(batch: Batch, learned: LearnedBatch) -> PublishedBatch:
         learned = learned._replace(hyper=hyper, points=batches.inducing(places, hyper.kernel))
     hyper = learned.hyper
     exact = template.method is Method.EXACT
-    with threads.share_work(len(index) if index.device.type == "cpu" else 1) as workers:
+    worth = threads.worth(len(index), batch.width(learned.points.Z.shape[1])) if index.device.type == "cpu" else 1
+    with threads.share_work(worth) as workers:
         whole = None
         if exact and (template.learns_noise or isinstance(template.publish, Share)):
             some = index.split(batch.width(0))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import arrays
 from ..categories import Categories
-from ..errors import RecycleGPError
+from ..errors import Either, RecycleGPError
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..record import Privacy
@@ -94,12 +94,16 @@ class FitRequest(NamedTuple):
         return self.method, self.kernel.structure, self.X.shape[1], points, self.device, known, size
 
 
+NOISE_OF_ROWS = Either("noise", "--noise-column")
+
+
 def check_rows_have_noises(likelihood: Likelihood) -> None:
     """Can each row have a noise of its own?"""
     if not likelihood.has_units:
-        raise RecycleGPError(f"noise: likelihood {likelihood.name!r} has none; leave it out")
+        raise RecycleGPError(NOISE_OF_ROWS, f": likelihood {likelihood.name!r} has none; leave it out")
     if not likelihood.conjugate:
         raise RecycleGPError(
-            f"noise: one value per row is for likelihood 'gaussian'; {likelihood.name!r} has one for all rows: pass a "
-            "number, or leave it out to learn it"
+            NOISE_OF_ROWS,
+            f": one value per row is for likelihood 'gaussian'; {likelihood.name!r} has one for all rows: pass a "
+            "number, or leave it out to learn it",
         )

@@ -33,7 +33,16 @@ class Statements(NamedTuple):
     ones: Tensor  # (K, r)  what a constant function would be observed as
     members: Tensor  # (K,)  whose they are
     counts: Tensor  # (K,)  rows that are no padding
+    size: Tensor  # (K,)  ρ_kᵀ(I + H_kH_kᵀ)⁻¹ρ_k: its squared distance from the prior mean
+    known: Tensor  # (K,)  ½logdet(I + H_kH_kᵀ): nats that it says about v
     e: Tensor  # ()  Σ e_k
+
+    @staticmethod
+    def of(H: Tensor, rho: Tensor, ones: Tensor, members: Tensor, counts: Tensor, e: Tensor) -> Statements:
+        """With what each of them says beside nothing but the prior."""
+        prior = linalg.cholesky(torch.eye(H.shape[1], dtype=H.dtype, device=H.device) + H @ H.mT).L
+        size = linalg.solve_lower(prior, rho[..., None]).square().sum((-2, -1))
+        return Statements(H, rho, ones, members, counts, size, linalg.logdet(prior), e)
 
 
 class Consensus(NamedTuple):
@@ -85,17 +94,10 @@ def statements(base: Basis, store: SiteSource, mean: float) -> list[Statements]:
     for packed in store.packs(len(base.Z)):
         K, r, M = len(packed.members), packed.Rt.shape[1], len(base.Z)
         rows = project(base, packed).rows(marginal=True)
-        ones = rows.ones.reshape(K, r)
-        found.append(
-            Statements(
-                rows.H.reshape(K, r, M),
-                rows.rho.reshape(K, r) - mean * ones,
-                ones,
-                torch.tensor(packed.members),
-                torch.tensor(packed.counts, dtype=torch.float64),
-                rows.e,
-            )
-        )
+        H, ones = rows.H.reshape(K, r, M), rows.ones.reshape(K, r)
+        rho = rows.rho.reshape(K, r) - mean * ones
+        counts = torch.tensor(packed.counts, dtype=torch.float64)
+        found.append(Statements.of(H, rho, ones, torch.tensor(packed.members), counts, rows.e))
     return found
 
 
@@ -107,7 +109,8 @@ def consensus(said: Sequence[Statements], trusted: Tensor) -> Consensus:
     square, count = 0.0, 0.0
     for s in said:
         inside = trusted[s.members]
-        H, rho = s.H[inside].flatten(0, 1), s.rho[inside].flatten()
+        every = bool(inside.all())
+        H, rho = (t.flatten(0, 1) for t in ((s.H, s.rho) if every else (s.H[inside], s.rho[inside])))
         P, b = P + H.mT @ H, b + H.mT @ rho
         square, count = square + float(rho.square().sum()), count + float(s.counts[inside].sum())
     C = linalg.cholesky(torch.eye(M, dtype=P.dtype) + P).L
@@ -131,10 +134,8 @@ def fit(said: Sequence[Statements], agreed: Consensus, mean: float, variance: fl
         error = torch.where(inside, linalg.solve_upper(L, half), e[..., None])  # B_ke_k, or e_k
         columns = torch.stack([s.rho - error[..., 0] + mean * s.ones, s.ones], -1) * spreads
         # B_k⁻¹ is Q for those inside, and Q⁻¹ for the others
-        weighed = torch.where(inside, Q @ columns, linalg.solve_upper(L, linalg.solve_lower(L, columns)))
+        weighed = torch.where(inside, Q @ columns, torch.cholesky_solve(columns, L))
         spread = (1 - 2 * inside[:, 0, 0].to(z.dtype)) * linalg.logdet(L)
-        prior = linalg.cholesky(identity + s.H @ s.H.mT).L
-        alone = linalg.solve_lower(prior, s.rho[..., None]).square().sum((-2, -1))
         constant = 0.5 * s.counts * LOG_2PI
         together = -0.5 * z - spread - constant
         found[:, s.members] = torch.stack(
@@ -142,11 +143,11 @@ def fit(said: Sequence[Statements], agreed: Consensus, mean: float, variance: fl
                 z,
                 s.counts,
                 together,
-                _stretched(alone, s.counts) - linalg.logdet(prior) - constant,
-                together + _gain(weighed.mT @ error, weighed.mT @ columns),
-                linalg.logdet(prior),
-                linalg.logdet(prior) - spread,
-                alone,
+                _stretched(s.size, s.counts) - s.known - constant,
+                together + _gain((weighed.mT @ error)[..., 0], weighed.mT @ columns),
+                s.known,
+                s.known - spread,
+                s.size,
             ]
         )
     return Fit(*found)
@@ -159,15 +160,17 @@ def _stretched(chi2: Tensor, counts: Tensor) -> Tensor:
 
 
 def _gain(g: Tensor, G: Tensor) -> Tensor:
-    """What coefficients w ~ N(0, t²I) of columns X explain, at the best of some t, with g = XᵀB⁻¹e and G = XᵀB⁻¹X.
+    """What coefficients w ~ N(0, t²I) of two columns X explain, at the best of some t.
 
-    ½t²gᵀ(I + t²G)⁻¹g − ½logdet(I + t²G)
+    With g = XᵀB⁻¹e (K, 2) and G = XᵀB⁻¹X (K, 2, 2), of which all is written out that would be a matrix:
+
+    ½t²gᵀ(I + t²G)⁻¹g − ½logdet(I + t²G),    det(I + t²G) = 1 + t²tr G + t⁴det G
     """
-    found = []
-    for t in SCREENING.units_scales:
-        L = linalg.cholesky(torch.eye(G.shape[-1], dtype=G.dtype) + t**2 * G).L
-        found.append(0.5 * t**2 * linalg.solve_lower(L, g).square().sum((-2, -1)) - linalg.logdet(L))
-    return torch.stack(found).amax(0) - math.log(len(SCREENING.units_scales))
+    t2 = g.new_tensor(SCREENING.units_scales).square()[:, None]  # (scales, K) from here on
+    (a, b), c, (first, second) = G[:, 0].unbind(-1), G[:, 1, 1], g.unbind(-1)
+    det = 1 + t2 * (a + c) + t2.square() * (a * c - b.square()).clamp_min(0)
+    inside = (1 + t2 * c) * first.square() - 2 * t2 * b * first * second + (1 + t2 * a) * second.square()
+    return (0.5 * t2 * inside / det - 0.5 * det.log()).amax(0) - math.log(len(t2))
 
 
 class Prediction(NamedTuple):

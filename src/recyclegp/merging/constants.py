@@ -106,6 +106,14 @@ class Noise(NamedTuple):
     apart_gain: float = 1.0  # nats by which noises must be better kept apart than as one for all
     level_sd: float = 1.0  # of log σ² about what the residuals say
     open_sd: float = 0.7  # of log κ: how far from the truth is what points leave open
+    missed: float = 0.1  # c: of what a module has missed of f, so much is in its noise
+    missed_sd: float = 1.0  # of log c
+    missed_by_most: float = 1.0  # times its noise a module in the middle must have missed, for c to be looked for
+    missed_tried: tuple[float, ...] = (0.05, 0.2)  # values of c where the search begins,
+    missed_dof: float = 20.0  # beside this ν
+    # nats by which c must explain modules better: where functions are simple and noises really differ it does by up to
+    # 4, where owners see too little of a rough function by 13 to 40
+    missed_gain: float = 6.0
     most_opened: float = 30.0  # times more or less than modules have said, points may leave open under another kernel
     closed: float = 1e-3  # of the noise: what points leave open is nothing beside it
     dof: float = 10.0  # ν before anything is known
@@ -195,6 +203,9 @@ class Stacking(NamedTuple):
     prior: float = 1.0  # pseudo-observations' worth of belief in the merge
     least: float = 0.02  # a smaller share is not worth a second posterior
     most_owners: int = 64  # who are asked
+    # times the variance that an owner alone has between its points, beyond which a merge has lost what was known there:
+    # on 23 sets to be looked at at most 1.3 in the middle of the owners, on the one where the kernel collapsed 4.4
+    lost: float = 2.5
 
 
 class Pooling(NamedTuple):

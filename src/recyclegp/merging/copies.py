@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -18,20 +18,26 @@ def copies(members: Sequence[Member], store: SiteSource) -> dict[int, int]:
 
     Rows, mean and kernel of two fits are hardly ever equal to the last digit, so that few sites must be looked at.
     """
-    alike: dict[Key, list[int]] = {}
-    for i, m in enumerate(members):
-        if m.weight > 0 and not m.update:
-            alike.setdefault(_key(m), []).append(i)
-    doubtful = {i for group in alike.values() if len(group) > 1 for i in group}
+    counted = [i for i, m in enumerate(members) if m.weight > 0 and not m.update]
+    doubtful = _several(counted, lambda i: (members[i].function, members[i].latent.rows, members[i].latent.mean))
+    doubtful = _several(doubtful, lambda i: _key(members[i]))
     if not doubtful:
         return {}
     first: dict[Key, int] = {}
     found = {}
-    for i, site in sorted(_sites(doubtful, members, store), key=lambda pair: pair[0]):
+    for i, site in sorted(_sites(set(doubtful), members, store), key=lambda pair: pair[0]):
         original = first.setdefault((*_key(members[i]), *_bytes(site)), i)
         if original != i:
             found[i] = original
     return found
+
+
+def _several(some: Sequence[int], key: Callable[[int], Key]) -> list[int]:
+    """Those of which another one has the same key."""
+    alike: dict[Key, list[int]] = {}
+    for i in some:
+        alike.setdefault(key(i), []).append(i)
+    return [i for group in alike.values() if len(group) > 1 for i in group]
 
 
 def is_same(one: Member, other: Member) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -59,9 +59,11 @@ class Sites(NamedTuple):
         if self.noise is None or noise is None:
             found = log_evidence(s.covariance(kernel, effects), s.rho, s.ones)
             return Evidence(found.value + s.e, found.mean)
-        tau = self.noise.factors(noise, kernel)
-        found = log_evidence(s.covariance(kernel, effects, self.noise.diagonal(tau)), s.rho, s.ones)
-        value = found.value + s.e + self.noise.constant(tau) + self.noise.readings.log_spread(noise)
+        under = self.noise.under(noise, kernel)
+        tau = self.noise.readings.factors(noise, under)
+        missed = self.noise.missed(noise, under)
+        found = log_evidence(s.covariance(kernel, effects, self.noise.diagonal(tau), missed), s.rho, s.ones)
+        value = found.value + s.e + self.noise.constant(tau) + self.noise.readings.log_spread(noise, under.missed)
         return Evidence(value, found.mean)
 
 
@@ -91,7 +93,7 @@ def learn_exactly(
     everything = Sites.of(store, numbers, readings)
     space = SearchSpace.of(about, everything.stacked.Z, _model(first.effects))
     if first.noise is not None and everything.noise is not None:
-        space = space.pooling(everything.noise.readings.level)
+        space = replace(space.pooling(everything.noise.readings.level), missed=first.noise.has_missed)
     return _learn(everything, space, [space.start(first.kernel, first.effects, first.noise)], first.curvature)
 
 
@@ -156,6 +158,8 @@ def decide(
         space = SearchSpace.of(about, sites.stacked.Z, model)
         if sites.noise is not None:
             space = space.pooling(sites.noise.readings.level)
+        if best is not None and best.noise is not None and best.noise.has_missed:
+            space = replace(space, missed=True)
         if kernels is None:
             space = space.at(about)
         begins, known = [space.start(kernel) for kernel in (kernels or [about])], None
@@ -164,6 +168,8 @@ def decide(
         elif best is not None:
             begins, known = [space.start(best.kernel, best.effects, best.noise)], best.curvature
         found = _learn(sites, space, begins, known)
+        if kernels is not None and not space.missed:
+            found = _with_missed(sites, space, found)
         price = model.price(count, approximate=approximate)
         if best is None or found.value - best.value > price:
             best, unclear = found, False
@@ -171,6 +177,29 @@ def decide(
             unclear = unclear or found.value - best.value > EFFECTS.unclear * price
     assert best is not None  # there is at least one model
     return best._replace(unclear=unclear)
+
+
+def _with_missed(sites: Sites, space: SearchSpace, found: Learned) -> Learned:
+    """What was found, or the same with c, the share of what modules have missed of f that is in their noise.
+
+    Where it is much, noises that are alike look different, their level is far too high, and smooth functions look like
+    owners that differ. A search does not find c from there, so it begins at a level as of those that have missed least.
+    It is worth while where most modules have missed more than their noise.
+    """
+    noise, ends = found.noise, sites.noise
+    if noise is None or ends is None:
+        return found
+    with torch.no_grad():
+        missed = ends.under(replace(noise, missed_scale=NOISE.missed), found.kernel).missed
+    known = ends.readings.known
+    if float((missed / ends.readings.estimate)[known].median()) < NOISE.missed_by_most:
+        return found
+    space = replace(space, missed=True)
+    level = ends.readings.low_level
+    tried = [replace(noise, level=level, missed_scale=c, dof=NOISE.missed_dof) for c in NOISE.missed_tried]
+    begins = [space.start(found.kernel, found.effects, noise) for noise in tried]
+    again = _learn(sites, space, begins, found.curvature)
+    return again if again.value - found.value > NOISE.missed_gain else found
 
 
 def _has_collapsed(kernel: Kernel, about: Kernel, dimension: int) -> bool:
@@ -181,11 +210,7 @@ def _has_collapsed(kernel: Kernel, about: Kernel, dimension: int) -> bool:
 def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor], known: Curvature | None = None) -> Learned:
     """From one of these starts; where a similar search has ended, with what it knows of the curvature."""
     rows = len(sites.stacked.rho)
-
-    def objective(x: Tensor) -> Tensor:
-        found = sites.log_evidence(space.kernel_at(x), space.effects_at(x), space.noise_at(x))
-        return found.value + space.log_prior(x)
-
+    objective = _objective(sites, space)
     with threads.limit_threads(float(rows) ** 3):
         best = optimiser.maximise_one(
             objective,
@@ -217,6 +242,14 @@ def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor], known: Curvat
                 noise, mean = common, as_one.mean
     curvature = Curvature(best.metric, space, rows)
     return Learned(kernel, float(mean), effects, best.value, ended(best), noise, curvature=curvature)
+
+
+def _objective(sites: Sites, space: SearchSpace) -> Callable[[Tensor], Tensor]:
+    def objective(x: Tensor) -> Tensor:
+        found = sites.log_evidence(space.kernel_at(x), space.effects_at(x), space.noise_at(x))
+        return found.value + space.log_prior(x)
+
+    return objective
 
 
 def ended(best: optimiser.Single) -> Convergence:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from ..core import linalg
 from .consensus import LOG_2PI, Prediction
 from .constants import EXPLAINING
-from .unit_table import KNOWN
+from .unit_table import KNOWN, KnownChange
 from .verdicts import InputFactor, Units
 
 FACTORS = torch.logspace(0, EXPLAINING.decades, EXPLAINING.steps, dtype=torch.float64)  # of the variance
@@ -26,8 +27,11 @@ class Explanation(NamedTuple):
     remedy: Units | None = None  # what would make the module agree, where that is known well enough to be proposed
 
 
-def explained(p: Prediction, alone: float, usual: float) -> Explanation:
-    """The best explanation of a module; `alone` is its log-probability as a function of its own."""
+def explained(p: Prediction, alone: float, usual: float, known: Sequence[KnownChange] = KNOWN) -> Explanation:
+    """The best explanation of a module; `alone` is its log-probability as a function of its own.
+
+    `known` are the changes of f that people's changes of units make.
+    """
     count = len(p.error)
     price = EXPLAINING.price + 0.5 * math.log(max(count, 2))
     shift = _units(p, usual, free=(False, True))
@@ -46,13 +50,13 @@ def explained(p: Prediction, alone: float, usual: float) -> Explanation:
     best = max(
         (e for e in found if e.units is None or abs(e.units.scale) > EXPLAINING.least_scale), key=lambda e: e.value
     )
-    settled = None if best.units is None else _settled(p, best.units, usual)
+    settled = None if best.units is None else _settled(p, best.units, usual, known)
     return best if settled is None else best._replace(remedy=settled.back)
 
 
-def _settled(p: Prediction, units: Units, usual: float) -> Units | None:
+def _settled(p: Prediction, units: Units, usual: float, known: Sequence[KnownChange]) -> Units | None:
     """The one known change of units that explains it as well; where there is none, these, if both numbers are clear."""
-    fits = [(_fits(p, Units(*change), usual), Units(*change)) for change in KNOWN]
+    fits = [(_fits(p, Units(*change), usual), Units(*change)) for change in known]
     near = [fit for fit in fits if fit[0] > _fits(p, units, usual) - EXPLAINING.near_known]
     best, likely = max(near, default=(0.0, units)), [fit for fit, _ in near]
     if near:

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..core.least_squares import CentredRows, centre, compress, stack, whiten
+from ..core.least_squares import CentredRows, centre, compress, whiten
 from ..core.packing import PackedSites, Projection, observe, project
 from ..core.posterior import Basis
 from ..devices import memory_factor
@@ -52,17 +52,13 @@ def _stacked(several: Iterator[CentredRows], base: Basis) -> CentredRows:
     height = 0
     for rows in several:
         if parts and height + len(rows.rho) > most:
-            parts = [_folded(parts)]
+            parts = [compress(*parts)]
             height = len(parts[0].rho)
         parts.append(rows)
         height += len(rows.rho)
-    return _folded(parts)
+    return compress(*parts)
 
 
 def _both(a: CentredRows, b: CentredRows) -> CentredRows:
     """One triangle of two."""
-    return _folded([a, b])
-
-
-def _folded(parts: list[CentredRows]) -> CentredRows:
-    return compress(parts[0] if len(parts) == 1 else stack(parts))
+    return compress(a, b)

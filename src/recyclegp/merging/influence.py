@@ -37,7 +37,7 @@ def usual_rows(rows: Sequence[float]) -> float:
 def votes(rows: Sequence[float]) -> list[float]:
     """Rows with which each counts in medians and where the most common is sought: none has more than is usual."""
     most = usual_rows(rows)
-    return [min(r, most) for r in rows]
+    return [min(r, most) for r in rows] if max(rows, default=0.0) > most else list(rows)
 
 
 def noise_shares(rows: Tensor) -> Tensor:
@@ -48,9 +48,9 @@ def noise_shares(rows: Tensor) -> Tensor:
 
 def relative_precision(store: SiteSource, members: int) -> Tensor:
     """‖R_k‖² for each point, over the median of that; NaN for members without a site."""
-    precision = torch.full((members,), math.nan, dtype=torch.float64)
+    precision = torch.full((members,), math.nan, dtype=torch.float64, device=store.device)
     for p in store.packs(1):
-        precision[torch.tensor(p.members)] = (p.Rt.square().sum((-2, -1)) / p.Z.shape[1]).cpu()
+        precision[torch.tensor(p.members)] = p.Rt.square().sum((-2, -1)) / p.Z.shape[1]
     return precision / precision.nanmedian().clamp_min(1e-300)
 
 
@@ -61,13 +61,20 @@ def believable_shares(members: Sequence[Member], store: SiteSource) -> dict[int,
     found: dict[int, float] = {}
     for p in store.packs(1) if bool(sure.any()) else ():
         for i, k in enumerate(p.members):
-            m = members[k]
-            if sure[k] and isinstance(m.likelihoods[0], Gaussian) and m.likelihoods[0].known:
-                K = m.kernel.to(p.Z.device).matrix(p.Z[i], p.Z[i])
-                said = float(m.likelihoods[0].values[0]) * float(((p.Rt[i] @ K) * p.Rt[i]).sum())
-                most = INFLUENCE.more_than_rows * m.effective_row_count * m.weight * float(K.diagonal().amax())
-                found |= {k: most / said} if said > most else {}
+            share = believable_share(members[k], p.Z[i], p.Rt[i]) if sure[k] else 1.0
+            found |= {k: share} if share < 1 else {}
     return found
+
+
+def believable_share(m: Member, Z: Tensor, Rt: Tensor) -> float:
+    """What counts of a member's site as it was published, with its weight: all of it where its rows can say that."""
+    likelihood = m.likelihoods[0]
+    if not isinstance(likelihood, Gaussian) or not likelihood.known:
+        return 1.0
+    K = m.kernel.to(Z.device).matrix(Z, Z)
+    said = float(likelihood.values[0]) * float(((Rt @ K) * Rt).sum())
+    most = INFLUENCE.more_than_rows * m.effective_row_count * m.weight * float(K.diagonal().amax())
+    return most / said if said > most else 1.0
 
 
 def of_usual_noise(noise: Tensor, known: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects
 from ..kernels import Kernel, continuous_columns
+from ..logs import logger
 from .constants import LEARNING, POINTS
 from .evidence import evidence, profiled_mean
 from .exact_learning import Learned, decide_from_some, ended
@@ -25,7 +25,7 @@ from .pooling import largest_kernels, median_mean
 from .search_space import Curvature, SearchSpace
 from .site_source import SiteSource
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Choice(NamedTuple):

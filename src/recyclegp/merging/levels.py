@@ -77,7 +77,8 @@ def levels(members: Sequence[Member], store: SiteSource) -> Levels:
 def _of_rows(m: Member) -> tuple[float, float, float, float]:
     """σ² + q, χ², rows and weight; nan where they are not known."""
     said = m.noise_evidence
-    if said is None or m.weight <= 0:
+    logarithms = any(p.of_seen is not p for p in m.likelihoods)  # whose levels no factor multiplies
+    if said is None or m.weight <= 0 or logarithms:
         return math.nan, math.nan, m.rows, m.weight
     noise = float(m.likelihoods[0].values[0])
     return noise + said.residual_variance, said.chi2, m.effective_row_count, m.weight
@@ -168,8 +169,8 @@ def _undone(centre: Tensor, scale: Tensor, usual: _Usual, known: Tensor) -> Tens
     Powers of ten are the most frequent. What is counted in inches or mmHg is positive: numbers below zero have other
     factors by no change of units. Two others alone say little of how far honest ones are from each other.
     """
-    a, b = torch.tensor(KNOWN, dtype=torch.float64).T[:, :, None]
-    decimal = torch.tensor([change in DECIMAL for change in KNOWN])[:, None]
+    a, b = torch.tensor(KNOWN, dtype=torch.float64, device=centre.device).T[:, :, None]
+    decimal = torch.tensor([change in DECIMAL for change in KNOWN], device=centre.device)[:, None]
     possible = decimal | (b != 0) | ((centre > 0) & (usual.centre > 0))
     huge = a.log().abs() > math.log(LEVELS.huge_factor) * (1 - 1e-9)
     square = sum(usual.distances(a * centre + b, scale + a.log()), torch.where(decimal, 0.0, LEVELS.rare))

@@ -33,6 +33,7 @@ class Member(NamedTuple):
     # what merging has found out
     noise: float | None = None  # variance under which it counts; None: as it was published
     left_open: float | None = None  # variance of f at its rows that its points leave open; None: as it was published
+    missed: float = 0.0  # variance of f that its own kernel has smoothed away, at its rows and at its points
     verdict: Verdict | None = None  # of screening, where somebody looked
     surprise: float = math.nan  # this, the next two and the offset are kept only where the site is not
     agreement: float = math.nan
@@ -123,18 +124,24 @@ class Member(NamedTuple):
         q = evidence.residual_variance
         left_open = q if self.left_open is None else self.left_open
         tau = core_noise.factor(float(gaussian_noise(self.likelihoods[0])), q, self.noise, left_open)
-        return core_noise.at_noise(site, float(tau), evidence.chi2, self.effective_row_count)
+        rows = self.effective_row_count
+        return core_noise.at_noise(site, float(tau), evidence.chi2, rows, self.missed, self.weight)
+
+    @property
+    def as_published(self) -> Member:
+        """Under the noise that it says itself."""
+        return self._replace(noise=None, left_open=None, missed=0.0)
 
     def with_noise(self, given: Gaussian) -> Member:
         """As if it had been published with this noise; without evidence about its own, what it says of f stays."""
-        likelihoods = tuple(given if isinstance(p, Gaussian) else p for p in self.likelihoods)
+        likelihoods = tuple(p.with_noise(given) if isinstance(p, Gaussian) else p for p in self.likelihoods)
         latent, evidence, tau = self.latent, self.noise_evidence, self.noise_factor(given)
         if evidence is not None:
             site = self.site
             if site is not None:
                 site = core_noise.at_noise(site, tau, evidence.chi2, self.effective_row_count)
             latent = latent._replace(site=site, noise_evidence=evidence._replace(chi2=evidence.chi2 / tau))
-        return self._replace(latent=latent, likelihoods=likelihoods, noise=None, left_open=None)
+        return self.as_published._replace(latent=latent, likelihoods=likelihoods)
 
     def noise_factor(self, given: Gaussian) -> float:
         """τ, from the noise it was published with to this one."""
@@ -147,7 +154,7 @@ class Member(NamedTuple):
     @property
     def likelihoods_now(self) -> tuple[Likelihood, ...]:
         """With the noise with which it counts."""
-        return self.likelihoods if self.noise is None else (Gaussian(self.noise),)
+        return self.likelihoods if self.noise is None else tuple(p.with_values(self.noise) for p in self.likelihoods)
 
     def in_units(self, change: Change, inputs: InputUnits) -> Member:
         """The member of s·f((x − shift)/scale) + b, the inputs changed so."""
@@ -159,6 +166,7 @@ class Member(NamedTuple):
             offset=None if self.offset is None else Offset(s * self.offset.mean, abs(s) * self.offset.sd),
             noise=None if self.noise is None else self.noise * s**2,
             left_open=None if self.left_open is None else self.left_open * s**2,
+            missed=self.missed * s**2,
             verdict=None if self.verdict is None else self.verdict._replace(remedy=None),
         )
 
@@ -173,7 +181,7 @@ def boxes(members: Iterable[Member]) -> torch.Tensor:
     known = [m.site.Z for m in active(members) if m.site is not None]
     if not known:
         return torch.zeros(0, 2, 0, dtype=torch.float64)
-    whole, lengths = torch.cat(known), torch.tensor([Z.shape[0] for Z in known])
+    whole, lengths = torch.cat(known), torch.tensor([Z.shape[0] for Z in known], device=known[0].device)
     corners = (torch.segment_reduce(whole, end, lengths=lengths, unsafe=True) for end in ("min", "max"))
     return torch.stack(tuple(corners), 1)
 

@@ -14,6 +14,13 @@ rows say dof_k/2 about its logarithm (the curvature), and Laplace's approximatio
 
 What a module's points leave open of its rows is no noise. It was measured under the module's own kernel; under the
 merged one it is larger or smaller, as `core.noise` says, and on the whole by a factor κ that is learned with the rest.
+Nor is what a module has missed of f because its own kernel is smoother than the merged one: of its residuals the share
+1 − 1/r_k, with x_k of `core.noise` and a number c that is learned,
+
+    r_k = 1 + c x_k/σ²        s_k² = residual_k/(r_k dof_k)        τ_k = (r_k σ_k² + κ q_k')/(σ_k₀² + q_k)
+
+where σ_k₀² is the noise it was published under; and what it says about f at its points is so much less certain, by
+g_k = (r_k − 1)σ_k².
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
@@ -30,7 +37,7 @@ from torch import Tensor
 from ..core import noise as core
 from ..core.packing import PackedSites
 from ..core.stacked import Stacked
-from ..kernels import Kernel, Node
+from ..kernels import Kernel
 from ..kernels.units import InputUnits, in_units
 from ..likelihoods import Gaussian
 from .constants import NOISE
@@ -44,19 +51,36 @@ class PooledNoise:
     level: float | Tensor  # σ², common; a tensor while it is learned
     dof: float | Tensor = math.inf  # ν: how many rows' worth of belief it has
     open_scale: float | Tensor = 1.0  # κ: of what points leave open
-    kernel: Kernel | None = None  # under which they leave it open; None: as modules have said
+    missed_scale: float | Tensor = 0.0  # c: of what modules have missed of f
+    kernel: Kernel | None = None  # under which they leave it open, and missed it; None: as modules have said
 
-    def at(self, r: Readings) -> Tensor:
-        """σ_k² (K,)."""
+    def at(self, r: Readings, missed: Tensor) -> Tensor:
+        """σ_k² (K,), where modules have missed x_k (K,) of f."""
         level = torch.as_tensor(self.level, dtype=torch.float64)
         if not isinstance(self.dof, Tensor) and math.isinf(self.dof):
             return level.expand_as(r.noise)
         share = r.dof / (r.dof + self.dof)
-        return (share * r.estimate.log() + (1 - share) * level.log()).exp()
+        estimate = r.estimate / self.apparent(missed)
+        return (share * estimate.log() + (1 - share) * level.log()).exp()
+
+    @property
+    def has_missed(self) -> bool:
+        return isinstance(self.missed_scale, Tensor) or self.missed_scale > 0
+
+    def apparent(self, missed: Tensor) -> Tensor:
+        """r_k (K,): how many times larger than it is a noise looked."""
+        return 1 + self.missed_scale * missed / self.level
 
     def in_units(self, scale: float, inputs: InputUnits) -> PooledNoise:
         kernel = None if self.kernel is None else in_units(self.kernel, scale, inputs)
         return replace(self, level=float(self.level) * scale**2, kernel=kernel)
+
+
+class UnderKernel(NamedTuple):
+    """What a kernel says about the points of K members."""
+
+    open: Tensor  # (K,)  open_k(θ)
+    missed: Tensor  # (K,)  x_k
 
 
 class Readings(NamedTuple):
@@ -70,6 +94,7 @@ class Readings(NamedTuple):
     residual: Tensor  # with their weights
     dof: Tensor  # with their weights: half a module leaves half as many rows for the noise
     open: Tensor  # open_k(θ_k), what its points leave open of each other under its own kernel; one where nobody asked
+    kernels: tuple[Kernel, ...] = ()  # their own
 
     @staticmethod
     def of(members: Sequence[Member], store: SiteSource) -> Readings:
@@ -87,12 +112,10 @@ class Readings(NamedTuple):
         known, noise, q, chi2, rows, residual, dof = torch.tensor(table, dtype=torch.float64).T
         claimed = noise * (chi2 / rows.clamp_min(1e-300)).clamp_min(1)  # as large as it says, or as its rows do
         counts = of_usual_noise(claimed, known > 0) * noise_shares(rows)
-        read = Readings(
-            counts > 0, noise, q, chi2 * counts, rows * counts, residual * counts, dof * counts, torch.ones_like(known)
-        )
-        if not read.opens:
-            return read
-        return read._replace(open=_left_open(store, [m.kernel for m in members]))
+        kernels = tuple([m.latent.kernel for m in members])
+        chi2, rows, residual, dof = chi2 * counts, rows * counts, residual * counts, dof * counts
+        read = Readings(counts > 0, noise, q, chi2, rows, residual, dof, torch.ones_like(known), kernels)
+        return read._replace(open=_left_open(store, kernels)) if read.opens else read
 
     @property
     def opens(self) -> bool:
@@ -114,29 +137,42 @@ class Readings(NamedTuple):
             return residual / dof
         return float(self.noise[self.known].log().mean().exp())
 
-    def open_now(self, pooled: PooledNoise, opened: Tensor) -> Tensor:
-        """κq'_k (K,), from open_k(θ) (K,)."""
-        most = math.log(NOISE.most_opened)
-        ratio = (opened / self.open).log().clamp(-most, most).exp()
-        return pooled.open_scale * self.residual_variance * torch.where(self.known, ratio, torch.ones_like(ratio))
+    @property
+    def low_level(self) -> float:
+        """The noise of which a quarter of the members is below."""
+        return float(self.estimate[self.known].quantile(0.25))
 
-    def factors(self, pooled: PooledNoise, opened: Tensor) -> Tensor:
-        """τ_k (K,), from open_k(θ) (K,); one where it is not known."""
-        now = self.open_now(pooled, opened)
-        tau = torch.as_tensor(core.factor(self.noise, self.residual_variance, pooled.at(self), now))
+    def left_open(self, pooled: PooledNoise, under: UnderKernel) -> Tensor:
+        """(r_k − 1)σ_k² + κq'_k (K,): the variance of rows that is neither noise nor said by the points."""
+        most = math.log(NOISE.most_opened)
+        ratio = (under.open / self.open).log().clamp(-most, most).exp()
+        ratio = torch.where(self.known, ratio, torch.ones_like(ratio))
+        return pooled.open_scale * self.residual_variance * ratio + self.missed(pooled, under)
+
+    def missed(self, pooled: PooledNoise, under: UnderKernel) -> Tensor:
+        """g_k (K,); zero where it is not known."""
+        found = (pooled.apparent(under.missed) - 1) * pooled.at(self, under.missed)
+        return torch.where(self.known, found, torch.zeros_like(found))
+
+    def factors(self, pooled: PooledNoise, under: UnderKernel) -> Tensor:
+        """τ_k (K,); one where it is not known."""
+        now = self.left_open(pooled, under)
+        tau = torch.as_tensor(core.factor(self.noise, self.residual_variance, pooled.at(self, under.missed), now))
         return torch.where(self.known, tau, torch.ones_like(tau))
 
-    def opened(self, pooled: PooledNoise, store: SiteSource) -> Tensor:
-        """open_k(θ) (K,) of members whose sites these are, under the pooled kernel."""
-        if pooled.kernel is None or not self.opens:
-            return self.open
-        return _left_open(store, [pooled.kernel] * len(self.noise))
+    def under(self, pooled: PooledNoise, store: SiteSource) -> UnderKernel:
+        """What the pooled kernel says of members whose sites these are."""
+        nothing = torch.zeros_like(self.noise)
+        if pooled.kernel is None:
+            return UnderKernel(self.open, nothing)
+        opened = _left_open(store, [pooled.kernel] * len(self.noise)) if self.opens else self.open
+        return UnderKernel(opened, _missed(store, self, pooled.kernel) if pooled.has_missed else nothing)
 
-    def log_spread(self, pooled: PooledNoise) -> Tensor:
+    def log_spread(self, pooled: PooledNoise, missed: Tensor) -> Tensor:
         """What integrating over σ_k adds to the evidence at the σ_k above, in nats; nothing where they are one."""
         if not isinstance(pooled.dof, Tensor) and math.isinf(pooled.dof):
             return self.noise.new_zeros(())
-        away = (pooled.at(self) / pooled.level).log()
+        away = (pooled.at(self, missed) / pooled.level).log()
         each = pooled.dof / 4 * away.square() + 0.5 * torch.log1p(self.dof / pooled.dof)
         return -each[self.known].sum()
 
@@ -145,8 +181,8 @@ class Readings(NamedTuple):
         return core.constant(tau, self.chi2, self.rows)
 
 
-class _Open(NamedTuple):
-    values: Tensor  # (K,)  by members; one for others
+class _ByMember(NamedTuple):
+    values: Tensor  # (K,)  zero for those that have no site here
 
 
 @torch.no_grad()
@@ -156,28 +192,87 @@ def _left_open(store: SiteSource, kernels: Sequence[Kernel]) -> Tensor:
     return torch.where(found > 0, found, torch.ones_like(found))
 
 
-def _opened(packs: Iterator[PackedSites], *, kernels: Sequence[Kernel]) -> _Open:
+def _opened(packs: Iterator[PackedSites], *, kernels: Sequence[Kernel]) -> _ByMember:
     values = torch.zeros(len(kernels), dtype=torch.float64)
     for p in packs:
-        alike: dict[Node, list[int]] = {}
-        for i, member in enumerate(p.members):
-            alike.setdefault(kernels[member].structure, []).append(i)
-        for structure, some in alike.items():
-            theta = torch.stack([kernels[p.members[i]].theta for i in some]).to(p.Z.device)
-            here = torch.tensor([p.members[i] for i in some])
-            values[here] = core.left_open(Kernel(structure, theta), p.Z[some]).cpu()
-    return _Open(values)
+        here, own = torch.tensor(p.members), [kernels[member] for member in p.members]
+        for kernel, some in _side_by_side(own):
+            Z = p.Z if some is None else p.Z[some]
+            values[here if some is None else here[some]] = core.left_open(kernel.to(Z.device), Z).to(values.device)
+    return _ByMember(values)
 
 
-class StackedNoise(NamedTuple):
+@torch.no_grad()
+def _missed(store: SiteSource, readings: Readings, kernel: Kernel) -> Tensor:
+    """x (K,) of members under this kernel."""
+    summed = partial(_missed_of_packs, readings=readings, kernel=kernel)
+    return store.reduce(summed, added, store.largest, "missed").values
+
+
+def _missed_of_packs(packs: Iterator[PackedSites], *, readings: Readings, kernel: Kernel) -> _ByMember:
+    values = torch.zeros_like(readings.noise)
+    for p in packs:
+        own = Smoothers.of(p.Z, torch.tensor(p.members), readings)
+        values[torch.tensor(p.members)] = own.missed(kernel.to(p.Z.device)).to(values.device)
+    return _ByMember(values)
+
+
+class Smoothers(NamedTuple):
+    """How K_b members, of which each has M points, have smoothed what their rows said."""
+
+    Z: Tensor  # (K_b, M, D)
+    members: Tensor  # (K_b,)  whose they are
+    B: Tensor  # (K_b, M, M)  what is left of f(Z) when each point is predicted from the others
+    expected: Tensor  # (K_b,)  of the variance of f, so much is left under their own kernels
+
+    @staticmethod
+    @torch.no_grad()
+    def of(Z: Tensor, members: Tensor, readings: Readings) -> Smoothers:
+        K_b, M, _ = Z.shape
+        B, expected = Z.new_zeros(K_b, M, M), Z.new_zeros(K_b)
+        noise = readings.noise[members].to(Z.device)
+        for kernel, some in _side_by_side([readings.kernels[member] for member in members.tolist()]):
+            which = slice(None) if some is None else some
+            here = kernel.to(Z.device)
+            B[which] = core.leave_one_out_operator(here, Z[which], noise[which])
+            expected[which] = core.missed(B[which], here, Z[which])
+        return Smoothers(Z, members, B, expected)
+
+    def missed(self, kernel: Kernel) -> Tensor:
+        """x_k (K_b,)."""
+        return (core.missed(self.B, kernel, self.Z) - self.expected).clamp_min(0)
+
+
+def _side_by_side(kernels: Sequence[Kernel]) -> Iterator[tuple[Kernel, list[int] | None]]:
+    """Those of one structure as one kernel, and which they are; None for all of them. The same one is there once."""
+    if all([kernel is kernels[0] for kernel in kernels]):
+        yield kernels[0], None
+        return
+    alike: dict[int, list[int]] = {}  # by the identities of structures: it does not matter if equal ones come apart
+    for i, kernel in enumerate(kernels):
+        alike.setdefault(id(kernel.structure), []).append(i)
+    for some in alike.values():
+        theta = torch.stack([kernels[i].theta for i in some])
+        yield Kernel(kernels[some[0]].structure, theta), None if len(alike) == 1 else some
+
+
+class Points(NamedTuple):
+    """Of sites of one size."""
+
+    Z: Tensor  # (K_b, M, D)
+    members: Tensor  # (K_b,)  whose they are
+
+
+@dataclass(frozen=True)
+class StackedNoise:
     """The evidence of stacked sites as a function of their noises."""
 
     readings: Readings
     position: Tensor  # (n,)  of the member that each row is of; that of padding does not matter
     real: Tensor  # (n,) bool: no padding
     rows: Tensor  # (K,)  rows of ρ that each member has here
-    Z: tuple[Tensor, ...] = ()  # points of sites of one size (K_b, M, D), where they leave anything open,
-    members: tuple[Tensor, ...] = ()  # and whose they are (K_b,)
+    point_member: Tensor  # (N,)  of the member that each point is of; −1 for padding
+    points: tuple[Points, ...] = ()
 
     @staticmethod
     def of(stacked: Stacked, readings: Readings) -> StackedNoise:
@@ -185,20 +280,36 @@ class StackedNoise(NamedTuple):
         rows = torch.bincount(stacked.member[real], minlength=len(readings.noise)).to(torch.float64)
         here = rows > 0
         left_out = readings._replace(known=readings.known & here, chi2=readings.chi2 * here, rows=readings.rows * here)
-        Z, members = [], []
-        for b in stacked.blocks if left_out.opens else ():
+        points, point_member = [], []
+        for b in stacked.blocks:
             K, r, M = b.Rt.shape
-            whose = stacked.member[b.rows].reshape(K, r).amax(-1)
-            Z.append(stacked.Z[b.points].reshape(K, M, -1)[whose >= 0])
-            members.append(whose[whose >= 0])
-        return StackedNoise(left_out, stacked.member.clamp_min(0), real, rows, tuple(Z), tuple(members))
+            whose = stacked.member[b.rows].reshape(K, r).amax(-1).cpu()
+            Z = stacked.Z[b.points].reshape(K, M, -1)[whose >= 0]
+            points.append(Points(Z, whose[whose >= 0]))
+            point_member.append(whose.repeat_interleave(M))
+        position = stacked.member.clamp_min(0)
+        return StackedNoise(left_out, position, real, rows, torch.cat(point_member), tuple(points))
 
-    def factors(self, pooled: PooledNoise, kernel: Kernel) -> Tensor:
-        """τ_k (K,) under a kernel."""
-        opened = self.readings.open
-        for Z, members in zip(self.Z, self.members, strict=True):
+    @cached_property
+    def smoothers(self) -> tuple[Smoothers, ...]:
+        """Which only a search for c asks for."""
+        return tuple(Smoothers.of(*some, self.readings) for some in self.points)
+
+    def under(self, pooled: PooledNoise, kernel: Kernel) -> UnderKernel:
+        """What a kernel that is being learned says of the members."""
+        opened, missed = self.readings.open, torch.zeros_like(self.readings.noise)
+        for Z, members in self.points if self.readings.opens else ():
             opened = opened.index_copy(0, members, core.left_open(kernel, Z).to(opened.device))
-        return self.readings.factors(pooled, opened)
+        for some in self.smoothers if pooled.has_missed else ():
+            missed = missed.index_copy(0, some.members, some.missed(kernel).to(missed.device))
+        return UnderKernel(opened, missed)
+
+    def missed(self, pooled: PooledNoise, under: UnderKernel) -> Tensor | None:
+        """g at every point (N,); None where nobody has missed anything."""
+        if not pooled.has_missed:
+            return None
+        g = torch.nn.functional.pad(self.readings.missed(pooled, under), (0, 1))  # the last one for padding
+        return g[self.point_member].to(self.real.device)
 
     def diagonal(self, tau: Tensor) -> Tensor:
         """Noise of every row of ρ, (n,), as it was published: τ_k, and one for padding."""
@@ -213,8 +324,10 @@ def at_noise(store: SiteSource, readings: Readings | None, pooled: PooledNoise |
     """The same sites under another noise; the store itself where there is none."""
     if readings is None or pooled is None:
         return store
-    tau = readings.factors(pooled, readings.opened(pooled, store))
-    return store.scaled(tau.rsqrt(), readings.constants(tau))
+    under = readings.under(pooled, store)
+    tau = readings.factors(pooled, under)
+    missed = readings.missed(pooled, under) if pooled.has_missed else None
+    return store.scaled(tau.rsqrt(), readings.constants(tau), missed)
 
 
 def at_given_noise(
@@ -233,11 +346,13 @@ def at_given_noise(
 def with_noise(members: Sequence[Member], pooled: PooledNoise | None, store: SiteSource) -> tuple[Member, ...]:
     """Members that know under which noise they count: None for those who have said nothing about theirs."""
     if pooled is None:
-        return tuple(m if m.noise is None else m._replace(noise=None, left_open=None) for m in members)
+        return tuple([m if m.noise is None else m.as_published for m in members])
     readings = Readings.of(members, store)
-    noises = pooled.at(readings).tolist()
-    left_open = readings.open_now(pooled, readings.opened(pooled, store)).tolist()
+    under = readings.under(pooled, store)
+    found = pooled.at(readings, under.missed), readings.left_open(pooled, under), readings.missed(pooled, under)
     return tuple(
-        m._replace(noise=noise, left_open=left) if known else m._replace(noise=None, left_open=None)
-        for m, known, noise, left in zip(members, readings.known.tolist(), noises, left_open, strict=True)
+        m._replace(noise=noise, left_open=left, missed=missed) if known else m.as_published
+        for m, known, noise, left, missed in zip(
+            members, readings.known.tolist(), *(t.tolist() for t in found), strict=True
+        )
     )

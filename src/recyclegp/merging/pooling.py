@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -20,16 +19,21 @@ from .constants import POOLING
 from .influence import votes
 from .member import Member, active
 from .site_source import SiteSource, added, site_points
-from .unfinished import is_unfinished
+from .unfinished import unfinished
 
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
     """The median of the members that share the structure with most rows."""
-    rows: dict[Node, float] = {}
+    rows: dict[int, float] = {}  # by the identities of structures, which are compared once and not for each member
     counted = active(members)
+    structures = {id(m.latent.kernel.structure): m.latent.kernel.structure for m in counted}
     for m, vote in zip(counted, _votes(counted), strict=True):
-        rows[m.kernel.structure] = rows.get(m.kernel.structure, 0.0) + vote
-    found = median_kernel(members, max(rows, key=lambda s: rows[s]))
+        own = id(m.latent.kernel.structure)
+        rows[own] = rows.get(own, 0.0) + vote
+    total: dict[Node, float] = {}
+    for own, votes_of_these in rows.items():
+        total[structures[own]] = total.get(structures[own], 0.0) + votes_of_these
+    found = median_kernel(members, max(total, key=lambda s: total[s]))
     assert found is not None  # the structure is one of theirs
     return found
 
@@ -37,26 +41,45 @@ def most_common_kernel(members: Sequence[Member]) -> Kernel:
 def median_kernel(members: Sequence[Member], structure: Node) -> Kernel | None:
     """The median of the members with this structure, each counting with its rows; None if there are none."""
     alike = _alike(members, structure)
-    return pool([kernel for _, kernel in alike], _votes([m for m, _ in alike])) if alike else None
+    return None if alike is None else pool(alike.kernels, _votes(alike.members))
 
 
 def _votes(members: Sequence[Member]) -> list[float]:
-    return votes([m.weighted_rows for m in members])
+    return votes([m.latent.rows * m.weight for m in members])  # weighted_rows, without a call for each
 
 
 def largest_kernels(members: Sequence[Member], structure: Node) -> list[Kernel]:
     """Of those members with this structure that have most rows, in an order that does not depend on theirs."""
     alike = _alike(members, structure)
-    chosen = heapq.nlargest(POOLING.starts, alike, key=lambda own: (own[0].weighted_rows, own[1].theta.tolist()))
-    return [kernel for _, kernel in chosen]
+    if alike is None:
+        return []
+    rows = np.array([m.latent.rows * m.weight for m in alike.members])
+    table = alike.kernels.theta.cpu().numpy()
+    order = np.lexsort((*-table.T[::-1], -rows))  # most rows first, then the largest numbers
+    return [alike.kernels.select(i) for i in order[: POOLING.starts].tolist()]
 
 
-def _alike(members: Sequence[Member], structure: Node) -> list[tuple[Member, Kernel]]:
-    """Members with this structure, or with one that is as smooth once matern52 is rbf, and their kernels as such."""
-    same = [(m, m.kernel) for m in active(members) if m.kernel.structure == structure]
-    if same:
-        return same
-    return [(m, k) for m in active(members) if (k := smoother(m.kernel)).structure == structure]
+class _Alike(NamedTuple):
+    """Members whose kernels have one structure, and these kernels."""
+
+    members: list[Member]
+    kernels: Kernel  # side by side
+
+
+def _alike(members: Sequence[Member], structure: Node) -> _Alike | None:
+    """Members with this structure, or with one that is as smooth once matern52 is rbf; None where nobody has it."""
+    counted = active(members)
+    different = {id(m.latent.kernel.structure): m.latent.kernel.structure for m in counted}
+    changes = {i: torch.zeros(s.size, dtype=torch.float64) for i, s in different.items() if s == structure}
+    if not changes:  # what makes them smoother is added to their numbers
+        smooth = {i: smoother(Kernel(s, torch.zeros(s.size, dtype=torch.float64))) for i, s in different.items()}
+        changes = {i: kernel.theta for i, kernel in smooth.items() if kernel.structure == structure}
+    own = [m for m in counted if id(m.latent.kernel.structure) in changes]
+    if not own:
+        return None
+    theta = torch.stack([m.latent.kernel.theta for m in own])
+    added = [changes[id(m.latent.kernel.structure)] for m in own] if len(changes) > 1 else [*changes.values()]
+    return _Alike(own, Kernel(structure, theta + torch.stack(added).to(theta.device)))
 
 
 def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
@@ -66,10 +89,10 @@ def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
     """
     alike = _alike(members, kernel.structure)
     lengths = [i for i, p in enumerate(entries(kernel.structure)) if p.name == "lengthscale" and p.unit is Unit.LENGTH]
-    if not alike or not lengths:
+    if alike is None or not lengths:
         return None
-    weights = np.array(_votes([m for m, _ in alike]))
-    table = torch.stack([own.theta for _, own in alike])[:, lengths].cpu().numpy()
+    weights = np.array(_votes(alike.members))
+    table = alike.kernels.theta[:, lengths].cpu().numpy()
     order = np.argsort(table, axis=0, kind="stable")
     share = np.cumsum(weights[order], axis=0) / weights.sum()
     # the shortest, but for members that together have next to no rows
@@ -99,7 +122,7 @@ def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dime
 
 def discrete_columns(members: Sequence[Member]) -> tuple[int, ...]:
     """The columns that members' kernels take for codes of levels."""
-    structures = {m.kernel.structure for m in members}
+    structures = {id(m.latent.kernel.structure): m.latent.kernel.structure for m in members}.values()
     return tuple(sorted({column for structure in structures for column in structure.discrete}))
 
 
@@ -121,7 +144,7 @@ def _powers(packs: Iterator[PackedSites], *, about: Tensor) -> _Powers:
 def median_mean(members: Sequence[Member]) -> float:
     """Of the prior means, each counting with its module's rows."""
     known = active(members)
-    return weighted_median([m.mean for m in known], _votes(known))
+    return weighted_median([m.latent.mean for m in known], _votes(known))
 
 
 def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
@@ -131,17 +154,19 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     """
     found: dict[str, dict[tuple[float, ...], float]] = {}  # votes, by parameters
     counted = active(members)
-    alike: dict[tuple[tuple[Likelihood, ...], float | None, bool], float] = {}  # votes, of those who say the same
+    alike: dict[tuple[tuple[Likelihood, ...], float | None, bool], list[float]] = {}  # votes of those who say the same
+    unsure = {id(m) for m in unfinished(counted)}
     for m, vote in zip(counted, _votes(counted), strict=True):
-        key = m.likelihoods, m.noise, not is_unfinished(m.about, m.latent)
-        alike[key] = alike.get(key, 0.0) + vote
+        key = m.likelihoods, m.noise, id(m) not in unsure
+        alike.setdefault(key, []).append(vote)
     told = set[str]()  # by those who are sure, where others are not
     if not all([sure for _, _, sure in alike]):
         told = {p.name for likelihoods, _, sure in alike if sure for p in likelihoods if p.known}
-    for (likelihoods, noise, sure), vote in alike.items():
+    for (likelihoods, noise, sure), votes_of_these in alike.items():
+        vote = sum(votes_of_these)
         said = [(p.name, p.parameters if sure or p.name not in told else ()) for p in likelihoods]
         if noise is not None:  # to which it was brought
-            said = [(Gaussian.name, (noise,))]
+            said = [(p.name, (noise,)) for p in likelihoods if isinstance(p, Gaussian)]
         for name, values in said:
             same = found.setdefault(name, {})
             same[values] = same.get(values, 0.0) + vote

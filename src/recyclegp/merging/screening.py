@@ -6,17 +6,17 @@ itself. The trusted set is the one under which all that modules say is most prob
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..logs import logger
 from .consensus import Consensus, Fit, Statements, consensus, fit
 from .constants import SCREENING
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class PriorMoments(NamedTuple):
@@ -110,12 +110,18 @@ def _compared(said: Sequence[Statements], agreed: Consensus, present: Tensor, pr
     ratio = found.chi2 / found.counts.clamp_min(1)
     inside = ratio[agreed.trusted & ~found.chi2.isnan()]
     usual = min(SCREENING.most_usual, max(1.0, float(inside.median()))) if len(inside) > 2 else 1.0
-    honest = _scaled(found, torch.full_like(ratio, usual))
-    too_sure = torch.where(ratio > SCREENING.too_sure * usual, _scaled(found, ratio.clamp_min(1e-300)), found.alone)
-    other = torch.stack([found.alone, found.affine, too_sure]).amax(0)
+    other, honest = explanations(found, usual)
     left_out = present & ~agreed.trusted
     value = agreed.evidence + float((other[left_out] - SCREENING.price).sum())
     return Screened(agreed, found, usual, value, other - honest)
+
+
+def explanations(found: Fit, usual: float) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of what each module says: if it is not honest, however that is best explained, and if it is."""
+    ratio = found.chi2 / found.counts.clamp_min(1)
+    honest = _scaled(found, torch.full_like(ratio, usual))
+    too_sure = torch.where(ratio > SCREENING.too_sure * usual, _scaled(found, ratio.clamp_min(1e-300)), found.alone)
+    return torch.stack([found.alone, found.affine, too_sure]).amax(0), honest
 
 
 def _scaled(found: Fit, by: Tensor) -> Tensor:

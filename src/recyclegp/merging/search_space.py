@@ -21,9 +21,9 @@ INDEX_SD = {"loading": OUTPUTS.loading_sd, "own": OUTPUTS.own_sd}  # of an index
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """x = (free kernel parameters, log σ_b²/v̄, log σ_d², log lengths of g_k, log σ², log κ, log ν).
+    """x = (free kernel parameters, log σ_b²/v̄, log σ_d², log lengths of g_k, log σ², log κ, log ν, log c).
 
-    The second to fourth where owners may differ, the last three where noises are pooled.
+    The second to fourth where owners may differ, the last four where noises are pooled, c where it is wanted.
     """
 
     about: Kernel  # where the prior is centred
@@ -31,6 +31,7 @@ class SearchSpace:
     owners: Owners = Owners.NONE
     fixed: Kernel | None = None  # the kernel, where it is not to be learned
     level: float | None = None  # where the prior of σ² is centred; None: noises stay
+    missed: bool = False  # is c learned with them, which is zero otherwise?
 
     @staticmethod
     def of(about: Kernel, Z: Tensor, owners: Owners = Owners.NONE) -> SearchSpace:
@@ -52,7 +53,8 @@ class SearchSpace:
         noises = self._noises
         if noise is not None:
             dof = noise.dof if math.isfinite(noise.dof) else NOISE.dof
-            noises = [math.log(v) for v in (noise.level, noise.open_scale, dof)]
+            values = [noise.level, noise.open_scale, dof, float(noise.missed_scale) or NOISE.missed]
+            noises = [math.log(v) for v in values[: len(noises)]]
         tail = [*[math.log(v) for v in (offset, smooth)][: self._effects], *own[self._own].tolist(), *noises]
         return torch.cat([kernel.theta[self._free], kernel.theta.new_tensor(tail)])
 
@@ -83,7 +85,7 @@ class SearchSpace:
         values = x[self._parameters + self._effects + int(self._own.sum()) :].exp()
         if not len(values):
             return None
-        return PooledNoise(values[0], values[2], values[1])
+        return PooledNoise(values[0], values[2], values[1], values[3] if self.missed else 0.0)
 
     def log_prior(self, x: Tensor) -> Tensor:
         centre, sd = self._centre_and_sd
@@ -110,7 +112,7 @@ class SearchSpace:
     def _labels(self) -> list[str]:
         """What the entries of x are, in their order."""
         kernel, own = (chosen.nonzero()[:, 0].tolist() for chosen in (self._free, self._own))
-        effects, noises = ["offset", "smooth"], ["level", "open", "dof"]
+        effects, noises = ["offset", "smooth"], ["level", "open", "dof", "missed"]
         lengths = [f"own length {column}" for column in own]
         return [*map(str, kernel), *effects[: self._effects], *lengths, *noises[: len(self._noises)]]
 
@@ -170,15 +172,17 @@ class SearchSpace:
 
     @property
     def _noises(self) -> list[float]:
-        """log σ², log κ and log ν before anything is known, where they are to be learned."""
-        return [] if self.level is None else [math.log(self.level), 0.0, math.log(NOISE.dof)]
+        """log σ², log κ, log ν and log c before anything is known, where they are to be learned."""
+        if self.level is None:
+            return []
+        return [math.log(v) for v in (self.level, 1.0, NOISE.dof, NOISE.missed)[: 3 + self.missed]]
 
     @cached_property
     def _centre_and_sd(self) -> tuple[Tensor, Tensor]:
         theta = self.about.theta[self._free]
         shares = theta.new_tensor([math.log(EFFECTS.offset_share), math.log(EFFECTS.smooth_share)][: self._effects])
         noises = theta.new_tensor(self._noises)
-        noise_sds = theta.new_tensor([NOISE.level_sd, NOISE.open_sd, NOISE.dof_sd][: len(noises)])
+        noise_sds = theta.new_tensor([NOISE.level_sd, NOISE.open_sd, NOISE.dof_sd, NOISE.missed_sd][: len(noises)])
         names = [p.name for p, free in zip(entries(self.about.structure), self._free.tolist(), strict=True) if free]
         kernel_sds = theta.new_tensor([INDEX_SD.get(name, LEARNING.prior_sd) for name in names])
         lengths = self._own_lengths.log()[self._own]
@@ -207,4 +211,4 @@ def detached_noise(noise: PooledNoise | None, kernel: Kernel) -> PooledNoise | N
     """As numbers, with the kernel it was learned with."""
     if noise is None:
         return None
-    return PooledNoise(float(noise.level), float(noise.dof), float(noise.open_scale), kernel)
+    return PooledNoise(float(noise.level), float(noise.dof), float(noise.open_scale), float(noise.missed_scale), kernel)

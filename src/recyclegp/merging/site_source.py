@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor
 
+from ..core import linalg
+from ..core.noise import missed_factor
 from ..core.packing import PackedSites
 from ..core.sites import Site
 
@@ -23,48 +25,58 @@ Sums = TypeVar("Sums", bound=tuple[Any, ...])  # a NamedTuple
 
 
 class Scaling(NamedTuple):
-    """R, ρ, e → root·R, root·ρ, factor·e + constant, by members."""
+    """R, ρ, e → root·R, root·ρ, factor·e + constant, by members; then without what they have missed of f."""
 
     roots: Tensor  # (K,)
     factors: Tensor  # (K,)
     constants: Tensor  # (K,)
+    missed: Tensor | None = None  # g (K,)
 
     def of(self, p: PackedSites) -> PackedSites:
         members = torch.tensor(p.members)
         root, e = self.roots[members], self.factors[members] * p.e + self.constants[members]
-        return p._replace(Rt=root[:, None, None] * p.Rt, rho=root[:, None] * p.rho, e=e)
+        Rt, rho = root[:, None, None] * p.Rt, root[:, None] * p.rho
+        if self.missed is not None:
+            L = missed_factor(Rt, self.missed[members].to(Rt.device))
+            Rt, rho = linalg.solve_lower(L, Rt), linalg.solve_lower(L, rho[..., None])[..., 0]
+            e = e - linalg.logdet(L)
+        return p._replace(Rt=Rt, rho=rho, e=e)
 
-    def after(self, first: Scaling | None) -> Scaling:
-        """This one of what another one has made."""
-        if first is None:
-            return self
+    def after(self, first: Scaling) -> Scaling:
+        """This one of what another one has made that has missed nothing."""
         constants = self.factors * first.constants + self.constants
-        return Scaling(self.roots * first.roots, self.factors * first.factors, constants)
+        return Scaling(self.roots * first.roots, self.factors * first.factors, constants, self.missed)
+
+    def between(self, first: int, stop: int) -> Scaling:
+        return Scaling(*(None if t is None else t[first:stop].clone() for t in self))  # type: ignore[arg-type]
 
 
 class View(NamedTuple):
     """How sites are seen: those of some members not at all, the others to powers and under other noises."""
 
-    scaling: Scaling | None = None
+    scalings: tuple[Scaling, ...] = ()  # one after the other
     left_out: frozenset[int] = frozenset()
 
     def of(self, packed: PackedSites) -> PackedSites:
         """What is seen of these sites, which may be none."""
         seen = packed.without(self.left_out)
-        return seen if self.scaling is None or not seen.members else self.scaling.of(seen)
+        for scaling in self.scalings if seen.members else ():
+            seen = scaling.of(seen)
+        return seen
 
     def scaled(self, scaling: Scaling) -> View:
-        return self._replace(scaling=scaling.after(self.scaling))
+        *before, last = self.scalings or (None,)
+        if last is None or last.missed is not None:
+            return self._replace(scalings=(*self.scalings, scaling))
+        return self._replace(scalings=(*before, scaling.after(last)))
 
     def without(self, members: Iterable[int]) -> View:
         return self._replace(left_out=self.left_out | frozenset(members))
 
     def between(self, first: int, stop: int) -> View:
         """That of the members in between, counted from the first of them."""
-        scaling = None
-        if self.scaling is not None:
-            scaling = Scaling(*(t[first:stop].clone() for t in self.scaling))
-        return View(scaling, frozenset(m - first for m in self.left_out if first <= m < stop))
+        scalings = tuple(scaling.between(first, stop) for scaling in self.scalings)
+        return View(scalings, frozenset(m - first for m in self.left_out if first <= m < stop))
 
 
 class SiteSource(ABC):
@@ -117,12 +129,14 @@ class SiteSource(ABC):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def scaled(self, roots: Tensor, constants: Tensor) -> Self:
+    def scaled(self, roots: Tensor, constants: Tensor, missed: Tensor | None = None) -> Self:
         """The same sites with R_k and ρ_k multiplied by a root, and a constant added to e_k, by their members (K,).
+
+        `missed` is what they are then taken to have missed of f (core/noise.py).
 
         It reads what this one holds, and is closed with it.
         """
-        return self._seen(self._view.scaled(Scaling(roots, torch.ones_like(roots), constants)))
+        return self._seen(self._view.scaled(Scaling(roots, torch.ones_like(roots), constants, missed)))
 
     def weighted(self, weights: Tensor) -> Self:
         """The same sites to further powers, by their members (K,); it reads what this one holds."""

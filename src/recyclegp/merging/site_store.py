@@ -7,6 +7,7 @@ removes with the process whatever happens (TMPDIR says where).
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
@@ -14,7 +15,8 @@ from typing import IO, NamedTuple, Self, TypeVar
 
 import torch
 
-from ..core.packing import PackedSites, pack, split
+from .. import threads
+from ..core.packing import FEATURES, PackedSites, pack, split
 from ..core.sites import Site
 from ..devices import current_device, memory_factor
 from ..errors import RecycleGPError
@@ -149,8 +151,15 @@ class SiteStore(SiteSource):
     def reduce(
         self, part: Callable[[Iterator[PackedSites]], T], join: Callable[[T, T], T], inducing: int, name: str
     ) -> T:
-        """All sites are here: they are one part."""
-        return part(self.packs(inducing))
+        """All sites are here: they are one part, or one for each thread that they are worth."""
+        self._pack_all()
+        if inducing == 1 or self.device.type != "cpu" or any(isinstance(p, _Stored) for p in self._packed):
+            return part(self.packs(inducing))
+        with threads.share_work(threads.worth(self.points * inducing, FEATURES)) as workers:
+            if workers.size == 1:
+                return part(self.packs(inducing))
+            shares = _shares(list(self.packs(inducing)), workers.size)
+            return functools.reduce(join, workers.map(part, map(iter, shares)))
 
     def _seen(self, view: View) -> Self:
         self._pack_all()
@@ -218,3 +227,20 @@ class SiteStore(SiteSource):
         pieces = torch.frombuffer(content, dtype=torch.float64).split(sizes)
         Z, Rt, rho, e = (piece.reshape(shape) for piece, shape in zip(pieces, stored.shapes, strict=True))
         return PackedSites(Z, Rt, rho, e, stored.members, stored.counts).to(self.device)
+
+
+def _shares(packs: list[PackedSites], count: int) -> list[list[PackedSites]]:
+    """Neighbouring sites in so many parts, each of them about as large as the others."""
+    border = -(-sum(len(p.members) for p in packs) // count)
+    shares: list[list[PackedSites]] = [[]]
+    room = border
+    for p in packs:
+        start = 0
+        while start < len(p.members):
+            if not room:
+                shares.append([])
+                room = border
+            step = min(room, len(p.members) - start)
+            shares[-1].append(p.at(slice(start, start + step)))
+            start, room = start + step, room - step
+    return shares

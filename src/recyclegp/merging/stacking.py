@@ -13,6 +13,11 @@ one number for all owners: each of them alone says too little. What e_k changes 
 p, too, in equal parts. Sites of approximate likelihoods (classes, counts) are no such test: each was made about what
 its owner alone took f for, which flatters the owner (four sets of `groups` to be looked at lost 0.02 by it), and there
 the merge answers.
+
+Pseudo-observations do not tell what is lost between points. Owners who contradict each other can bend the shared kernel
+until points a little apart have nothing to do with each other: every pseudo-observation is then explained, and what
+owners knew of the rest of their regions is gone. It shows in the variance of f between an owner's own points, which a
+merge should make smaller. Where it is several times larger for most owners, the merge has no answer for them: a = 1.
 """
 
 from __future__ import annotations
@@ -26,7 +31,9 @@ from torch import Tensor
 from ..core.averaged import best_share, leave_one_out
 from ..core.owner_posterior import FunctionPosterior
 from ..core.sites import Site
+from ..kernels import weighted_median
 from .constants import STACKING
+from .influence import votes
 from .member import Member
 from .owners import approximated, stack_sites
 from .unfinished import is_unfinished
@@ -41,6 +48,10 @@ class OwnAnswer(NamedTuple):
     @property
     def published(self) -> Site:
         return stack_sites([m.latent.known_site for m in self.members])
+
+    @property
+    def rows(self) -> float:
+        return sum(m.weighted_rows for m in self.members)
 
     @property
     def now(self) -> Site:
@@ -84,10 +95,40 @@ def own_share(
     known = [OwnAnswer(owner, own) for owner, own in by_owner.items() if can_answer(own)]
     if len(by_owner) < 2 or not known or approximated(members):
         return 0.0
-    pairs = [_compared(own, merged(own), alone(own), device) for own in _some(known)]
+    asked = [(own, merged(own), alone(own)) for own in _some(known)]
+    if _is_lost_between_points(asked, device):
+        return 1.0
+    pairs = [_compared(own, m, a, device) for own, m, a in asked]
     first, second = (torch.cat(part) for part in zip(*pairs, strict=True))
     found = best_share(first, second, STACKING.prior)
     return found if found >= STACKING.least else 0.0
+
+
+def _is_lost_between_points(
+    asked: Sequence[tuple[OwnAnswer, FunctionPosterior, FunctionPosterior]], device: torch.device
+) -> bool:
+    """Do most owners, by their rows, know several times less of f between their points than each alone?"""
+    less, rows = [], []
+    for own, merged, alone in asked:
+        X = between_points(own.published.Z, own.members[0].kernel.structure.discrete)
+        if not len(X):
+            continue
+        before = float(alone.predict(X).variance.mean())
+        less.append(float(merged.predict(X.to(device)).variance.mean()) / max(before, 1e-300))
+        rows.append(own.rows)
+    return bool(less) and weighted_median(less, votes(rows)) > STACKING.lost
+
+
+def between_points(Z: Tensor, discrete: Sequence[int]) -> Tensor:
+    """In the middle between each of M points and the one next to it, (M, D); codes of levels stay what they are."""
+    if len(Z) < 2:
+        return Z[:0]
+    scale = Z.std(0)
+    scaled = Z / torch.where(scale > 0, scale, torch.ones_like(scale))
+    apart = torch.cdist(scaled, scaled)
+    nearest = Z[apart.fill_diagonal_(torch.inf).argmin(-1)].clone()
+    nearest[:, list(discrete)] = Z[:, list(discrete)]
+    return (Z + nearest) / 2
 
 
 def _some(known: Sequence[OwnAnswer]) -> Iterable[OwnAnswer]:

@@ -43,7 +43,8 @@ from .pooling import median_mean, most_common_kernel
 from .screening import PriorMoments, Screened, screen
 from .site_source import SiteSource
 from .unfinished import is_unfinished
-from .verdicts import COPY, TRUSTED, InputFactor, Standing, Units, Verdict
+from .unit_table import KNOWN, OF_LOGARITHMS
+from .verdicts import COPY, TRUSTED, UNKNOWN, InputFactor, Standing, Units, Verdict
 
 FEATURES = 2**25  # numbers that may be held while they are: with many modules, at fewer points
 TOGETHER = 3000  # rows of pseudo-observations that are worked on at once, or thereabouts
@@ -349,7 +350,10 @@ def _one_of_several(m: Member) -> bool:
 
 def _explained(c: _Compared, member: int, m: Member, *, inputs: bool) -> Explanation:
     p = predicted(c.said, c.screened.agreed, member, c.mean)
-    best = explained(p, float(c.screened.fit.alone[member]), c.screened.usual)
+    known = OF_LOGARITHMS if _of_logarithms(m) else KNOWN
+    best = explained(p, float(c.screened.fit.alone[member]), c.screened.usual, known)
+    if known is OF_LOGARITHMS and best.units is not None and best.units.scale == 1:
+        best = best._replace(reason=f"in other units: about {math.exp(best.units.shift):.2g}·y")
     if not inputs:
         return best
     found = best_units(_place(c, member))
@@ -361,8 +365,16 @@ def _explained(c: _Compared, member: int, m: Member, *, inputs: bool) -> Explana
 
 def _remedy(why: Explanation, m: Member) -> Units | None:
     """What would make a module agree, as far as it can be changed: classes and counts have no other units."""
-    changeable = bool(why.inputs) or all(p.has_units for p in m.likelihoods)
-    return why.remedy if changeable else None
+    if why.inputs or why.remedy is None:
+        return why.remedy
+    of_y = {p.change_of_y(why.remedy.scale, why.remedy.shift) for p in m.likelihoods}
+    change = of_y.pop() if len(of_y) == 1 else None
+    return None if change is None else why.remedy._replace(scale=change.scale, shift=change.shift)
+
+
+def _of_logarithms(m: Member) -> bool:
+    """Is f the logarithm of y?"""
+    return any(p.of_seen is not p for p in m.likelihoods)
 
 
 def _unchecked(c: _Compared, member: int, changed: tuple[InputFactor, ...]) -> Verdict:
@@ -370,7 +382,7 @@ def _unchecked(c: _Compared, member: int, changed: tuple[InputFactor, ...]) -> V
     fit, remedy = c.screened.fit, Units(inputs=changed) if changed else None
     if changed and c.is_apart(member, SCREENING.too_sure):
         return Verdict(Standing.FLAGGED, _other_inputs(changed), remedy)  # nor can it be where it says it is
-    said = f"the others know {max(0.0, float(fit.share[member])):.0%} of what it says"
+    said = f"{UNKNOWN} {max(0.0, float(fit.share[member])):.0%} of what it says"
     if changed:
         said = f"{said}, and it would agree with them as {_in_words(changed)}"
     return Verdict(Standing.UNCHECKED, said, remedy)
@@ -407,7 +419,7 @@ def _strange_lengths(c: _Compared, m: Member) -> bool:
 def _log_lengths(c: _Compared, m: Member) -> Tensor:
     """log of the lengths of a module's own kernel over those of the shared one, by column; 0 where there are none."""
     D = c.base.Z.shape[-1]
-    ratio = m.kernel.lengths(D).log() - c.base.kernel.lengths(D).log().cpu()
+    ratio = m.kernel.lengths(D).log().cpu() - c.base.kernel.lengths(D).log().cpu()
     return ratio.nan_to_num(0.0, posinf=0.0, neginf=0.0)
 
 

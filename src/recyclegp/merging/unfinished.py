@@ -11,7 +11,7 @@ chosen, within a factor of what they say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ from ..core.effects import Effects
 from ..core.owner_posterior import FunctionPosterior
 from ..core.posterior import basis
 from ..core.sites import Site
+from ..devices import CPU
 from ..kernels import Kernel
 from ..record import IMPORTED, About, Latent
 from .constants import UNFINISHED
@@ -35,6 +36,12 @@ class Finished(NamedTuple):
 def is_unfinished(about: About, latent: Latent) -> bool:
     """Was it fitted elsewhere, by a search that had not ended?"""
     return about.method in IMPORTED and not latent.convergence.converged
+
+
+def unfinished(members: Iterable[Member]) -> list[Member]:
+    """Those of which that is so; nearly all others say at once that they have converged."""
+    open_ones = [m for m in members if not m.latent.convergence.converged]
+    return [m for m in open_ones if is_unfinished(m.about, m.latent)]
 
 
 @torch.no_grad()
@@ -76,17 +83,21 @@ def agreeing_share(site: Site, shared: FunctionPosterior, kernel: Kernel, effect
 
 
 def is_absurd(kernel: Kernel, mean: float, members: Sequence[Member]) -> bool:
-    """Is f far larger, or elsewhere, than any module says?"""
+    """Is f far larger, or elsewhere, than any module says?
+
+    Modules of small regions have their kernels for what f does inside, and their means for where it is: f is as large
+    as one of them says, and as their means are apart.
+    """
     known = [m for m in active(members) if m.site is not None]
     if not known:
         return False
-    here = float(kernel.diagonal(known[0].latent.known_site.Z).mean())
+    here = float(kernel.to(CPU).diagonal(known[0].latent.known_site.Z.to(CPU)).mean())
     means = torch.tensor([m.mean for m in known], dtype=torch.float64)
     away, spread = abs(mean - float(means.median())), float(means.amax() - means.amin())
     larger = elsewhere = True
     for m in known:  # mostly the first says that neither is so, and the others need not be asked
         own = float(m.kernel.diagonal(m.latent.known_site.Z).mean())
-        larger = larger and here > UNFINISHED.absurd * own
+        larger = larger and here > UNFINISHED.absurd * (own + spread**2)
         elsewhere = elsewhere and away > UNFINISHED.absurd * (own**0.5 + spread)
         if not (larger or elsewhere):
             return False

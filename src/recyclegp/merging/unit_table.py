@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 
@@ -37,3 +38,4 @@ AFFINE = (
 )
 DECIMAL = tuple(KnownChange(f) for ten in POWERS_OF_TEN for f in (ten, 1 / ten))  # the most frequent of them
 KNOWN = (*DECIMAL, *(KnownChange(f) for factor in FACTORS for f in (factor, 1 / factor)), *AFFINE)
+OF_LOGARITHMS = tuple(KnownChange(1.0, math.log(c.scale)) for c in KNOWN if c.shift == 0)  # the same, of f = log y

@@ -85,6 +85,11 @@ class Verdict(NamedTuple):
         return self.standing is Standing.UNCHECKED and self.reason.startswith(COPY)
 
     @property
+    def is_unknown(self) -> bool:
+        """Nobody would notice if it were wrong: the others know too little of what it says."""
+        return self.standing is Standing.UNCHECKED and self.reason.startswith(UNKNOWN) and self.remedy is None
+
+    @property
     def is_a_question(self) -> bool:
         """It would agree with the others in other units: its owner should be asked in which unit it is."""
         return self.standing is Standing.UNCHECKED and (self.remedy is not None or QUESTION in self.reason)
@@ -122,6 +127,7 @@ def proposed(verdicts: Mapping[str, Verdict]) -> Remedy | None:
 
 
 COPY = "a copy of"
+UNKNOWN = "the others know"  # and how much of what it says
 QUESTION = "in which unit is it?"
 CONTRADICTION = "they contradict each other, and nobody can say who is right"
 TRUSTED = Verdict(Standing.TRUSTED)

@@ -50,6 +50,12 @@ class Score(NamedTuple):
     brier: float = math.nan
     ece: float = math.nan
 
+    def __repr__(self) -> str:
+        """What applies, in four digits; the fields have all of them."""
+        numbers = {name: v for name, v in self._asdict().items() if isinstance(v, float) and not math.isnan(v)}
+        said = ", ".join(f"{name}={value:.4g}" for name, value in numbers.items())
+        return f"Score({said}, on={self.on!r})"
+
 
 class Evaluated(NamedTuple):
     """What scores are made of, row by row. The last three are of numbers, `proba` of classes; else they are None.
@@ -112,6 +118,7 @@ def evaluate(
         raise RecycleGPError(f"this model has {len(chosen.names)} outputs; use score_outputs or evaluate_outputs")
     observed = _observed(model, X, chosen, owner)
     at = observed.at
+    y = model._as_numbers(y) if isinstance(model, Predictive) else y
     rows = _evaluate_one(observed, chosen.targets(y, len(at.mean), CPU))
     if f is None:
         return rows
@@ -192,7 +199,7 @@ def _evaluate_one(observed: Observed, y: torch.Tensor) -> Evaluated:
     """Rows of y, which is one number or one class each; CRPS of a mixture is that of its moments."""
     below = up_to = crps = proba = None
     chosen = observed.likelihood
-    predicted, truth = observed.moments().mean, y
+    predicted, truth = observed.moments().mean, chosen.compared(y)
     if chosen.classifies:
         p = observed.probabilities()
         proba = p.numpy()
@@ -247,10 +254,26 @@ def summary(rows: Evaluated) -> Score:
             brier=classes.brier(rows.proba, rows.y),
             ece=classes.ece(rows.proba, rows.y),
         )
-    half, most, all_but_few = (numbers.coverage(rows.below, rows.up_to, level) for level in LEVELS)
+    half, most, all_but_few = (_coverage(rows, level) for level in LEVELS)
     return found._replace(
         coverage=all_but_few, coverage_80=most, coverage_50=half, crps=float(np.mean(np.asarray(rows.crps)))
     )
+
+
+def _coverage(rows: Evaluated, level: float) -> float:
+    """Share of y within their central intervals.
+
+    A y that was censored is somewhere beyond: of [P(Y ≤ y), 1], over which a right model has it evenly spread, that
+    share counts which is within.
+    """
+    censored = np.isnan(np.asarray(rows.crps))
+    held = numbers.coverage(rows.below, rows.up_to, level)
+    if not censored.any():
+        return held
+    below, tail = np.asarray(rows.below), 0.5 * (1 - level)
+    seen = (below >= tail) & (below < 1 - tail)
+    within = (1 - tail - np.clip(below, tail, 1 - tail)) / np.maximum(1 - below, 1e-300)
+    return float(np.mean(np.where(censored, within, seen)))
 
 
 def score(

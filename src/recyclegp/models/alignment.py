@@ -44,7 +44,7 @@ def _check_categories(frame: Frame, module: Frame, label: str) -> None:
 
 
 def _listed(dimension: int, columns: arrays.Columns) -> str:
-    return f"{dimension} input columns" + ("" if columns is None else f" ({', '.join(columns)})")
+    return f"{dimension} input column{'s' * (dimension != 1)}" + ("" if columns is None else f" ({', '.join(columns)})")
 
 
 def words_of(about: About, c: int, frame: Frame) -> About:

@@ -24,6 +24,7 @@ from ..local import fitted
 from ..local.batching import Solved
 from ..local.candidates import is_row
 from ..local.fitted import Fitted
+from ..local.functions import FunctionRequests
 from ..local.people import published_rows
 from ..local.request import FitRequest
 from ..merging.member import Member
@@ -275,11 +276,20 @@ def of_requests(solved: Solved, owners: Sequence[str | None], times: Sequence[Wh
         FunctionColumns(torch.tensor([published_rows(own.requests[c]) for own in asked]), _published(part, models))
         for c, (part, models) in enumerate(zip(first.likelihood.parts, solved.functions, strict=True))
     )
-    origins = (
+    names = tuple([own.name for own in asked])
+    return Block(common, names, tuple(owners), tuple(times), _origins(asked, functions), functions)
+
+
+def _origins(asked: Sequence[FunctionRequests], functions: Sequence[FunctionColumns]) -> tuple[Origin, ...]:
+    """Of the points of each: those that nobody has given are placed, and no rows."""
+    requests, D = asked[0].requests, asked[0].requests[0].X.shape[1]
+    free = all(continuous_columns(r.kernel.structure, D) for r in requests)
+    if free and not any([r.points_given for own in asked for r in own.requests]):
+        return (Origin.PLACED,) * len(asked)
+    return tuple(
         worst(_origin(request, f.models, i) for request, f in zip(own.requests, functions, strict=True))
         for i, own in enumerate(asked)
     )
-    return Block(common, tuple(own.name for own in asked), tuple(owners), tuple(times), tuple(origins), functions)
 
 
 def _origin(request: FitRequest, models: Fitted, i: int) -> Origin:

@@ -7,6 +7,7 @@ from with at least that probability (Vovk; Papadopoulos et al. 2002; Lei et al. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
@@ -18,12 +19,14 @@ from torch import Tensor
 
 from .. import arrays, likelihoods
 from ..arrays import Array
-from ..errors import Argument, RecycleGPError
+from ..errors import Argument, FewCalibrationRowsWarning, RecycleGPError, warn_user
 from ..likelihoods import Likelihood, Moments, Outputs
 from ..storage.calibration import Calibration, rank, rows_needed
 from .predictive import Predictive
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # calibrated unless others are asked for, as far as there are rows enough
+FEW_ROWS = 50  # below which somebody should know how much chance has to do with it; by hand
+BAD_LUCK = 0.05  # one time in 20
 ONE_SD = 0.6826894921370859  # the level of a Gaussian's interval whose half-width is its standard deviation
 ROUNDING = 1e-9  # relative: counts at the very end of an interval are in it
 
@@ -79,7 +82,7 @@ class Calibrated:
             raise RecycleGPError(f"an interval for y is not defined for likelihood {chosen.name!r}; use predict_set")
         q = self.calibration.quantile(arrays.share(level, "level"))
         centre, scale = spread(chosen, self._moments(X))
-        low, high = centre - q * scale, centre + q * scale
+        low, high = (chosen.from_seen(centre + side * q * scale) for side in (-1, 1))
         if chosen.counts:
             edge = ROUNDING * (1 + centre + q * scale)
             low, high = (low - edge).ceil().clamp_min(0), (high + edge).floor()
@@ -129,7 +132,7 @@ class Calibrated:
             >>> bool(c.covers(X[1::2], np.sin(X[1::2, 0]), 0.9).mean() >= 0.9)
             True
         """
-        true = self._likelihood.targets(y, len(X), None).cpu().numpy()
+        true = self._likelihood.targets(self.model._as_numbers(y), len(X), None).cpu().numpy()
         if self.is_of_classes:
             among = np.asarray(self.predict_set(X, level))
             return among[np.arange(len(true)), true.astype(int)]
@@ -198,7 +201,12 @@ def calibrate(
     chosen = seen.likelihood
     with torch.no_grad():
         at = seen.of(model._moments(X, owner, of_y=True))
-        true = chosen.targets(y, len(at.mean), at.mean.device)
+        true = chosen.targets(model._as_numbers(y), len(at.mean), at.mean.device)
+    if chosen.censors:
+        raise RecycleGPError(
+            f"calibrate: of a time that is censored, as those of likelihood {chosen.name!r} may be, nobody knows "
+            "whether an interval holds it; use predict_interval as it is"
+        )
     n = len(true)
     if n == 0:
         raise RecycleGPError("calibrate: X has no rows; pass some that no module has seen")
@@ -214,7 +222,36 @@ def calibrate(
     with torch.no_grad():
         found = scores(chosen, true, at).sort().values.tolist()
     quantiles = tuple(found[rank(level, n) - 1] for level in wanted)
+    _warn_of_few_rows(n, wanted[-1])
     return Calibrated(model, Calibration(chosen.name, owner, n, tuple(wanted), quantiles, output=output))
+
+
+def _warn_of_few_rows(n: int, level: float) -> None:
+    """With how much less these very intervals may hold than they say: which rows there are is chance."""
+    if n < FEW_ROWS:
+        warn_user(
+            f"calibrated on {n} row{'s' * (n != 1)}: one time in 20, intervals of {100 * level:g}% "
+            f"from so few hold {100 * coverage_by_bad_luck(n, level):.0f}% of new rows or less; a hundred are better",
+            category=FewCalibrationRowsWarning,
+        )
+
+
+def coverage_by_bad_luck(n: int, level: float) -> float:
+    """The share of new rows that intervals hold in one of twenty calibrations with n rows, or less.
+
+    Of continuous scores the share that the k-th smallest of n holds is Beta(k, n + 1 − k); P(Beta ≤ p) is the
+    probability that at least k of n are below the p-quantile.
+    """
+    k = rank(level, n)
+
+    def probability(p: float) -> float:
+        return sum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k, n + 1))
+
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if probability(middle) < BAD_LUCK else (low, middle)
+    return low
 
 
 class Observed(NamedTuple):
@@ -242,7 +279,7 @@ def _observed(model: Predictive, likelihood: str | None, output: str | None) -> 
 
 
 class Spread(NamedTuple):
-    """Where y is expected, and by how much it may differ."""
+    """Where y, as f sees it, is expected, and by how much it may differ."""
 
     centre: Tensor
     scale: Tensor
@@ -253,7 +290,7 @@ def spread(likelihood: Likelihood, at: Moments) -> Spread:
     if likelihood.counts:
         expected, squared = likelihood.observed(at)
         return Spread(expected, squared.sqrt())
-    low, high = likelihood.interval_at(at, ONE_SD)
+    low, high = likelihood.of_seen.interval_at(at, ONE_SD)
     return Spread(0.5 * (low + high), 0.5 * (high - low))
 
 
@@ -262,4 +299,4 @@ def scores(likelihood: Likelihood, y: Tensor, at: Moments) -> Tensor:
     if likelihood.classifies:
         return 1 - likelihood.probabilities(at).gather(1, y.long()[:, None])[:, 0]
     centre, scale = spread(likelihood, at)
-    return (y - centre).abs() / scale
+    return (likelihood.seen(y) - centre).abs() / scale

@@ -19,7 +19,7 @@ from ..categories import described
 from ..core.owner_posterior import NewOwner
 from ..core.posterior import Posterior
 from ..errors import Argument, RecycleGPError
-from ..likelihoods import Categorical, Likelihood, Moments, Outputs
+from ..likelihoods import Categorical, Likelihood, Moments, Outputs, labels
 from ..local.candidates import is_row
 from ..local.constants import PEOPLE
 from ..local.functions import requests_for
@@ -71,6 +71,8 @@ def contribute(
     persons: Any = None,
 ) -> AnswerFacts:
     """All that one owner says."""
+    if len(plan.priors) == 1 and plan.likelihood.classifies:
+        y = labels.as_numbers(y, plan.targets[0].labels)
     if private is not None:
         _check_private(plan, private, noise, weights, score, with_derivatives)
     inputs = _inputs(plan, X)

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import hashlib
 import os
 import re
-import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Argument, RecycleGPError
 from ..storage.event_index import Seen
 from ..storage.event_store import ENTRY, EventStore, Files, LocalStore
 from ..storage.events import Entry, Event, Kind, Located, Problem, entry_to_text, event_to_text
 from .dictionary_files import index_of
+from .dictionary_memory import MergeMemory
 from .dictionary_query import Query, RegionLike
 
 if TYPE_CHECKING:
     from .dictionary_entries import ModuleLike
-    from .dictionary_merge import Change, Kept
     from .ensemble import Ensemble
-    from .how import Skipped
     from .module import Module
 
 LONGEST_BY = 200  # characters
@@ -59,8 +55,7 @@ class Dictionary:
         self._store = _store(self.path, options)
         self._index = index_of(self._store)
         self._tidied = False
-        self._merging = threading.Lock()
-        self._remembered: Remembered | None = None
+        self._memory = MergeMemory(self, self._index)
 
     def __repr__(self) -> str:
         return f"Dictionary({self.path!r})"
@@ -173,7 +168,7 @@ class Dictionary:
 
     def _publish(self, event: Event, files: Files, check: Callable[[Seen], object]) -> int:
         """The number of the event, once it has one: it is checked as of all events before it."""
-        identity, file = uuid.uuid4().hex, next(iter(files), None)
+        identity, file = os.urandom(16).hex(), next(iter(files), None)
         prepared = self._store.prepare(identity, event_to_text(event, identity, file), files)
         try:
             while True:
@@ -281,7 +276,7 @@ class Dictionary:
             ['ward-7']
         """
         arguments = locals()
-        query = Query(**{what: arguments[what] for what in Query.__dataclass_fields__})
+        query = Query(**{what: arguments[what] for what in Query._fields}).checked()
         return tuple(entry for entry in self._index.entries(query.conditions()) if query.takes(entry))
 
     def history(self, after: int = 0) -> tuple[Event, ...]:
@@ -337,18 +332,21 @@ class Dictionary:
 
         return tuple(problems(self.list(), self.history(), self.read))
 
-    def merge(self, *, relearn: bool | None = None, **options: Any) -> Ensemble:
+    def merge(self, *, relearn: bool | None = None, without: Collection[str] = (), **options: Any) -> Ensemble:
         """One global GP from all modules that are there, as `rgp.merge` makes it; again after a change, quickly.
 
         This object remembers what it has merged last. With the same options, and where the ensemble is held at points,
         only modules that have changed are read and summed again: the same as from scratch, to rounding, at the same
         kernel, noise, owners' effects and points. With learn=False, a kernel and points that are given that is all
-        there is to it. Otherwise these stay as they were learned until they are learned anew.
+        there is to it. Otherwise these stay as they were learned until they are learned anew. Modules that come are
+        screened all the same: whoever does not clearly agree with the others has everybody screened from scratch.
 
         Args:
-            relearn: True merges from scratch. False keeps what was learned, whatever has changed. None keeps it while
-                modules come, and learns anew once a module has gone or was replaced from which it was learned, there
-                are twice as many rows, or the points cannot express what is new.
+            relearn: True merges from scratch. False keeps what was learned, whoever has gone, but for those who do not
+                agree, unless trust=None. None keeps it while modules come, and learns anew once a module has gone or
+                was replaced from which it was learned, there are twice as many rows, or the points cannot express
+                what is new.
+            without: names of modules that are left out, as if they were not there.
             options: those of `rgp.merge`, but for its modules.
 
         Returns:
@@ -361,87 +359,31 @@ class Dictionary:
             >>> d.merge().names[0]
             'ward-7'
         """
-        from .dictionary_merge import Kept, canonical, same
+        left_out = frozenset(without)
+        again = self._memory.merge_again(relearn, left_out, options)
+        return self._memory.merge(left_out, options) if again is None else again
 
-        with self._merging:
-            now = self._index.last()
-            options = canonical(options, self._dimension())
-            remembered, self._remembered = self._remembered, None  # nothing half changed is ever used again
-            if remembered is not None and same(remembered.kept.options, options):
-                change, digests = self._change(remembered)
-                merged = remembered.kept.after(change, relearn)
-                if merged is not None:
-                    self._remembered = Remembered(remembered.kept, digests, now)
-                    return merged
-            read: dict[str, str] = {}
-            refused: builtins.list[Skipped] = []
-            skip = options.get("on_failure") == "skip"
-            kept = Kept(options, self._modules(read, refused if skip else None), refused)
-            self._remembered = None if kept.ensemble.skipped else Remembered(kept, read, now)
-            return kept.ensemble
+    def merge_again(
+        self, *, relearn: bool | None = None, without: Collection[str] = (), **options: Any
+    ) -> Ensemble | None:
+        """What `merge` gives at the price of what has changed; None where `merge` would begin from scratch.
 
-    def _dimension(self) -> int:
-        """Number of input columns of the modules: of any of them, since all must have the same."""
-        some = self._index.entries(most=1)
-        if not some:
-            raise RecycleGPError(f"{self.path}: no modules are there; add some first")
-        return len(some[0].region)
+        Args:
+            relearn: as for `merge`.
+            without: as for `merge`.
+            options: as for `merge`.
 
-    def _modules(self, read: dict[str, str], refused: builtins.list[Skipped] | None) -> Iterator[Module]:
-        """One after the other; `read` is told which. One that is removed meanwhile is not there any more.
+        Returns:
+            The ensemble, or None.
 
-        One that cannot be read is an error, unless somebody wants to be told.
+        Raises:
+            RecycleGPError: There is no module, or one cannot be read.
+
+        Examples:
+            >>> d.merge_again().names == d.merge().names
+            True
         """
-        from .how import Skipped
-
-        for entry in self.list():
-            try:
-                module = self._module(entry.name, read)
-            except (RecycleGPError, OSError) as failed:
-                if refused is None:
-                    raise
-                refused.append(Skipped(entry.name, str(failed)))
-                continue
-            if module is not None:
-                yield module
-
-    def _module(self, name: str, read: dict[str, str]) -> Module | None:
-        from .module_bytes import from_bytes
-
-        try:
-            content = self.read(name)
-        except RecycleGPError:
-            if self._index.look(name).entry is None:
-                return None
-            raise
-        read[name] = hashlib.sha256(content).hexdigest()
-        return from_bytes(content, f"{self.path}: {name}")
-
-    def _change(self, remembered: Remembered) -> tuple[Change, dict[str, str]]:
-        """What has changed since, and the digests of all modules now."""
-        from .dictionary_merge import Change
-
-        before, digests = remembered.digests, dict(remembered.digests)
-        gone, new = builtins.list[str](), builtins.list[Any]()
-        for name in sorted({event.name for event in self._index.events(remembered.last)}):
-            entry = self._index.look(name).entry
-            if entry is not None and entry.digest == before.get(name):
-                continue
-            if name in before:
-                gone.append(name)
-                del digests[name]
-            module = None if entry is None else self._module(name, digests)
-            if module is not None:
-                new.append(module)
-        return Change(frozenset(gone), tuple(new)), digests
-
-
-class Remembered(NamedTuple):
-    """What a dictionary has merged last."""
-
-    kept: Kept
-    digests: dict[str, str]  # of the modules in it, by name
-    last: int  # event that it has seen
+        return self._memory.merge_again(relearn, frozenset(without), options)
 
 
 def _store(path: str, options: dict[str, Any]) -> EventStore:

@@ -18,13 +18,15 @@ from ..core.posterior import basis
 from ..core.sites import Site, weighted
 from ..kernels import Kernel
 from ..kernels.gpytorch_objects import from_gpytorch
-from ..merging import pooling
+from ..merging import newcomers, pooling
 from ..merging.constants import LEARNING
 from ..merging.fold_tree import FoldTree
-from ..merging.member import Member
+from ..merging.levels import Levels, levels
+from ..merging.member import Member, stored
 from ..merging.noise import with_noise
 from ..merging.points import AUTO
 from ..merging.points_form import PointsForm
+from ..merging.verdicts import TRUSTED
 from . import merging
 from .ensemble import Ensemble
 from .failures import warn_skipped
@@ -62,7 +64,9 @@ class Kept:
         self.learned_rows = self.ensemble.rows
         self.slack = self.ensemble.slack
         self.given = nothing_is_chosen(self.options)
+        self.screens = bool(self.options.get("learn", True)) and self.options.get("trust", "learn") is not None
         self._trees: list[FoldTree] | None = self._planted()
+        self._levels: list[dict[str, Levels]] | None = None  # of each member of each group, once somebody has come
 
     def _planted(self) -> list[FoldTree] | None:
         """For each group; None where sums of it cannot be kept."""
@@ -93,16 +97,22 @@ class Kept:
         if self.must_learn(change, relearn) or lost.intersection(self.options.get("weights") or ()):
             return None
         if self._trees is None:
-            return self._by_operations(change)
+            return None if change.new and self.screens else self._by_operations(change)
         read = self._read(change.new)
         if read is None:
             return None
-        if any(
-            len(group.members) + len(new) == len(change.gone) for group, new in zip(self._groups, read, strict=True)
-        ):
-            return None  # nobody is left
-        changed = [self._changed(*own, change.gone) for own in zip(self._groups, self._trees, read, strict=True)]
-        ensemble = replace(self.ensemble, groups=tuple(changed))
+        groups, gone = self.ensemble.groups, change.gone
+        screened = self.screens and bool(change.new)
+        if gone >= set(self.ensemble.names) and (screened or not change.new):
+            return None  # nobody is left, with whom those who come could agree
+        if screened:
+            if gone:  # nobody is compared with what it has said itself
+                groups, gone = self._changed(groups, [()] * len(groups), gone), frozenset()
+            if not self._agree(groups, read):
+                return None  # everybody is to be screened
+            read = [tuple(m._replace(verdict=TRUSTED) for m in own) for own in read]
+        changed = self._changed(groups, read, gone)
+        ensemble = replace(self.ensemble, groups=changed)
         if self.given:
             likelihood = self.ensemble.likelihoods[0]
             known = [own for group in changed for own in group.likelihoods]
@@ -115,9 +125,17 @@ class Kept:
         self.ensemble = ensemble
         return ensemble
 
-    @property
-    def _groups(self) -> tuple[Group, ...]:
-        return self.ensemble.groups
+    def _agree(self, groups: Sequence[Group], read: Sequence[Sequence[Member]]) -> bool:
+        """Do all that are new clearly agree with all that are there?"""
+        if self._levels is None:
+            self._levels = [_levels_of(group.members) for group in groups]
+        for group, at, new in zip(groups, self._levels, read, strict=True):
+            assert isinstance(group.form, PointsForm)
+            theirs = Levels(*(torch.cat(rows) for rows in zip(*(at[m.name] for m in group.members), strict=True)))
+            if not newcomers.agree(group.form, group.members, theirs, new):
+                return False
+            at |= _levels_of(new)
+        return True
 
     def _by_operations(self, change: Change) -> Ensemble | None:
         """As `remove` and `add` do it, at the same kernel: what is exact, or of correlated outputs, is stacked anew."""
@@ -154,7 +172,14 @@ class Kept:
                 found.append(tuple(m._replace(added_after_merge=not self.given or m.weight == 0) for m in members))
             return found
 
-    def _changed(self, group: Group, tree: FoldTree, new: tuple[Member, ...], gone: frozenset[str]) -> Group:
+    def _changed(
+        self, groups: Sequence[Group], new: Sequence[tuple[Member, ...]], gone: frozenset[str]
+    ) -> tuple[Group, ...]:
+        assert self._trees is not None
+        each = zip(groups, self._trees, new, strict=True)
+        return tuple(self._changed_group(group, tree, own, gone) for group, tree, own in each)
+
+    def _changed_group(self, group: Group, tree: FoldTree, new: tuple[Member, ...], gone: frozenset[str]) -> Group:
         form = group.form
         assert isinstance(form, PointsForm)
         left = [m for m in group.members if m.name not in gone]
@@ -168,6 +193,13 @@ class Kept:
         form = replace(form, bound_rows=tree.rows(form.mean), marginal=None)
         after = group.after_removal(set(gone), self.ensemble.how, (), relearned=False) if out else group.unlearned
         return replace(group, form=form, members=members, likelihoods=group.pooled(members), unlearned=after)
+
+
+def _levels_of(members: Sequence[Member]) -> dict[str, Levels]:
+    """By their names."""
+    with stored(members, now=False) as store:
+        whole = levels(members, store)
+    return {m.name: Levels(*(rows[i : i + 1] for rows in whole)) for i, m in enumerate(members)}
 
 
 def _can_be_summed(group: Group) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import Argument, RecycleGPError
 from ..storage.event_index import Condition
@@ -16,9 +15,8 @@ from ..times import DAY
 RegionLike = Mapping[str, Sequence[float]] | Sequence[Sequence[float]]
 
 
-@dataclass(frozen=True)
-class Query:
-    """The arguments of `Dictionary.list`, checked."""
+class Query(NamedTuple):
+    """The arguments of `Dictionary.list`."""
 
     name: str | None = None
     owner: str | None = None
@@ -30,7 +28,8 @@ class Query:
     max_age: float | None = None
     region: RegionLike | None = None
 
-    def __post_init__(self) -> None:
+    def checked(self) -> Query:
+        """It, if it is one."""
         for what in ("name", "owner", "likelihood", "target"):
             value = getattr(self, what)
             if value is not None and not isinstance(value, str):
@@ -47,6 +46,7 @@ class Query:
                     raise RecycleGPError(
                         Argument("region", self.region), ": give the least and the most of each input, in this order"
                     )
+        return self
 
     def _pairs(self) -> dict[Any, tuple[float, float]]:
         """(least, most) by name or position."""

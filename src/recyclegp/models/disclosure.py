@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..merging.member import Member
-from ..record import Guaranteed, Origin, weakest, worst
+from ..record import Guaranteed, Origin, Record, weakest, worst
+
+if TYPE_CHECKING:
+    from ..merging.member import Member
 
 
 class PrivacyGuarantee(Enum):
@@ -28,6 +30,12 @@ class Disclosure(NamedTuple):
     @property
     def guarantee(self) -> PrivacyGuarantee:
         return PrivacyGuarantee.NONE if self.guaranteed is None else PrivacyGuarantee.DIFFERENTIAL
+
+
+def of_record(found: Record) -> Disclosure:
+    """Of a module: whose the points are, how many for each row, the fewest rows behind a function."""
+    each = [len(latent.known_site.Z) / latent.rows for latent in found.latents]
+    return Disclosure(found.about.origin, max(each), min(p.rows for p in found.latents), found.about.guaranteed)
 
 
 def of_member(m: Member, points_per_row: float) -> Disclosure:

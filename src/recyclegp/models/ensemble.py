@@ -309,7 +309,7 @@ class Ensemble(MergedModel):
         if share < 1:
             now = replace(now, groups=tuple(group.decayed(share) for group in now.groups))
             now = now._waiting_changed(lambda m: decayed_members([m], share)[0])
-        whole, rows = observed(points, y, self.likelihoods, likelihood, noise)
+        whole, rows = observed(points, self._as_numbers(y), self.likelihoods, likelihood, noise)
         about = About(label, owner, None, "update", self.columns, levels, privacy=publishing.privacy)
         about = about._replace(origin=self._origin_of_points)
         waiting = with_rows(now._waiting, now.groups, whole, rows, NewRows(about, publishing, self.choice))

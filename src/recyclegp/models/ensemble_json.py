@@ -172,6 +172,11 @@ NOISE = Entry(
             lambda v, at: None if v == 1 else float(v),
         ),
         Fact(
+            "missed_scale",
+            lambda v, at: 0.0 if v is None else number(v, "missed_scale", 0.0),
+            lambda v, at: None if v == 0 else float(v),
+        ),
+        Fact(
             "kernel",
             lambda v, at: None if v is None else from_json(v, at.dimension),
             lambda v, at: None if v is None else to_json(v, at.dimension),

@@ -14,10 +14,12 @@ from ..local import batching
 from ..local.batching import DataSet, Failed, Named
 from ..local.functions import FunctionRequests, requests_for
 from ..local.kernel_choice import chosen
-from ..local.options import DeviceLike, FitOptions, KernelLike, Noise, PrivacyLike, PublishLike
+from ..local.options import COMPLETED, DeviceLike, FitOptions, KernelLike, Noise, PrivacyLike, PublishLike
 from ..local.people import are_people, published_rows
 from ..times import TimeLike, When, when
 from .blocks import Piece, of_requests
+from .completing import all_completed, complete_only, completed
+from .constant_warnings import warn_about_constants, what_is_constant
 from .fit_warnings import PublishedSize, failure_message, warn_about_failures, warn_about_publishing
 from .module import Module
 from .modules import Modules, of_pieces
@@ -60,6 +62,7 @@ def fit(
     target: str | Sequence[str] | None = None,
     unit: str | Sequence[str | None] | None = None,
     labels: Sequence[str | None] | None = None,
+    positive: Any = None,
     owner: str | None = None,
     time: TimeLike = None,
     missing: str = "refuse",
@@ -74,11 +77,13 @@ def fit(
         X: (n, D) inputs: array, tensor or DataFrame. Columns of text, categoricals and truth values are categories,
             whose levels are known by name, also to whoever gets the file: see `categories`.
         y: n targets; or (n, C) of them, for C outputs with one kernel and own means, scales and noises; or n classes.
-        likelihood: "gaussian", "bernoulli" (logistic), "bernoulli-probit", "poisson", "negative-binomial" (counts
-            that vary more: mean exp f and variance μ + μ²/r, r learned), "counts" (one of these two, by the evidence
-            of some of the rows), "student-t"; "categorical" (any number of classes, which may be text, by a regression
-            for each) or "categorical-softmax" (by their softmax, slower); "heteroscedastic" (Gaussian, with a noise
-            that is a function of the inputs, too).
+        likelihood: "gaussian", "lognormal" (y > 0 whose logarithm is Gaussian: `predict` and `noise` are of log y, all
+            about y in its own units), "survival" (times until something happens, and −t where nothing had by
+            the time t; otherwise as "lognormal"), "student-t", "bernoulli" (logistic), "bernoulli-probit", "poisson",
+            "negative-binomial" (counts that vary more: mean exp f and variance μ + μ²/r, r learned), "counts" (one of
+            these two, by the evidence of some of the rows); "categorical" (any number of classes, which may be text, by
+            a regression for each) or "categorical-softmax" (by their softmax, slower); "heteroscedastic" (Gaussian,
+            with a noise that is a function of the inputs, too). docs/likelihoods.md says which for what.
         kernel: a name ("matern52", "rbf + linear", …), a GPyTorch kernel in your units, or "auto": rbf, matern52 or
             matern32, with a linear part where that is better, by the evidence of some of the rows. "category" sees the
             columns of categories and the others those of numbers; a name without it is multiplied by it.
@@ -107,10 +112,16 @@ def fit(
             numbers or dates is refused.
         target: what y is called; by default the name of a pandas Series. Of several outputs one name each.
         unit: what y is measured in; of several outputs one for all, or one each.
-        labels: what classes 0 and 1 are called. Modules that contradict each other in these are not merged.
+        labels: what classes 0 and 1 are called, as ["well", "ill"]; y may then hold these words. Modules that
+            contradict each other in these are not merged.
+        positive: where y holds words, the one that is class 1; every other one is 0.
         owner: whose rows they are, where somebody sends several modules; the module's name unless given.
         time: when the rows were observed, for `merge(half_life=...)`: a number in any unit, or a date as "2026-03-01".
-        missing: "refuse", or "allow" where NaN in y (n, C) means that an output was not seen in a row.
+        missing: what becomes of empty cells (NaN, None). "refuse"; "allow" where NaN in y (n, C) means that an output
+            was not seen in a row; "drop" leaves incomplete rows out. A row that lacks inputs is taken with "impute",
+            which fills in the mean of 5 similar rows (or the level that most of them have), and with "marginalise",
+            which integrates over what 10 similar rows have there, as far as y agrees with it (one target). With both,
+            cells of several outputs may be empty. docs/messy-tables.md says which when.
         classes: of "categorical", all that a row could have had. Without it they are those that y has: an owner who
             has not met a class says nothing about it. Named here and not met, a class is one that does not occur.
         weights: how often each row counts, n positive numbers: as p(y|f)^w, so that a row of weight two is a row that
@@ -120,7 +131,8 @@ def fit(
         hold_back: the share of rows to keep out, as 0.1, so that `Ensemble.gain` can say with them whether merging
             helps. A hash of each row decides, so that the same rows are found again; the module remembers the share.
             Fit with all rows afterwards.
-        allow_small: say nothing where there are fewer than 10 rows, about each of which a module says much.
+        allow_small: take one or two rows, too, which are refused otherwise, and say nothing where there are fewer than
+            10: a module says much about each of them.
 
     Returns:
         The module, of as many functions as y or the likelihood asks for.
@@ -141,12 +153,17 @@ def fit(
     check_owner(owner)
     at = None if time is None else when(time)
     label = name_or_new(name)
+    shares = None
+    if options.inference.missing in COMPLETED:
+        X, y, noise, weights, shares = completed(X, y, noise, weights, options, fit)
+        options = options.changed(noise=noise)
 
     def requests(of: FitOptions) -> FunctionRequests:
-        return requests_for(X, y, label, of, weights=weights)
+        return requests_for(X, y, label, of, weights=weights, shares=shares)
 
     options = chosen(options, lambda of: [requests(of)])
     checked = requests(options)
+    warn_about_constants([(label, what_is_constant(checked))], 1)
     record = of_requests(batching.solve_one(checked), [owner], [at]).record(0)
     if weights is not None:  # which need not add up to a whole number
         effective = [float(published_rows(r)) if are_people(r) else r.effective_rows for r in checked.requests]
@@ -176,6 +193,7 @@ def fit_many(
     target: str | Sequence[str] | None = None,
     unit: str | Sequence[str | None] | None = None,
     labels: Sequence[str | None] | None = None,
+    positive: Any = None,
     owners: Sequence[str] | None = None,
     times: Sequence[TimeLike] | None = None,
     on_failure: str = "raise",
@@ -207,6 +225,7 @@ def fit_many(
         target: as for `fit`, the same for all.
         unit: as for `fit`, the same for all.
         labels: as for `fit`, the same for all.
+        positive: as for `fit`, the same for all.
         owners: whose rows they are, one for each; needs `names`.
         times: when the rows of each were observed, as for `fit`; None of those of which nobody knows.
         on_failure: a model that fails beside others is tried again alone. If it fails again: "raise", naming it, once
@@ -216,7 +235,8 @@ def fit_many(
         missing: as for `fit`, the same for all.
         classes: as for `fit`, the same for all.
         hold_back: as for `fit`, the same for all.
-        allow_small: as for `fit`, the same for all; one warning names those of too few rows.
+        allow_small: as for `fit`, the same for all; a data set of one or two rows is otherwise one whose model fails,
+            and one warning names those of fewer than 10.
 
     Returns:
         One module for each data set: a sequence like a list, which is kept as columns. It slices, `save` writes all
@@ -247,10 +267,15 @@ def fit_many(
         )
     if options.chooses_kernel or options.chooses_likelihood:
         data = list(data)
-        options = batching.choose(data, options)
+        options = batching.choose(complete_only(data, options), options)
         total = len(data)
+    constants: list[tuple[str, list[str]]] = []
+
+    def look(own: FunctionRequests) -> None:
+        constants.append((own.name, what_is_constant(own)))
+
     with bar("fitting", total, progress) as advance:
-        modules, failures = fit_data_sets(data, names, options, advance, owners=whose, times=dated)
+        modules, failures = fit_data_sets(data, names, options, advance, owners=whose, times=dated, look=look)
     if failures and on_failure == "raise":
         said = Message(
             f"{failure_message(failures)}; ",
@@ -259,6 +284,7 @@ def fit_many(
         )
         raise FitManyError(said, modules, failures)
     warn_about_failures(failures)
+    warn_about_constants(constants, len(modules))
     warn_about_publishing(list(PublishedSize.of_all(modules)), options.publishing)
     return modules
 
@@ -279,9 +305,16 @@ def fit_data_sets(
     first: int = 0,
     owners: Sequence[str] | None = None,
     times: Sequence[When | None] | None = None,
+    look: Callable[[FunctionRequests], None] = lambda own: None,
 ) -> Outcome:
-    """A module for each data set, but for those that failed also alone; errors count data sets from `first`."""
-    requests = batching.checked(_named(data, names, times), options, first)
+    """A module for each data set, but for those that failed also alone; errors count data sets from `first`.
+
+    `look` is called with each data set that is fitted.
+    """
+    named: Iterable[Named] = _named(data, names, times)
+    if options.inference.missing in COMPLETED:
+        named = all_completed(named, options, fit)
+    requests = _looked_at(batching.checked(named, options, first), look)
     if isinstance(data, Sized):
         requests = iter(list(requests))  # what is all here is checked before any work begins
     pieces: list[Piece] = []
@@ -293,6 +326,15 @@ def fit_data_sets(
         own, at = ([None if some is None else some[i] for i in found.positions] for some in (owners, times))
         pieces.append(Piece(of_requests(found, own, at), found.positions))  # type: ignore[arg-type]
     return Outcome(of_pieces(pieces), failures)
+
+
+def _looked_at(
+    requests: Iterable[FunctionRequests | Failed], look: Callable[[FunctionRequests], None]
+) -> Iterator[FunctionRequests | Failed]:
+    for own in requests:
+        if not isinstance(own, Failed):
+            look(own)
+        yield own
 
 
 # --- names, owners and times ------------------------------------------------------------------

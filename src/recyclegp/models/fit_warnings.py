@@ -46,6 +46,10 @@ class PublishedSize(NamedTuple):
                 for f in block.functions
             ]
             D = block.common.dimension
+            if len(columns) == 1:
+                for name, (rows, points, kept) in zip(block.names, columns[0], strict=True):
+                    yield PublishedSize(name, rows, points, D, kept)
+                continue
             for name, *functions in zip(block.names, *columns, strict=True):
                 yield least_kept([PublishedSize(name, rows, points, D, kept) for rows, points, kept in functions])
 

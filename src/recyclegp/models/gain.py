@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.special import stdtrit
 
 from ..arrays import Array
 from ..errors import Argument, Name, RecycleGPError, warn_user
@@ -48,6 +47,8 @@ class Gain(NamedTuple):
     @property
     def verdict(self) -> Verdict:
         """By a t-test of the paired differences."""
+        from scipy.special import stdtrit
+
         if self.rows < 2 or not abs(self.gain) > stdtrit(self.rows - 1, 0.5 + 0.5 * LEVEL) * self.standard_error:
             return Verdict.UNCLEAR
         return Verdict.HELPS if self.gain > 0 else Verdict.HURTS
@@ -93,7 +94,7 @@ def gain(
     ensemble._inputs(X)  # columns that are not there are said first
     whole, mine = ensemble.likelihoods[0], alone.likelihoods[0]
     several = isinstance(whole, Outputs)
-    seen = _own_outputs(alone, y, len(X)) if several else y
+    seen = _own_outputs(alone, y, len(X)) if several else alone._as_numbers(y)
     held = held_back.is_held_back(_own_columns(X, about), seen, share)
     _check_rows(about, alone, seen, ~held)
     X, seen = held_back.take(X, held), held_back.take(seen, held)

@@ -265,7 +265,7 @@ class Group:
             return None
         pooled = self.noises[self.functions.index(own[0].function)]
         share = self.own_share if averaged else 0.0
-        parts = [(merged, noise_dof(own, everybody, pooled), 1 - share)]
+        parts = [(merged, noise_dof(own, everybody, pooled), 1 - share)] if share < 1 else []
         if averaged:
             alone = one_noise([(m.likelihoods[0].values[0], m.rows) for m in own])
             assert alone is not None  # they say under which noise they were published
@@ -339,8 +339,10 @@ class Group:
             self.need_sites("with_noise")
         now = replace(self, members=tuple(map(changed, self.members)))
         now = now.rebuilt(now.members) if now.keeps_sites else now
-        own = zip(self.functions, now.likelihoods, strict=True)
-        likelihoods = [tuple(known.get(c, p) if isinstance(p, Gaussian) else p for p in parts) for c, parts in own]
+        likelihoods = [
+            tuple(p.with_noise(known[c]) if c in known and isinstance(p, Gaussian) else p for p in parts)
+            for c, parts in zip(self.functions, now.likelihoods, strict=True)
+        ]
         noises = (None if c in known else noise for c, noise in zip(self.functions, self.noises, strict=True))
         return replace(now, likelihoods=tuple(likelihoods), noises=tuple(noises))
 

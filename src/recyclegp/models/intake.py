@@ -22,7 +22,7 @@ from ..merging.member import Member
 from ..merging.site_source import SiteSource
 from ..merging.site_store import SiteStore
 from ..merging.unfinished import finished_part, is_unfinished
-from ..record import About, Latent, Record
+from ..record import IMPORTED, About, Latent, Record
 from .alignment import aligned, fitted, words_of
 from .blocks import Piece
 from .how import Frame, Skipped
@@ -179,24 +179,27 @@ class ModuleIntake:
         if self.count or self._known is not None or not modules or any([type(m) is not Module for m in modules]):
             return False
         abouts, latents = [m.about for m in modules], [m.latents[0] for m in modules]
-        names, sites = [a.name for a in abouts], [latent.known_site for latent in latents]
+        names, sites = [a.name for a in abouts], [site for own in latents if (site := own.site) is not None]
         likelihoods, first = [m.likelihoods for m in modules], abouts[0]
-        dimensions = {site.Z.shape[1] for site in sites}
+        dimensions = {Z.shape[-1] for Z, *_ in sites}
+        targets = {id(a.targets[0]): a.targets[0] for a in abouts}.values()  # mostly one object for all
+        unsettled = [a for a, own in zip(abouts, latents, strict=True) if not own.convergence.converged]
         if (
             len(dimensions) > 1
             or len(set(names)) < len(names)
-            or any([a.columns != first.columns or a.categories.levels or a.targets[0].known for a in abouts])
+            or any([a.columns is not first.columns and a.columns != first.columns for a in abouts])
+            or any([a.categories.levels for a in abouts])
+            or any([target.known for target in targets])
             or any([len(m.latents) > 1 for m in modules])
             or any([type(own[0]) is Outputs for own in likelihoods])
-            or any([is_unfinished(*of) for of in zip(abouts, latents, strict=True)])
+            or any([a.method in IMPORTED for a in unsettled])
         ):
             return False
         self._check_inputs(Frame(dimensions.pop(), first.columns, first.categories, first.name), names[0], check)
-        weights = [self._weights.of(name, i) for i, name in enumerate(names)]
+        weights = self._weights.of_all(names)
         self._seen.update(names)
         self.count = len(names)
-        for about, latent in zip(abouts, latents, strict=True):
-            self._warnings.look_at(about, latent.convergence.converged)
+        self._warnings.look_at_all(abouts, unsettled)
         self._single.extend(list(map(Member, abouts, latents, likelihoods, weights)), sites, self._keep)
         return True
 
@@ -358,10 +361,28 @@ class ModuleIntake:
             )
             read = ModulesRead(self._likelihood, functions, self.frame)
         members = [m for own in read.functions for m in own.members]
+        for c, own in enumerate(read.functions):
+            before = [] if self._known is None else [m for m in self._known.members if m.function == c]
+            _check_scales([*before, *own.members])
         if not any(m.weight > 0 for m in members):
             raise RecycleGPError("weights are all zero; give at least one module a positive weight")
         self._warnings.warn(self.frame.columns)
         return read
+
+
+def _check_scales(members: Sequence[Member]) -> None:
+    """Is f either y, or its logarithm, for all whose y has units?"""
+    first: dict[bool, Member] = {}  # of those whose f is y, and of the others
+    for kind, member in {type(m.likelihoods[0]): m for m in members}.items():
+        if kind.has_units:
+            first[member.likelihoods[0].of_seen is member.likelihoods[0]] = member
+    if len(first) > 1:
+        plain, logarithm = first[True], first[False]
+        raise RecycleGPError(
+            f"f is y for module {plain.name!r} ({plain.likelihoods[0].name}) and the logarithm of y for "
+            f"{logarithm.name!r} ({logarithm.likelihoods[0].name}); fit one of them again with the same ",
+            Argument("likelihood"),
+        )
 
 
 class _Shared:

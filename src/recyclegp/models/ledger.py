@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import RecycleGPError
+from ..extras import install
 from ..storage.atomic import locked, write_atomically
 
 TOO_LITTLE = 1e-9  # of ε: what rounding may add
@@ -35,9 +36,7 @@ def _accounting() -> Any:
             import dp_accounting
             from dp_accounting import pld
     except ImportError as missing:
-        raise RecycleGPError(
-            "privacy with a guarantee needs the package dp-accounting; install recyclegp with its extra 'private'"
-        ) from missing
+        raise RecycleGPError(f"privacy with a guarantee needs dp-accounting; {install('private')}") from missing
     logging.root.handlers[:] = handlers  # it would print what everybody logs
     return dp_accounting, pld.PLDAccountant
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
-
-import gpytorch
+from typing import TYPE_CHECKING, Any
 
 from .. import arrays
 from ..arrays import Array, CountOrPoints, PerOutput
 from ..devices import default_device, device_of, retry_on_oom
-from ..errors import Argument, RecycleGPError
+from ..errors import Argument, Name, RecycleGPError
 from ..kernels import Kernel, parse
-from ..kernels.gpytorch_objects import from_gpytorch
 from ..likelihoods import Outputs
 from ..local.kernel_choice import AUTO, SMOOTHNESS
 from ..merging.decay import aged, check_half_life
@@ -28,8 +25,12 @@ from .ensemble import Ensemble
 from .failures import FAILED, OnFailure, culprits, named, on_failure_wanted, unexplained, warn_skipped, without
 from .how import Frame, How
 from .intake import FunctionRead, ModuleIntake, ModulesRead
+from .merge_warnings import about_unchecked
 from .merging import given_noises, merge_functions
 from .sources import Source
+
+if TYPE_CHECKING:
+    import gpytorch
 
 POOL, KEEP = "pool", "keep"  # what becomes of the modules' noises
 
@@ -83,6 +84,8 @@ class MergeOptions:
         if self.kernel is None or isinstance(self.kernel, (str, Kernel)):
             return self.kernel
         if dimension not in self._kernels_read:
+            from ..kernels.gpytorch_objects import from_gpytorch
+
             self._kernels_read[dimension] = from_gpytorch(self.kernel, dimension)
         return self._kernels_read[dimension]
 
@@ -127,7 +130,7 @@ class MergeOptions:
         elif isinstance(self.outputs, str) and self.outputs == "auto":
             asked = None
         else:
-            raise RecycleGPError(f"outputs: these modules have {read.likelihood.meaning}; leave it out")
+            raise RecycleGPError(Name("outputs"), f": these modules have {read.likelihood.meaning}; leave it out")
         return How(choice, owners_wanted(self.owners), tuple(map(config.with_noise, noises)), asked, read.skipped)
 
 
@@ -225,6 +228,7 @@ def merge(
                     raise named(bad, failed) from failed
                 read = without(read, bad)
     warn_skipped(read.skipped)
+    about_unchecked([m for group in merged.groups for m in group.members])
     return merged
 
 

@@ -7,16 +7,26 @@ from collections.abc import Mapping, Sequence
 from .. import arrays
 from ..categories import Categories, called, shown
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..errors import Argument, ContradictionWarning, Either, Message, RecycleGPError, Remedy, warn_user
+from ..errors import (
+    Argument,
+    ContradictionWarning,
+    Either,
+    Message,
+    Name,
+    RecycleGPError,
+    Remedy,
+    UncheckedWarning,
+    warn_user,
+)
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..merging.constants import LEARNING
 from ..merging.learning import slack_tolerance
-from ..merging.member import Member
+from ..merging.member import Member, active
 from ..merging.merge_config import Held
 from ..merging.pooling import shorter_than_all
 from ..merging.size import Size
-from ..merging.unfinished import is_unfinished
+from ..merging.unfinished import unfinished
 from ..record import IMPORTED, About
 from ..target import Target, contradiction
 from .naming import SHOWN, few
@@ -64,6 +74,12 @@ class MergeWarnings:
         if not converged and about.method not in IMPORTED:  # see about_held
             self.unsettled.append(about.name)
 
+    def look_at_all(self, abouts: Sequence[About], unsettled: Sequence[About]) -> None:
+        """At modules with the same columns, of which some had not converged."""
+        if abouts[0].columns is None:
+            self.unnamed += [about.name for about in abouts]
+        self.unsettled += [about.name for about in unsettled if about.method not in IMPORTED]
+
     def look_at_levels(self, categories: Categories, columns: arrays.Columns, owner: str) -> None:
         for column, names in categories.levels:
             self.levels.setdefault(called(column, columns), LevelsApart()).look_at(names, owner)
@@ -106,13 +122,13 @@ class MergeWarnings:
 
 def about_held(held: Held, members: Sequence[Member]) -> None:
     """Was something not learned that should have been, and what of unfinished modules counts?"""
-    unfinished = [m.name for m in members if m.weight > 0 and is_unfinished(m.about, m.latent)]
-    if unfinished:
+    names = [m.name for m in unfinished(active(members))]
+    if names:
         learned = "; kernel, mean, noise and effects were learned from the others"
         if held is Held.UNFINISHED:
             learned = "; the kernel is theirs and was not learned, but for the size of f within a factor of two"
         warn_user(
-            f"{few(unfinished)} were fitted elsewhere by searches that had not ended: what cannot be so does not "
+            f"{few(names)} were fitted elsewhere by searches that had not ended: what cannot be so does not "
             f"count{learned}. Finish those fits, and merge again"
         )
     if held is Held.ABSURD:
@@ -123,8 +139,8 @@ def about_held(held: Held, members: Sequence[Member]) -> None:
         )
 
 
-def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[Member]) -> None:
-    """Did the search end, and does its kernel resemble any module's own?"""
+def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[Member], *, lost: bool) -> None:
+    """Did the search end, and does its kernel resemble any module's own? `lost`: owners know less of f than alone."""
     if not convergence.converged:
         warn_user(
             f"the search for the kernel {convergence.message} after {convergence.evaluations} evaluations; the "
@@ -134,6 +150,19 @@ def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[M
             Argument("inducing"),
             " points",
         )
+    if lost:
+        warn_user(
+            "merging does not help these owners: under the kernel that they share, ",
+            kernel.describe(),
+            ", most of them know far less of their own functions than alone, as happens where they contradict each "
+            "other. Who asks for itself (",
+            Name("owner"),
+            ") is answered from its own module; ",
+            Remedy("report", command="compare", writes=False),
+            " tells who disagrees",
+            category=ContradictionWarning,
+        )
+        return
     factor = shorter_than_all(kernel, members) if convergence != NOTHING_TO_LEARN else None
     if factor is not None:
         warn_user(
@@ -182,6 +211,19 @@ def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> No
             few([why[m.name] for m in asked]),
             "; ask their owners",
             category=ContradictionWarning,
+        )
+
+
+def about_unchecked(members: Sequence[Member]) -> None:
+    """Who counts although nobody could notice a mistake? Once, for all functions together."""
+    why = {m.name: m.verdict.reason for m in members if m.verdict is not None and m.verdict.is_unknown and m.weight > 0}
+    modules = len({m.name for m in members})
+    if why and modules > 1:
+        warn_user(
+            f"{len(why)} of {modules} modules cannot be checked: ",
+            few([f"{name} ({reason})" for name, reason in why.items()]),
+            f"; a mistake in {'it' if len(why) == 1 else 'them'}, as another unit, would not be noticed",
+            category=UncheckedWarning,
         )
 
 

@@ -21,7 +21,7 @@ from ..core.posterior import Posterior
 from ..core.sites import box
 from ..devices import CPU, default_device, retry_on_oom
 from ..errors import Argument, Part, RecycleGPError
-from ..export import gpytorch_model
+from ..extras import install
 from ..kernels import Kernel
 from ..likelihoods import Gaussian, Likelihood, NegativeBinomial, Observed, Outputs
 from ..merging.member import Member, active, boxes
@@ -29,7 +29,7 @@ from ..merging.points import Choice
 from ..merging.size import Size
 from ..record import Origin
 from ..storage import container
-from ..target import NO_TARGET, Target
+from ..target import Target, united
 from . import disclosure, ensemble_file, gain, new_owner, owner_answers, reporting, unlearning
 from .checks import check_it_answers
 from .coupling import covariance_of
@@ -90,7 +90,8 @@ class MergedModel(Predictive):
             exact = "exact, " if form.kind == "exact" else ""
             rest = f", {exact}{len(form.Z)} points in {self.dimension}-D, {form.kernel.describe()}{form.loss_words}"
         shown = ", ".join(self.names[:3]) + (", …" if len(self.names) > 3 else "")
-        return f"Ensemble({len(self.names)} modules: {shown}; {words}{self.rows} rows{rest})"
+        count = len(self.names)
+        return f"Ensemble({count} module{'s' * (count != 1)}: {shown}; {words}{self.rows} rows{rest})"
 
     # --- what it knows ---
 
@@ -218,13 +219,11 @@ class MergedModel(Predictive):
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """What y means, for each function, where all modules that say so agree."""
-        said = [
-            {m.target for m in active(self._everybody) if m.function == c and m.target.known}
-            for group in self.groups
-            for c in group.functions
-        ]
-        return tuple(found.pop() if len(found) == 1 else NO_TARGET for found in said)
+        """What y means, for each function, as far as modules say so and agree."""
+        said = active(self._everybody)
+        return tuple(
+            united(m.target for m in said if m.function == c) for group in self.groups for c in group.functions
+        )
 
     @property
     @on_its_device
@@ -327,6 +326,8 @@ class MergedModel(Predictive):
                 "independent().to_gpytorch()"
             )
         posteriors = [form.posterior for group in self._live for form in group.at_points(None)]
+        from ..export import gpytorch_model
+
         return gpytorch_model.export(posteriors, self._likelihood(likelihood))
 
     def to_botorch(self) -> Any:
@@ -345,7 +346,7 @@ class MergedModel(Predictive):
         try:
             from ..export import botorch_model  # BoTorch is an optional extra
         except ModuleNotFoundError as absent:
-            raise ModuleNotFoundError(f"to_botorch: {absent}; pip install botorch") from None
+            raise ModuleNotFoundError(f"to_botorch: {absent}; {install('botorch')}") from None
         if self.output_covariance is not None:
             raise RecycleGPError("to_botorch: these outputs are correlated; use independent().to_botorch()")
         return botorch_model.export(self._posteriors, self.likelihoods)
@@ -454,8 +455,9 @@ class MergedModel(Predictive):
         for group in self.groups:
             for c in group.functions:
                 noise = group.noise_of(owner, c)
-                if noise is not None and isinstance(parts[c], Gaussian):
-                    parts[c] = noise
+                part = parts[c]
+                if noise is not None and isinstance(part, Gaussian):
+                    parts[c] = part.with_noise(noise)
         return whole.with_parts([(part,) for part in parts])[0]
 
     def _observed(self, X: Any, owner: str | None, name: str | None) -> Observed:

@@ -79,7 +79,10 @@ def check_is_gaussian(members: Sequence[Member], given: Gaussian) -> None:
     """Can this noise be that of some of them?"""
     if not any(isinstance(p, Gaussian) for m in members for p in m.likelihoods):
         names = ", ".join(sorted({p.name for m in members for p in m.likelihoods}))
-        raise RecycleGPError(Argument("noise", given.values[0]), f": likelihood {names!r} has none; leave it out")
+        raise RecycleGPError(
+            Argument("noise", given.values[0]),
+            f": it is for gaussian modules, whose sites follow it, and these have likelihood {names!r}; leave it out",
+        )
 
 
 def _merge_one(
@@ -91,10 +94,12 @@ def _merge_one(
     config = how.configs[c]
     merged, judged, sites, held = config.run(own.members, own.sites, points, frame.dimension, how.owners)
     members = tuple(
-        m
-        if not m.points_appended and m.added_after_merge == (m.weight == 0)  # as nearly always
-        else m._replace(added_after_merge=m.weight == 0, points_appended=0)
-        for m in with_noise(judged, merged.noise, sites)
+        [
+            m
+            if not m.points_appended and m.added_after_merge == (m.weight == 0)  # as nearly always
+            else m._replace(added_after_merge=m.weight == 0, points_appended=0)
+            for m in with_noise(judged, merged.noise, sites)
+        ]
     )
     group = Group(
         functions=(c,),
@@ -108,7 +113,7 @@ def _merge_one(
         group = group.with_own_share()
     merge_warnings.about_screening(members, outputs)
     merge_warnings.about_held(held, members)
-    merge_warnings.about_learning(merged.form.kernel, merged.convergence, members)
+    merge_warnings.about_learning(merged.form.kernel, merged.convergence, members, lost=group.own_share == 1)
     if points.automatic:
         merge_warnings.about_points(merged.form.size(sites.rows), members)
     return (

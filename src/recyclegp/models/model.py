@@ -22,9 +22,9 @@ from ..core.posterior import Posterior
 from ..devices import CPU, device_of
 from ..errors import RecycleGPError, warn_user
 from ..kernels import Kernel
-from ..kernels.gpytorch_objects import to_gpytorch
 from ..kernels.units import InputUnits
-from ..likelihoods import Likelihood, Moments, Observed
+from ..likelihoods import Likelihood, Moments, Observed, labels
+from ..record import known_noises
 from ..target import Target
 from .processes import DrawnParts, Process
 from .units import input_units
@@ -130,8 +130,8 @@ class Model(ABC):
         chosen = self._likelihood(None)
         if not chosen.classifies:
             raise RecycleGPError(f"classes: this model has {chosen.meaning} of likelihood {chosen.name!r}")
-        labels = self.targets[0].labels
-        return chosen.classes if labels is None else tuple(own or c for own, c in zip(labels, ("0", "1"), strict=True))
+        called = self.targets[0].labels
+        return chosen.classes if called is None else tuple(own or c for own, c in zip(called, ("0", "1"), strict=True))
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -142,6 +142,11 @@ class Model(ABC):
         if len(self.functions) > 1:
             raise RecycleGPError(f"outputs: this model has {chosen.meaning}; see its functions")
         return (self.targets[0].name or "y",)
+
+    def _as_numbers(self, y: Any) -> Any:
+        """y as 0 and 1 where it holds the words that classes are called by here; else as it is."""
+        two = len(self.functions) == 1 and all(p.classifies for p in self.likelihoods)
+        return labels.as_numbers(y, self.targets[0].labels) if two else y
 
     @property
     def target(self) -> Target:
@@ -173,13 +178,14 @@ class Model(ABC):
     @property
     def kernel(self) -> Any:
         """A fresh GPyTorch kernel in the user's units; of several functions a tuple."""
+        from ..kernels.gpytorch_objects import to_gpytorch
+
         return squeezed([to_gpytorch(k, self.dimension) for k in self._kernels])
 
     @property
     def noise(self) -> Any:
         """Noise variance of the gaussian (or student-t) likelihood, where there is one; of several outputs a tuple."""
-        parts = zip(*(p.parts for p in self.likelihoods), strict=True)
-        return squeezed([_noise_among(own) for own in parts])
+        return squeezed(known_noises(self.likelihoods))
 
     @property
     def region(self) -> np.ndarray:
@@ -240,8 +246,3 @@ class Model(ABC):
 def squeezed(values: Sequence[T]) -> Any:
     """One value for one function, a tuple for several."""
     return values[0] if len(values) == 1 else tuple(values)
-
-
-def _noise_among(own: Sequence[Likelihood]) -> float | None:
-    known = [p.parameters[0] for p in own if p.has_units and p.known]
-    return known[0] if known else None

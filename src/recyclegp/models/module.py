@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gpytorch
 from torch import Tensor
 
 from .. import arrays
@@ -16,6 +15,9 @@ from ..record import Origin, of_outputs, worst
 from ..times import when
 from . import moments, publishing
 from .published import PublishedModel
+
+if TYPE_CHECKING:
+    import gpytorch
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from os import PathLike
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
-from ..core.sites import Site
+from ..categories import Categories
+from ..core.site import Site
 from ..errors import RecycleGPError
-from ..likelihoods import MOST_FUNCTIONS
-from ..record import Record
+from ..record import Latent, Record
 from ..storage.container import SCHEMA, Document
 from ..storage.fields import UNITS, Fields, listed
 from ..storage.making import ENSEMBLE, JOINT_ENSEMBLE, JOINT_MODULE, MODULE, made_from
+from ..storage.numbers import Numbers
 from ..storage.record_json import (
     about_from_json,
     about_to_json,
@@ -23,12 +22,14 @@ from ..storage.record_json import (
     likelihoods_from_json,
     likelihoods_to_json,
 )
-from . import legacy_files
+from ..target import MOST_FUNCTIONS
 from .naming import check_name, check_owner
 
 
 def to_document(record: Record) -> Document:
     """Tensors of function c are called c/name; points that all functions share are in the file once."""
+    import torch
+
     sites = [latent.known_site for latent in record.latents]
     tensors = {f"{c}/{name}": t for c, site in enumerate(sites) for name, t in site._asdict().items()}
     Z = sites[0].Z
@@ -44,8 +45,18 @@ def to_document(record: Record) -> Document:
     return Document(header, tensors)
 
 
-def from_fields(f: Fields) -> Record:
-    likelihoods = likelihoods_from_json(f.header["likelihoods"])
+class Makers(NamedTuple):
+    """What fields become: what computes, or what can only be looked at."""
+
+    likelihoods: Callable[[Any], tuple[Any, ...]]
+    latent: Callable[[Any, Site, int, tuple[Any, ...]], Latent]  # with site, dimension and likelihoods
+
+
+COMPUTING = Makers(likelihoods_from_json, latent_from_json)
+
+
+def from_fields(f: Fields, make: Makers = COMPUTING) -> Record:
+    likelihoods = make.likelihoods(f.header["likelihoods"])
     parts = listed(f.header["parts"], "parts", most=MOST_FUNCTIONS)
     if len(parts) != len(likelihoods[0].functions):
         raise RecycleGPError(f"{len(parts)} parts for {len(likelihoods[0].functions)} functions")
@@ -56,15 +67,22 @@ def from_fields(f: Fields) -> Record:
     latents = []
     for c, part in enumerate(parts):
         site = _site(f, c, D)
-        about.categories.check_codes(site.Z)
-        latents.append(latent_from_json(part, site, D, tuple(p.parts[c] for p in likelihoods)))
+        _check_codes(about.categories, site.Z)
+        latents.append(make.latent(part, site, D, tuple(p.parts[c] for p in likelihoods)))
     return Record(about, likelihoods, tuple(latents))
 
 
-def _points(f: Fields, c: int, dimension: int | None) -> Tensor:
+def _points(f: Fields, c: int, dimension: int | None) -> Any:
     """Its own, or those that all functions share."""
     own = f"{c}/Z"
     return f.tensor("Z" if "Z" in f.tensors and own not in f.tensors else own, None, dimension)
+
+
+def _check_codes(categories: Categories, Z: Any) -> None:
+    if isinstance(Z, Numbers):
+        categories.check_columns(Z.column)
+    else:
+        categories.check_codes(Z)
 
 
 def _site(f: Fields, c: int, dimension: int) -> Site:
@@ -77,6 +95,8 @@ def _site(f: Fields, c: int, dimension: int) -> Site:
 
 def read_record(f: Fields, schema: int) -> Record:
     """Of a file of any schema that can be read."""
+    from . import legacy_files
+
     return from_fields(f if schema == SCHEMA else legacy_files.module(f))
 
 
@@ -84,7 +104,7 @@ MAKERS: dict[tuple[int, str], Callable[[Fields], Record]] = {
     (1, MODULE): lambda f: read_record(f, 1),
     (2, MODULE): lambda f: read_record(f, 2),
     (2, JOINT_MODULE): lambda f: read_record(f, 2),
-    (SCHEMA, MODULE): from_fields,
+    (SCHEMA, MODULE): lambda f: read_record(f, SCHEMA),
 }
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import gpytorch
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,7 +15,6 @@ from ..core import least_squares, linalg, sites
 from ..core.convergence import Convergence
 from ..core.sites import Converted
 from ..errors import Argument, RecycleGPError, warn_user
-from ..kernels.gpytorch_objects import from_gpytorch
 from ..kernels.parsing import parse_with_values
 from ..likelihoods import Likelihood, gaussian_noise
 from ..likelihoods.constants import SCALES
@@ -24,6 +22,9 @@ from ..record import About, Latent, Record
 from ..target import described
 from ..times import TimeLike, when
 from .naming import check_owner, name_or_new
+
+if TYPE_CHECKING:
+    import gpytorch
 
 MOST_KNOWN = 2.0  # times what rows with the stated noise could know, from which on the noise is questioned
 MOMENTS_JITTER = 1e-8  # of the prior variance, where the source's jitter is not given
@@ -82,6 +83,8 @@ def from_moments(given: Moments, source: Source, words: Words) -> Record:
     if isinstance(source.kernel, str):
         kernel = parse_with_values(source.kernel, D, categories.columns)
     else:
+        from ..kernels.gpytorch_objects import from_gpytorch
+
         kernel = from_gpytorch(source.kernel, D)
     K = kernel.matrix(points, points)
     first = MOMENTS_JITTER * float(K.diagonal().mean()) if jitter is None else jitter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,8 @@ NEW = "new"  # in a question: an owner nobody has met
 
 def name_or_new(name: str | None) -> str:
     """The given name, checked, or one nobody else has."""
-    name = name if name is not None else f"module-{uuid.uuid4().hex[:12]}"
+    if name is None:
+        return f"module-{os.urandom(6).hex()}"
     check_name(name)
     return name
 

@@ -20,7 +20,7 @@ from ..core.convergence import Convergence
 from ..core.posterior import Basis
 from ..core.sites import Site
 from ..devices import CPU
-from ..errors import Argument, RecycleGPError, warn_user
+from ..errors import Argument, Name, RecycleGPError, warn_user
 from ..likelihoods import DirichletCategorical, Gaussian, Likelihood, Outputs, SeveralFunctions
 from ..local import dual
 from ..local.candidates import is_row
@@ -161,7 +161,7 @@ def observed(
         one = _one(X, y, known, likelihood, noise)
         return one.likelihood, [one]
     if noise is not None:
-        raise RecycleGPError(f"noise: {whole.meaning} have none to be given; leave it out")
+        raise RecycleGPError(Name("noise"), f": {whole.meaning} have none to be given; leave it out")
     checked = whole.targets(y, len(X), X.device)
     if isinstance(whole, DirichletCategorical):
         return whole, [_regression(X, checked == c) for c in range(len(whole.functions))]
@@ -194,11 +194,11 @@ def _one(X: Tensor, y: Array, known: Sequence[Likelihood], likelihood: str | Non
     """Of one function; the likelihood is one of those known, or another whose parameters are."""
     if not arrays.are_several(noise):
         chosen = _likelihood_for(known, likelihood, noise)
-        return Observed(X, chosen.check(arrays.targets(y, len(X), device=X.device)), chosen)
+        return Observed(X, chosen.seen(chosen.check(arrays.targets(y, len(X), device=X.device))), chosen)
     own = known_noise(arrays.variances(noise, len(X), device=X.device))
     chosen = _likelihood_for(known, likelihood, own.mean)
     check_rows_have_noises(chosen)
-    return Observed(X, chosen.check(arrays.targets(y, len(X), device=X.device)), chosen, own.w)
+    return Observed(X, chosen.seen(chosen.check(arrays.targets(y, len(X), device=X.device))), chosen, own.w)
 
 
 def _likelihood_for(known: Sequence[Likelihood], name: str | None, noise: object) -> Likelihood:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.effects import Scales, scales_of_few
 from ..core.owner_posterior import FunctionPosterior
+from ..devices import default_device
 from ..likelihoods import Gaussian, GaussianMixture, NegativeBinomial
 from ..merging.constants import NOISE
 from ..merging.member import Member, active
@@ -20,7 +21,8 @@ def of_its_own(own: Sequence[Member]) -> FunctionPosterior:
     """An owner's modules alone: under the kernel and mean of its largest one."""
     latent = max(own, key=lambda m: m.rows).latent
     site = stack_sites([m.latent.known_site for m in own])
-    return solve((latent._replace(site=site),), own[0].likelihoods[0]).posteriors[0]
+    with default_device(site.Z.device):  # members' sites may be elsewhere than the merge, as on a CPU beside a GPU
+        return solve((latent._replace(site=site),), own[0].likelihoods[0]).posteriors[0]
 
 
 def one_noise(known: Sequence[tuple[Any, float]]) -> Gaussian | None:

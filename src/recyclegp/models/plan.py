@@ -14,7 +14,6 @@ from .. import arrays
 from ..arrays import Array
 from ..categories import Categories
 from ..errors import Argument, RecycleGPError
-from ..kernels.gpytorch_objects import to_gpytorch
 from ..likelihoods import Likelihood
 from ..local.options import KernelLike, PrivacyLike, Publishing
 from ..record import About
@@ -207,6 +206,8 @@ class Plan:
     @property
     def kernel(self) -> Any:
         """A fresh GPyTorch kernel in the user's units; of several functions a tuple."""
+        from ..kernels.gpytorch_objects import to_gpytorch
+
         return squeezed([to_gpytorch(p.kernel, p.Z.shape[1]) for p in self._facts.priors])
 
     @property

@@ -94,7 +94,7 @@ class PlanFacts(NamedTuple):
         if self.variational:
             return self.likelihood
         parts = [
-            (Gaussian(prior.noise) if isinstance(own, Gaussian) else own,)
+            (own.with_values(prior.noise) if isinstance(own, Gaussian) else own,)
             for own, prior in zip(self.likelihood.parts, self.priors, strict=True)
         ]
         return self.likelihood.with_parts(parts)[0]

@@ -13,7 +13,6 @@ from ..arrays import Array
 from ..core.effects import Effects
 from ..errors import Argument, RecycleGPError
 from ..kernels import Kernel, parse
-from ..kernels.gpytorch_objects import from_gpytorch
 from ..kernels.parsing import parse_with_values
 from ..likelihoods import Categorical, Likelihood, Outputs
 from ..local.options import KernelLike
@@ -95,6 +94,8 @@ def _kernel(given: Any, dimension: int, levels: tuple[int, ...]) -> Kernel:
     if isinstance(given, Kernel):
         return given
     if not isinstance(given, str):
+        from ..kernels.gpytorch_objects import from_gpytorch
+
         return from_gpytorch(given, dimension)
     return parse_with_values(given, dimension, levels) if "(" in given else parse(given, dimension, levels)
 

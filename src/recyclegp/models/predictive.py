@@ -11,6 +11,7 @@ from .. import arrays
 from ..arrays import Array
 from ..core import linalg
 from ..errors import RecycleGPError
+from ..likelihoods import Outputs
 from . import regions
 from .model import Model
 
@@ -138,6 +139,35 @@ class Predictive(Model):
         found = torch.stack([observed.quantile(p) for p in levels], dim=-1)
         return arrays.like(X, found if np.ndim(q) else found[..., 0])
 
+    def predict_survival(self, X: Array, at: Any, likelihood: str | None = None, owner: str | None = None) -> Any:
+        """P(Y > at) of a new observation Y at each row of X: of times, the probability that nothing happens until then.
+
+        Args:
+            X: (n, D) inputs.
+            at: one number in the units of y, or one for each row.
+            likelihood: which one, by name; may be left out where the model has one.
+            owner: whose observation; a new owner's unless given.
+
+        Returns:
+            n probabilities, in the kind of array that X is; of several outputs (n, C).
+
+        Raises:
+            RecycleGPError: y is a class, whose values have no order; use `predict_proba`.
+
+        Examples:
+            >>> m.predict_survival([[1.5], [4.5]], 0.0).round(2)
+            array([1., 0.])
+        """
+        observed = self._observed(X, owner, likelihood)
+        mean = observed.at.mean
+        if arrays.are_several(at):
+            level = arrays.targets(at, len(mean), "at", device=mean.device)
+        else:
+            level = torch.full_like(mean[:, 0], arrays.number(at, "at"))
+        if not isinstance(observed.likelihood, Outputs):
+            return arrays.like(X, observed.survival(level))
+        return arrays.like(X, torch.stack([own.survival(level) for own in observed.outputs()], -1))
+
     def predict_joint(self, X: Array, owner: str | None = None) -> tuple[Any, Any]:
         """Mean and covariance of the latent f at all rows of X together.
 
@@ -226,7 +256,8 @@ class Predictive(Model):
         """
         observed = self._observed(X, owner, likelihood)
         mean = observed.at.mean
-        return arrays.like(X, observed.log_density(observed.likelihood.targets(y, len(mean), mean.device)))
+        true = observed.likelihood.targets(self._as_numbers(y), len(mean), mean.device)
+        return arrays.like(X, observed.log_density(true))
 
     def sample(self, X: Array, n: int = 1, seed: int = 0, owner: str | None = None) -> Any:
         """Joint draws of f at the rows of X.

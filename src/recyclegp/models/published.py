@@ -27,7 +27,7 @@ from ..target import Target
 from ..times import When
 from . import module_file, publishing
 from .checks import check_finite
-from .disclosure import Disclosure
+from .disclosure import Disclosure, of_record
 from .model import outside_autograd, squeezed
 from .naming import check_name, check_owner
 from .predictive import Predictive
@@ -112,9 +112,7 @@ class PublishedModel(Predictive):
     @property
     def disclosure(self) -> Disclosure:
         """What leaves with it: whose the points are, how many for each row, the fewest rows behind a function."""
-        each = [len(latent.known_site.Z) / latent.rows for latent in self.latents]
-        fewest = min(latent.rows for latent in self.latents)
-        return Disclosure(self.about.origin, max(each), fewest, self.about.guaranteed)
+        return of_record(self._record)
 
     @property
     def held_back(self) -> float | None:
@@ -124,7 +122,7 @@ class PublishedModel(Predictive):
     @property
     def rows(self) -> int:
         """Data rows behind it; where outputs were not always seen, behind the function that has most."""
-        return max(latent.rows for latent in self.latents)
+        return self._record.rows
 
     @property
     def mean(self) -> Any:
@@ -149,7 +147,7 @@ class PublishedModel(Predictive):
     @property
     def convergence(self) -> Convergence:
         """How the search for its parameters ended; of several functions the first that had not, or the longest."""
-        return min((p.convergence for p in self.latents), key=lambda c: (c.converged, -c.evaluations))
+        return self._record.convergence
 
     @property
     def site(self) -> Any:

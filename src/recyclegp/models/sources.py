@@ -35,6 +35,8 @@ def items(source: Source, refused: Callable[[str, Exception], None] | None = Non
         several = [source]  # an ensemble is refused below, like anything else
     elif isinstance(source, (str, PathLike)):
         several = _files(Path(source))
+    elif getattr(source, "ndim", 0) == 2:  # rows, of which a loop would make names of files or numbers
+        raise TypeError(f"modules must hold Module objects or paths, not a {type(source).__name__}; fit its rows first")
     else:
         several = source
     for item in several:

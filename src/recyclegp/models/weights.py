@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import arrays
@@ -28,10 +28,16 @@ class Weights:
             return self.named.get(name, 1.0)
         return self.listed[position] if position < len(self.listed) else 1.0
 
+    def of_all(self, names: Sequence[str]) -> list[float]:
+        """Of the first modules that come."""
+        if self.listed is None and not self.named:  # as nearly always
+            return [1.0] * len(names)
+        return [self.of(name, position) for position, name in enumerate(names)]
+
     def finish(self, count: int, names: set[str]) -> None:
         unknown = set(self.named) - names
         if unknown:
-            raise RecycleGPError(f"weights names modules that are not here: {', '.join(sorted(map(str, unknown)))}")
+            raise RecycleGPError(f"weights: no module here is called {', '.join(sorted(map(str, unknown)))}")
         if self.listed is not None and len(self.listed) != count:
             raise RecycleGPError(f"weights has {len(self.listed)} numbers for {count} modules; give one each")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import RecycleGPError
+from ..extras import install
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -28,9 +29,7 @@ def library() -> Any:
         from cryptography.hazmat.primitives.asymmetric import x25519
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
     except ImportError as missing:
-        raise RecycleGPError(
-            "secure sums need the package cryptography; install recyclegp with its extra 'private'"
-        ) from missing
+        raise RecycleGPError(f"secure sums need cryptography; {install('private')}") from missing
     return x25519, ChaCha20Poly1305
 
 

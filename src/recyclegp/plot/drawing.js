@@ -3,6 +3,7 @@
 // Every name comes from a file somebody else wrote: it is only ever set as text, never as markup.
 const DASHES = { "-": "", "--": "7 4", "-.": "8 3 2 3", ":": "2 3" };
 const SHAPES = { "-": "M-3,0a3,3 0 1,0 6,0a3,3 0 1,0 -6,0z", "--": "M-3,-3h6v6h-6z", "-.": "M0,-4l4,4l-4,4l-4,-4z", ":": "M0,-4l4,7h-8z" };
+const MOST_MARKS = 60, many = marks => marks.Z.length > MOST_MARKS;  // points below curves; more are a rug of thin strokes
 let data = null;  // what is drawn; the page sets it
 const hidden = new Set();  // entries that are switched off
 
@@ -161,8 +162,8 @@ function drawLines(panel, home, W, H) {
     for (const z of marks.Z) {
       if (z < x.low || z > x.high) continue;
       const at = x.at(z);
-      if (marks.chosen) node("path", { d: `M${at - 4},${base}h8l-4,-7z`, fill: colour }, g);
-      else node("line", { x1: at, x2: at, y1: base, y2: base - 7, stroke: colour, "stroke-width": 1.6 }, g);
+      if (marks.chosen && !many(marks)) node("path", { d: `M${at - 4},${base}h8l-4,-7z`, fill: colour }, g);
+      else node("line", { x1: at, x2: at, y1: base, y2: base - 7, stroke: colour, "stroke-width": many(marks) ? 0.8 : 1.6 }, g);
     }
   });
   const guide = node("g", { class: "off" }, svg);

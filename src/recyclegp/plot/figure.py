@@ -13,6 +13,8 @@ from matplotlib.figure import Figure, FigureBase
 from ..errors import RecycleGPError
 from . import classes, lines, maps, numbers
 from .lines import Key, as_text
+from .numbers import Panel
+from .ranges import Range
 from .scale import Model
 from .scene import Scene
 from .style import first
@@ -77,7 +79,7 @@ def new(scenes: Sequence[Scene], title: str | None = None) -> tuple[Figure, list
     else:
         parts = figure.subfigures(len(scenes), 1, squeeze=False, height_ratios=[h for _, h in sizes])[:, 0]
         found = [_fill(part, scene) for part, scene in zip(parts, scenes, strict=True)]
-    _explain(figure, _together([key for _, key in found]), headline(scenes) if title is None else title)
+    explain(figure, _together([key for _, key in found]), headline(scenes) if title is None else title)
     return figure, [ax for some, _ in found for ax in some]
 
 
@@ -114,13 +116,20 @@ def _fill(figure: FigureBase, scene: Scene) -> tuple[list[Axes], Key]:
 def _along(scene: Scene, axes: list[Axes], wide: int = 1, key: Callable[..., Key] = lines.key) -> Key:
     """Draw along as many inputs as there are axes, so many of which stand beside each other."""
     panels = numbers.panels(scene, len(axes))
-    lines.draw(axes, panels, scene)
-    for ax in axes[::wide]:
-        ax.set_ylabel(as_text(scene.scale.label))
+    along(scene, axes, panels, wide)
     return key(panels, scene)
 
 
-def _explain(figure: Figure, key: Key, title: str) -> None:
+def along(
+    scene: Scene, axes: Sequence[Axes], panels: Sequence[Panel], wide: int = 1, span: Range | None = None
+) -> None:
+    """Draw these panels, so many of which stand beside each other."""
+    lines.draw(axes, panels, scene, span)
+    for ax in axes[::wide]:
+        ax.set_ylabel(as_text(scene.scale.label))
+
+
+def explain(figure: Figure, key: Key, title: str) -> None:
     """The legend below, and the title above."""
     width = figure.get_size_inches()[0]
     longest = max(len(label) for _, label in key)

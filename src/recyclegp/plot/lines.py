@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from . import ranges
 from .numbers import Curve, Panel
 from .scene import MOST_TOLD_APART, Scene
-from .style import FAINT, inducing, tidy
+from .style import CHOSEN, FAINT, inducing, mark_of, tidy
 from .subject import Marks
 
 LANE_HEIGHT = 0.1  # inches, for each lane of points
@@ -25,8 +25,9 @@ Key = list[tuple[Any, str]]  # what a legend shows, and what it says of it
 HOLDING = (Line2D([], [], color=FAINT, lw=0.8, ls=(0, (1, 2))), "where the other panels hold it")
 
 
-def draw(axes: Sequence[Axes], panels: Sequence[Panel], scene: Scene) -> None:
-    span = ranges.height(panels, scene.scale)
+def draw(axes: Sequence[Axes], panels: Sequence[Panel], scene: Scene, span: ranges.Range | None = None) -> None:
+    """`span` is how far the vertical axis reaches, where that is not as far as everything does."""
+    span = ranges.height(panels, scene.scale) if span is None else span
     for ax, panel in zip(axes, panels, strict=True):
         for curve in panel.curves:
             _draw(ax, curve, scene)
@@ -135,7 +136,7 @@ def _explained(lanes: Sequence[Marks], scene: Scene) -> Iterator[tuple[Marks, st
     several = sum(marks.chosen for marks in lanes) > 1
     for marks in lanes:
         if marks.chosen:
-            yield marks, f"$Z_*$ of {as_text(marks.label)}" if several else "points $Z_*$"
+            yield marks, f"points of {as_text(marks.label)}" if several else CHOSEN
         elif marks.colour == FAINT:  # too many modules to have colours of their own
             yield marks, marks.label
         elif any(marks is m for m in scene.members):
@@ -150,7 +151,7 @@ def dot(colour: str, mark: str) -> Line2D:
 
 
 def _mark(lane: Marks) -> str:
-    return "^" if lane.chosen else "|"
+    return mark_of(lane.chosen, len(lane.Z))
 
 
 def as_text(text: str) -> str:

@@ -18,7 +18,7 @@ from .lines import Key, as_text, more
 from .numbers import Map
 from .scale import Array, Scale
 from .scene import DASHES, MOST_TOLD_APART, Scene
-from .style import BLACK, FAINT
+from .style import BLACK, CHOSEN, FAINT
 from .subject import Marks, plain
 
 DOT_SHAPES = dict(zip(DASHES, "osD^", strict=True))  # what dashes are for lines
@@ -120,5 +120,5 @@ def key(maps: Sequence[Map], scene: Scene) -> Key:
     entries: Key = [(Line2D([], [], ls="none", **{**_dot(k), "ms": 6}), as_text(k.label)) for k in named]
     entries += more(len(modules) - MOST_TOLD_APART)
     if any(m.subject.merged for m in maps):
-        entries.append((Line2D([], [], ls="none", **_ring(FAINT)), "points $Z_*$"))
+        entries.append((Line2D([], [], ls="none", **_ring(FAINT)), CHOSEN))
     return entries

@@ -158,16 +158,19 @@ def _variation(panel: Panel) -> float:
 
 def maps(scene: Scene, most: int) -> list[Map]:
     """At most so many models; ensembles are never left out in favour of modules."""
-    found = [_map(scene, subject) for subject in scene.first(most)]
+    found = [map_of(scene, subject) for subject in scene.first(most)]
     if not any(np.isfinite(m.sd).any() for m in found):
         raise RecycleGPError(NOTHING_INSIDE)
     return found
 
 
-def _map(scene: Scene, subject: Subject) -> Map:
+def map_of(scene: Scene, subject: Subject) -> Map:
+    """One model over both inputs."""
+
     def said(X: Array) -> Array:
         mean, variance = subject.predict(X)
-        return np.stack([scene.scale.read(mean, variance).centre, np.sqrt(variance)], axis=1)
+        read = scene.read(subject, X) if scene.scale.classes else scene.scale.read(mean, variance)
+        return np.stack([read.centre, np.sqrt(variance)], axis=1)
 
     x, y, values = over(scene, subject, MAP_SIDE, said)
     return Map(subject, x, y, values[..., 0], values[..., 1])

@@ -1,7 +1,7 @@
 """One HTML file to explore: hover to read values, switch models on and off, no network needed.
 
-The numbers are computed here and embedded; page.html and drawing.js draw them with a few functions of their own,
-because a plotting library would add megabytes to every file.
+The numbers are computed here and embedded; page.html, drawing.js and maps.js draw them with a few functions of their
+own, because a plotting library would add megabytes to every file.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def write(scenes: Sequence[Scene], title: str | None = None) -> bytes:
         "data": _embedded({"note": note, "views": [_view(scene) for scene in scenes]}),
         "picture": base64.b64encode(picture).decode("ascii"),
         "drawing": asset("drawing.js").strip(),
+        "maps": asset("maps.js").strip(),
     }
     template = asset("page.html")
     # All parts are filled in at once: names that strangers chose may themselves look like a place to fill in.
@@ -58,7 +59,11 @@ def _view(scene: Scene) -> Json:
     if scene.scale.classes:
         content = _regions(scene) if over_two else _class_curves(scene)
     else:
-        content = _maps(scene) if over_two else _lines(scene, numbers.panels(scene, figure.MOST_SLICES))
+        content = (
+            _maps(scene, numbers.maps(scene, figure.MOST_MAPS))
+            if over_two
+            else _lines(scene, numbers.panels(scene, figure.MOST_SLICES))
+        )
     return {"columns": [plain(c) for c in scene.columns], "label": scene.scale.label, "trust": _trust(scene), **content}
 
 
@@ -70,6 +75,11 @@ def asset(name: str) -> str:
 def curves(scene: Scene, panels: Sequence[Panel]) -> Json:
     """What drawing.js draws of these panels."""
     return {"label": scene.scale.label, **_lines(scene, panels)}
+
+
+def plane(scene: Scene, shown: Sequence[Map]) -> Json:
+    """What maps.js draws of these models over two inputs."""
+    return {"columns": [plain(c) for c in scene.columns], "label": scene.scale.label, **_maps(scene, shown)}
 
 
 def _trust(scene: Scene) -> list[Json]:
@@ -203,12 +213,11 @@ def _marks(marks: Marks, entries: Entries) -> Json:
 # --- over two inputs ---
 
 
-def _maps(scene: Scene) -> Json:
-    entries, shown = _models(scene), numbers.maps(scene, figure.MOST_MAPS)
-    layers = [
-        _layer(maps.quantity(scene), [m.centre for m in shown], shown, scene.scale, maps.MEAN_COLOURS),
-        _layer(maps.spread(scene), [m.sd for m in shown], shown, None, maps.SD_COLOURS),
-    ]
+def _maps(scene: Scene, shown: Sequence[Map]) -> Json:
+    entries = _models(scene)
+    layers = [_layer(maps.quantity(scene), [m.centre for m in shown], shown, scene.scale, maps.MEAN_COLOURS)]
+    if not scene.scale.classes:  # whose functions share one probability: no sd of one of them says anything about it
+        layers.append(_layer(maps.spread(scene), [m.sd for m in shown], shown, None, maps.SD_COLOURS))
     models = [{"entry": _entry(m.subject, scene), "points": _points(scene.marks(m.subject), entries)} for m in shown]
     return _of_maps(scene, layers, models, entries)
 

@@ -54,11 +54,13 @@ class Scale(NamedTuple):
     def function(self) -> str:
         """What f is called: measurements are f and noise, while classes and counts only depend on it."""
         measured = self.likelihood is not None and not (self.is_probability or self.is_rate)
-        return self.name or (self.target if measured else None) or "f"
+        return self.name or (self.target if measured else None) or ("y" if self.is_logarithm else "f")
 
     @property
     def band_label(self) -> str:
         """What a band is of, in a legend."""
+        if self.is_logarithm:
+            return "its median"
         return "the rate" if self.is_rate else "P(y = 1)" if self.is_probability else "f"
 
     @property
@@ -68,6 +70,11 @@ class Scale(NamedTuple):
     @property
     def is_rate(self) -> bool:
         return self.likelihood is not None and self.likelihood.counts
+
+    @property
+    def is_logarithm(self) -> bool:
+        """Is f the logarithm of y? Then y is shown."""
+        return self.likelihood is not None and self.likelihood.of_seen is not self.likelihood
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -85,13 +92,18 @@ class Scale(NamedTuple):
         """From the moments of f."""
         half = BAND_SDS * np.sqrt(variance)
         low, high = mean - half, mean + half
+        found: list[Tensor]
+        if self.likelihood is not None and self.is_logarithm:
+            # quantiles pass through: the median of y is that of log y, and so is its band
+            found = [self.likelihood.from_seen(torch.as_tensor(t)) for t in (mean, low, high)]
+            return Reading(*(t.numpy() for t in found))
         if self.likelihood is None or not (self.is_probability or self.is_rate):
             return Reading(mean, low, high)
         m, v = torch.as_tensor(mean), torch.as_tensor(variance)
         # The centre is what predict_y gives, which averages over f; the limits are what a certain f would give.
         certain = torch.zeros_like(v)
         of_y = Poisson() if self.is_rate else self.likelihood  # all counts have the mean exp f, whatever their spread
-        found: list[Tensor] = [of_y.moments(m, v).mean]
+        found = [of_y.moments(m, v).mean]
         found += [of_y.moments(torch.as_tensor(limit), certain).mean for limit in (low, high)]
         if self.is_rate:
             # Rates of a model that knows nothing overflow, or vanish from a logarithmic axis.

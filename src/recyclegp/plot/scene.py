@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from .. import arrays
-from ..categories import called, shown, union_of
+from ..categories import shown, union_of
 from ..errors import Argument, RecycleGPError
 from ..likelihoods import Likelihood, Outputs
 from ..models.predictive import Predictive
@@ -137,7 +137,7 @@ def scenes(
     drawn = [everybody[i] for i in _first([d.origin.name is None for d in everybody], MOST_MODELS)]
     drawn, looks = _with_looks(drawn)
     every = list(columns) if columns else _numbered(drawn[0].model.dimension)
-    levels, at = _levels(drawn, at)
+    levels, at = _levels(drawn, columns, every, at)
     held = _held(drawn, columns, every, levels)
     fixed = ", ".join(f"{plain(every[c])} = {plain(level)}" for c, level in held.words)
     free, left_out = [every[c] for c in held.free], len(everybody) - len(drawn)
@@ -251,9 +251,11 @@ def _columns(drawn: Sequence[Drawn]) -> arrays.Columns:
     return arrays.common_columns([d.model.columns for d in drawn], [d.label for d in drawn])
 
 
-def _levels(drawn: Sequence[Drawn], at: Any) -> tuple[dict[str, Any], Any]:
+def _levels(
+    drawn: Sequence[Drawn], columns: arrays.Columns, every: Sequence[str], at: Any
+) -> tuple[dict[str, Any], Any]:
     """What `at` says of categories, and what it says of numbers."""
-    named = {called(c, d.model.columns) for d in drawn for c in d.model.categories.columns}
+    named = {every[_order(d.model, columns)[c]] for d in drawn for c in d.model.categories.columns}
     if not named or not isinstance(at, Mapping):
         return {}, at
     return {c: v for c, v in at.items() if c in named}, {c: v for c, v in at.items() if c not in named}

@@ -18,6 +18,9 @@ BLUE, VERMILION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW)
 FAINT = "#8a8a8a"
 
+CHOSEN = "points of the merged model"  # what legends call them
+MOST_MARKS = 60  # points along an edge that are marked one by one; more of them are a rug of thin strokes
+
 BAND_LEVEL = 0.95  # the probability that every band holds
 BAND_SDS = normal_quantile(0.5 * (1 + BAND_LEVEL))  # standard deviations from the mean of f to the edge of its band
 
@@ -47,9 +50,17 @@ def outline(panel: Axes, x: Any, mean: Any, variance: Any, colour: str, label: s
         panel.plot(x, mean + edge * np.sqrt(variance), ":", color=colour, lw=0.9, zorder=4)
 
 
+def mark_of(chosen: bool, count: int) -> str:
+    """Triangles for the points of a merged model, strokes for those of modules, and for very many."""
+    return "^" if chosen and count <= MOST_MARKS else "|"
+
+
 def inducing(panel: Axes, Z: Any, colour: str, label: str | None = None, level: float = 0.02, mark: str = "^") -> None:
-    """Mark the inducing inputs by triangles, or others, along the lower edge."""
-    look: dict[str, Any] = {"color": colour, "ms": 5, "mew": 0 if mark == "^" else 1.2, "label": label, "zorder": 5}
+    """Mark the inducing inputs by triangles, or others, along the lower edge; very many are thin strokes."""
+    many = len(Z) > MOST_MARKS
+    mark = "|" if many else mark
+    width = 0.7 if many else 0 if mark == "^" else 1.2
+    look: dict[str, Any] = {"color": colour, "ms": 5, "mew": width, "label": label, "zorder": 5}
     panel.plot(Z, np.full(len(Z), level), mark, transform=panel.get_xaxis_transform(), clip_on=False, **look)
 
 

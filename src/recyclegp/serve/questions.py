@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import views
-from .choices import Choice, everybody, from_json
+from . import choices, views
+from .choices import Choice
+from .looking import from_json
 from .state import Held, Merged, ServeState, Tried
+from .tables import Table
 
 Json = dict[str, Any]
 
@@ -17,12 +19,29 @@ def about(state: ServeState) -> Json:
     return views.about(state.snapshot)
 
 
-def view(state: ServeState, choice: Any, column: int, function: int) -> Json:
-    return views.view(state, _choice(state, choice), column, function)
+def view(state: ServeState, choice: Any, looking: Json) -> Json:
+    return views.view(state, _choice(state, choice), from_json(looking))
 
 
-def owners(state: ServeState, choice: Any, function: int) -> Json:
-    return views.owners(state, _choice(state, choice), function)
+def owners(state: ServeState, choice: Any, looking: Json) -> Json:
+    return views.owners(state, _choice(state, choice), from_json(looking).function)
+
+
+def picture(state: ServeState, choice: Any, looking: Json, kind: Any) -> bytes:
+    return views.picture(state, _choice(state, choice), from_json(looking), str(kind))
+
+
+def predictions(state: ServeState, choice: Any) -> bytes:
+    return state.predictions(_choice(state, choice))
+
+
+def table(state: ServeState, path: Path, label: str, target: str | None) -> Table:
+    """One that somebody shows, read where it may take no more than an upload may."""
+    return state.read(path, label, target)
+
+
+def show(state: ServeState, found: Table) -> None:
+    state.show(found)
 
 
 def file(state: ServeState, choice: Any) -> bytes:
@@ -32,9 +51,9 @@ def file(state: ServeState, choice: Any) -> bytes:
 def trial(state: ServeState, path: Path, label: str) -> Tried:
     """An upload is read, merged with everybody and drawn."""
     count = state.add(path, label)
-    held, merged = list(state.snapshot.held[-count:]), state.everybody()
+    held, merged = list(state.snapshot.held[-count:]), state.usual()
     if merged is not None:
-        views.view(state, everybody(len(state.snapshot.held)), 0)
+        views.view(state, state.snapshot.usual)
     return Tried(held, merged)
 
 
@@ -43,7 +62,9 @@ def adopt(state: ServeState, held: list[Held], merged: Merged | None) -> None:
 
 
 def _choice(state: ServeState, given: Any) -> Choice:
-    return from_json(given, state.snapshot.modules)
+    return state.snapshot.usual if given is None else choices.from_json(given, state.snapshot.modules)
 
 
-QUESTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (about, view, owners, file, trial, adopt)}
+QUESTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (about, view, owners, picture, file, predictions, trial, adopt, table, show)
+}

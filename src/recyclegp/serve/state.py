@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from .. import metrics
 from ..errors import ContradictionWarning, RecycleGPError, RecycleGPWarning, in_words
@@ -24,12 +24,16 @@ from ..models.module import Module
 from ..models.modules import Modules
 from ..plot.scene import functions_of
 from ..storage import signing
-from .choices import Choice, everybody
+from .choices import Choice
+from .owner_map import Said, said_by
+from .tables import Table, TableReader, Test
 
 SUFFIX = ".safetensors"
 MOST_MODULES = 1000  # on one page
 MOST_POINTS = 4096  # of a module: asking one takes some 40·M² bytes
 MOST_KEPT = 16  # results of merging
+
+T = TypeVar("T")
 
 
 class Naming(NamedTuple):
@@ -48,15 +52,7 @@ class Held(NamedTuple):
     module: Module
     source: str
     signed: str = ""  # with which key, or that its signature is not good; nothing where there is none
-
-
-class Test(NamedTuple):
-    """Rows whose target is known."""
-
-    X: Any
-    y: Any
-    likelihood: str | None
-    label: str
+    left_out: str = ""  # why it does not count unless somebody switches it on; nothing where it does
 
 
 class Settings(NamedTuple):
@@ -78,10 +74,24 @@ class Snapshot:
     test: Test | None = None
     settings: Settings = USUAL
     naming: Naming = BY_NAME
+    compared: str = "merged, all as sent"  # what merging nobody's choice is called
+    home: str = ""  # of the hub whose modules these are; nothing where they are files of this machine
+    reader: TableReader | None = None  # of tables that are shown to the page; none are taken without it
+    table: Table | None = None  # that was shown
 
     @property
     def modules(self) -> list[Module]:
         return [h.module for h in self.held]
+
+    @property
+    def scored(self) -> Test | None:
+        """The rows of the table that was shown, if they can be scored; else those that the page began with."""
+        return self.test if self.table is None or self.table.test is None else self.table.test
+
+    @property
+    def usual(self) -> Choice:
+        """What counts before anybody has chosen anything."""
+        return Choice(tuple(i for i, h in enumerate(self.held) if not h.left_out))
 
     def with_modules(self, more: list[Held]) -> Snapshot:
         return replace(self, held=with_modules(self.held, more))
@@ -96,8 +106,10 @@ class Merged(NamedTuple):
 
     ensemble: Ensemble
     rows: list[dict[str, Any]]  # of report()
-    scores: dict[str, Score] | str | None  # of each function on the test rows; in words where they cannot be scored
     notes: list[str]  # warnings
+
+
+Scores = dict[str, Score] | str | None  # of each function on the test rows; in words where they cannot be scored
 
 
 class Tried(NamedTuple):
@@ -110,9 +122,14 @@ class Tried(NamedTuple):
 class ServeState:
     """The snapshot of now and the results that are kept. Used by one thread at a time."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, merged: Merged | None = None) -> None:
+        """`merged` is what the usual choice gives, where that is known."""
         self.snapshot = snapshot
         self._kept: OrderedDict[Choice, Merged] = OrderedDict()
+        self._scores: OrderedDict[Choice, Scores] = OrderedDict()
+        self._said: OrderedDict[tuple[Any, str], Said | None] = OrderedDict()
+        if merged is not None:
+            self._kept[snapshot.usual] = merged
 
     def add(self, path: Path, label: str) -> int:
         """Modules from one more file: all of them or, where one cannot be shown, none."""
@@ -124,24 +141,46 @@ class ServeState:
         """Modules that were read elsewhere, and what merging them with everybody gave, unless others came meanwhile."""
         self.snapshot = self.snapshot.with_modules(more)
         if merged is not None and len(merged.ensemble.names) == len(self.snapshot.held):
-            self._kept[everybody(len(self.snapshot.held))] = merged
+            self._kept[self.snapshot.usual] = merged
+
+    def read(self, path: Path, label: str, target: str | None) -> Table:
+        """A table that somebody shows."""
+        if self.snapshot.reader is None:
+            raise RecycleGPError(f"{label}: this page takes no tables")
+        return self.snapshot.reader.read(path, label, self.snapshot.modules, target)
+
+    def show(self, table: Table) -> None:
+        self.snapshot = replace(self.snapshot, table=table)
+        self._scores.clear()
 
     def merged(self, choice: Choice) -> Merged:
         """Computed once for each choice."""
-        key = choice.counted
-        if key not in self._kept:
-            self._kept[key] = _merged(self.snapshot, key)
-        self._kept.move_to_end(key)
-        while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
-        return self._kept[key]
+        return _once(self._kept, choice.counted, lambda: _merged(self.snapshot, choice.counted))
 
-    def everybody(self) -> Merged | None:
-        """All modules as they were sent, where they can be merged."""
+    def scores(self, choice: Choice) -> Scores:
+        """The same."""
+        ensemble = self.merged(choice).ensemble
+        return _once(self._scores, choice.counted, lambda: _scores(ensemble, self.snapshot.scored))
+
+    def said(self, choice: Choice, function: str) -> Said | None:
+        """What everybody says of a function in the chosen units, also those who do not count."""
+        whole = choice.of_all(len(self.snapshot.held))
+        key = (len(self.snapshot.held), whole.changes)
+        return _once(self._said, (key, function), lambda: said_by(self.snapshot.chosen(whole), function))
+
+    def usual(self) -> Merged | None:
+        """All modules that count as they were sent, where they can be merged."""
         try:
-            return self.merged(everybody(len(self.snapshot.held)))
+            return self.merged(self.snapshot.usual)
         except RecycleGPError:
             return None
+
+    def predictions(self, choice: Choice) -> bytes:
+        """Of the merged ensemble, at the rows of the table that was shown."""
+        snapshot = self.snapshot
+        if snapshot.table is None or snapshot.reader is None:
+            raise RecycleGPError("there is no table to predict at; show one first")
+        return snapshot.reader.predictions(self.merged(choice).ensemble, snapshot.table)
 
     def file(self, choice: Choice) -> bytes:
         """The merged ensemble as `save` writes it."""
@@ -150,6 +189,16 @@ class ServeState:
             path = Path(folder) / f"merged{SUFFIX}"
             ensemble.save(path)
             return path.read_bytes()
+
+
+def _once(kept: OrderedDict[Any, T], key: Any, compute: Callable[[], T]) -> T:
+    """What is kept, or else computed and kept, in place of what nobody has asked for longest."""
+    if key not in kept:
+        kept[key] = compute()
+    kept.move_to_end(key)
+    while len(kept) > MOST_KEPT:
+        kept.popitem(last=False)
+    return kept[key]
 
 
 def _merged(snapshot: Snapshot, choice: Choice) -> Merged:
@@ -163,10 +212,10 @@ def _merged(snapshot: Snapshot, choice: Choice) -> Merged:
         warnings.simplefilter("ignore", ContradictionWarning)  # the table of modules says it, with what to do
         ensemble = merge(modules, owners=settings.owners, trust=settings.trust, learn=settings.learn)
         rows = ensemble.report()
-    return Merged(ensemble, rows, _scores(ensemble, snapshot.test), [in_words([w.message], shell=True) for w in said])
+    return Merged(ensemble, rows, [in_words([w.message], shell=True) for w in said])
 
 
-def _scores(ensemble: Ensemble, test: Test | None) -> dict[str, Score] | str | None:
+def _scores(ensemble: Ensemble, test: Test | None) -> Scores:
     """Each output has one; functions that say one y together share it."""
     if test is None:
         return None
@@ -214,18 +263,23 @@ def modules_in(path: Path, label: str, naming: Naming) -> Iterator[Held]:
     renamed = naming.file_names and isinstance(model, Module)
     found = [model.rename(by_file)] if renamed else list(model) if isinstance(model, Modules) else [model]
     for module in found:
-        if len(module.categories.columns) == module.dimension:
-            raise RecycleGPError(
-                f"{label}: all inputs of module {module.name!r} are categories, and this page draws curves along "
-                "numbers; use predict"
-            )
-        points = max(map(len, module._points))
-        if points > MOST_POINTS:
-            raise RecycleGPError(
-                f"{label}: module {module.name!r} has {points:,} points, and this page shows modules of up to "
-                f"{MOST_POINTS:,}; publish it at fewer"
-            )
+        check_showable(module, label)
         yield Held(module, file, signed)
+
+
+def check_showable(module: Module, label: str) -> None:
+    """Can this page draw it? Errors call it by `label`."""
+    if len(module.categories.columns) == module.dimension:
+        raise RecycleGPError(
+            f"{label}: all inputs of module {module.name!r} are categories, and this page draws curves along "
+            "numbers; use predict"
+        )
+    points = max(map(len, module._points))
+    if points > MOST_POINTS:
+        raise RecycleGPError(
+            f"{label}: module {module.name!r} has {points:,} points, and this page shows modules of up to "
+            f"{MOST_POINTS:,}; publish it at fewer"
+        )
 
 
 def with_modules(held: tuple[Held, ...], more: list[Held]) -> tuple[Held, ...]:
@@ -237,7 +291,7 @@ def with_modules(held: tuple[Held, ...], more: list[Held]) -> tuple[Held, ...]:
             "the ensembles with --recycle"
         )
     known: dict[str, str] = {}
-    for module, source, _ in whole:
+    for module, source, *_ in whole:
         if module.name in known:
             raise RecycleGPError(
                 f"{source}: its module is called {module.name!r}, as one of {known[module.name]}; --file-names calls "

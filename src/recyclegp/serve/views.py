@@ -6,113 +6,133 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .. import likelihoods
 from ..errors import RecycleGPError
 from ..kernels.kernel import text
-from ..merging.verdicts import Units
+from ..merging.verdicts import Standing, Units, Verdict
 from ..models.ensemble import Ensemble
 from ..models.module import Module
-from ..plot import numbers, page, ranges
-from ..plot.numbers import Curve, Panel
-from ..plot.ranges import Range
-from ..plot.scale import Model
-from ..plot.scene import COLOURS, DASHES, Scene, functions_of, scenes
-from ..plot.style import FAINT
+from ..plot.scene import scenes
+from . import drawings
+from .agreement import judged, remarks
 from .choices import Choice, outputs_of
-from .owner_map import MOST_MODULES, MOST_OWNERS, owner_map
+from .functions import function_names, name_of, of, position, position_in
+from .looking import Looking
+from .owner_map import MOST_MODULES, MOST_OWNERS, NO_LEEWAY, Leeway, owner_map
 from .state import Merged, ServeState, Snapshot
+from .tables import Table
 
-MOST_DRAWN = 60  # modules whose own curves are drawn
-ALL = "all, as sent"  # the label of what is compared with
-NOT_COUNTED = ":"  # the line of a module that does not count
-LINES = tuple(d for d in DASHES if d != NOT_COUNTED)  # of owners, when all colours are used
-MOST_STRETCHED = 2.5  # times the height of those that count: curves beyond it are cut off
+LOOKING = Looking()
 
 Json = dict[str, Any]
 
 
 def about(snapshot: Snapshot) -> Json:
     """What does not depend on any choice."""
-    whole = functions_of(snapshot.modules)
-    looks = _looks(snapshot)
+    names = function_names(snapshot)
+    looks, test, table = drawings.looks(snapshot), snapshot.scored, snapshot.table
     return {
-        "functions": list(whole.functions),
-        "modules": [_module(snapshot, i, whole.functions, looks) for i in range(len(snapshot.held))],
+        "functions": list(names),
+        "modules": [_module(snapshot, i, names, looks) for i in range(len(snapshot.held))],
         "columns": scenes(snapshot.modules[:1])[0].columns,
-        "test": None if snapshot.test is None else {"label": snapshot.test.label, "rows": len(snapshot.test.y)},
+        "levels": [found._asdict() for found in drawings.category_levels(snapshot.modules)],
+        "test": None if test is None else {"label": test.label, "rows": len(test.y)},
+        "tables": snapshot.reader is not None,
+        "table": None if table is None else _table(table),
         "most_owners": MOST_OWNERS,
         "most_modules": MOST_MODULES,
+        "home": snapshot.home,
     }
 
 
-def view(serve_state: ServeState, choice: Choice, column: int, function: int = 0) -> Json:
+def _table(table: Table) -> Json:
+    return {
+        "label": table.label,
+        "rows": table.rows,
+        "left_out": table.left_out,
+        "scored": table.test is not None,
+        "target": table.target,
+        "targets": list(table.targets),
+        "unscored": table.unscored,
+    }
+
+
+def view(serve_state: ServeState, choice: Choice, looking: Looking = LOOKING) -> Json:
     """What merging a choice gives: verdicts, scores and curves of one function."""
     snapshot = serve_state.snapshot
-    functions = _functions(snapshot, function)
-    name = functions[function]
-    merged, everybody = serve_state.merged(choice), serve_state.everybody()
+    name = name_of(snapshot, looking.function)
+    merged = serve_state.merged(choice)
     return {
         "rows": _verdicts(snapshot, merged, name),
-        "flagged": [_flagged(merged.ensemble, other) for other in functions],
+        "flagged": [_flagged(merged.ensemble, other) for other in function_names(snapshot)],
         "notes": merged.notes,
         "facts": _facts(merged.ensemble, name),
-        "scores": _scores(snapshot, merged, everybody, name),
-        "curves": _curves(snapshot, choice, merged, everybody, column, name),
+        "scores": _scores(serve_state, choice, name),
+        "curves": _curves(serve_state, choice, looking, merged.ensemble),
     }
+
+
+def picture(serve_state: ServeState, choice: Choice, looking: Looking, kind: str) -> bytes:
+    """What is drawn, as a file."""
+    snapshot, e = serve_state.snapshot, serve_state.merged(choice).ensemble
+    k = position_in(e, name_of(snapshot, looking.function))
+    counted, count = sum(m.weight > 0 for m in e._members if m.function == k), len(snapshot.held)
+    title = f"{counted} of {count} module{'s' * (count > 1)} count{'s' * (counted == 1)}"
+    return drawings.picture(drawings.draw(serve_state, choice, looking), looking, kind, title)
 
 
 def owners(serve_state: ServeState, choice: Choice, function: int = 0) -> Json:
     """The map of all owners who have a function, also of those who are switched off."""
     snapshot = serve_state.snapshot
-    name = _functions(snapshot, function)[function]
-    found = owner_map(snapshot.chosen(choice.of_all(len(snapshot.held))), name)
-    if found is None:
-        return {"places": [], "pairs": [], "shown": 1.0}
-    looks = _looks(snapshot)
+    name = name_of(snapshot, function)
+    said = serve_state.said(choice, name)
+    if said is None:
+        return {"places": [], "pairs": [], "shown": 1.0, "remarks": []}
+    leeway, verdicts = _found_by_merging(serve_state, choice, name)
+    found = owner_map(said, leeway)
+    out = {i: Verdict(Standing.FLAGGED, h.left_out) for i, h in enumerate(snapshot.held) if h.left_out}
+    shown = [judged(out | verdicts, p.modules) for p in found.places]
+    looks = drawings.looks(snapshot)
     return {
         "places": [
             {
                 **p._asdict(),
                 "rows": sum(snapshot.held[i].module.rows for i in p.modules),
                 "colour": looks[p.owner][0],
-                "again": looks[p.owner][1] != LINES[0],
+                "again": looks[p.owner][1] != drawings.LINES[0],
+                "standing": None if j.standing is None else j.standing.value,
+                "reason": j.reason,
             }
-            for p in found.places
+            for p, j in zip(found.places, shown, strict=True)
         ],
         "pairs": [{**p._asdict(), "distance": _finite(p.distance)} for p in found.pairs],
         "shown": found.shown,
+        "remarks": remarks(found, [judged(verdicts, p.modules) for p in found.places]),
+        "differ": leeway.owners_differ,
     }
 
 
-# --- one function of several ---
-
-
-def _functions(snapshot: Snapshot, function: int) -> tuple[str, ...]:
-    found = functions_of(snapshot.modules).functions
-    if not 0 <= function < len(found):
-        raise RecycleGPError(f"function {function}: there are {len(found)}")
-    return found
-
-
-def _position(model: Model, function: str) -> int | None:
-    """Of a function among those of a model, where it has it; a single one may be called like its y."""
-    names = model.functions
-    if len(names) == 1 and function not in names:
-        names = model.outputs
-    return names.index(function) if function in names else None
-
-
-def _at(e: Ensemble, function: str) -> int:
-    """The same of an ensemble that must have it."""
-    k = _position(e, function)
-    if k is None:
-        raise RecycleGPError(f"nobody who is switched on has {function}; switch somebody on, or look at another one")
-    return k
-
-
-def _of(value: Any, k: int, model: Model) -> Any:
-    """What models say once for one function, and for several as a tuple."""
-    return value[k] if len(model.functions) > 1 else value
+def _found_by_merging(
+    serve_state: ServeState, choice: Choice, function: str
+) -> tuple[Leeway, dict[int, Verdict | None]]:
+    """Within what owners differ, and the verdicts by position; nothing where a choice cannot be merged."""
+    snapshot = serve_state.snapshot
+    try:
+        merged = serve_state.merged(choice)
+        k = position_in(merged.ensemble, function)
+    except RecycleGPError:
+        return NO_LEEWAY, {}
+    e, positions = merged.ensemble, {m.name: i for i, m in enumerate(snapshot.modules)}
+    said = [(row, m) for row, m in zip(merged.rows, e._members, strict=True) if m.function == k]
+    now = {positions[m.name]: row["noise"] for row, m in said}
+    noise, everybody = [], snapshot.chosen(choice.of_all(len(snapshot.held)))
+    for i, module in enumerate(everybody):
+        its = position(module, function)
+        own = None if its is None else of(module.noise, its, module)
+        others = of(e.noise, k, e)  # of who is switched off we only know that more noise would make it less sure
+        found = now[i] if i in now else max(own, others) if own and others else own
+        noise.append(found / own if own and found else 1.0)
+    offset, smooth = (_finite(of(sd, k, e)) or 0.0 for sd in (e.offset_sd, e.smooth_sd))
+    return Leeway(offset, smooth, tuple(noise)), {positions[m.name]: m.verdict for _, m in said}
 
 
 def _sd(variance: float | None) -> float | None:
@@ -122,26 +142,21 @@ def _sd(variance: float | None) -> float | None:
 # --- one module after the other ---
 
 
-def _looks(snapshot: Snapshot) -> dict[str, tuple[str, str]]:
-    """Colour and dashes of each owner, the same whoever is switched on."""
-    names = dict.fromkeys(m.owner for m in snapshot.modules)
-    return {name: (COLOURS[k % len(COLOURS)], LINES[k // len(COLOURS) % len(LINES)]) for k, name in enumerate(names)}
-
-
-def _module(snapshot: Snapshot, position: int, functions: Sequence[str], looks: dict[str, tuple[str, str]]) -> Json:
-    m, source, signed = snapshot.held[position]
+def _module(snapshot: Snapshot, at: int, functions: Sequence[str], looks: dict[str, tuple[str, str]]) -> Json:
+    m, source, signed, left_out = snapshot.held[at]
     return {
         "name": m.name,
         "owner": m.owner,
         "source": source,
         "signed": signed,
+        "left_out": left_out,
         "converged": m.convergence.converged,
         "columns": list(m.columns) if m.columns is not None else [f"x{j + 1}" for j in range(m.dimension)],
         "categories": list(m.categories.columns),
         "outputs": list(outputs_of(m)),
-        "parts": [_part(m, _position(m, name)) for name in functions],
+        "parts": [_part(m, position(m, name)) for name in functions],
         "colour": looks[m.owner][0],
-        "again": looks[m.owner][1] != LINES[0],  # has somebody else the colour?
+        "again": looks[m.owner][1] != drawings.LINES[0],  # has somebody else the colour?
     }
 
 
@@ -155,10 +170,10 @@ def _part(m: Module, k: int | None) -> Json | None:
         "points": len(m._points[k]),
         "origin": m.about.origin.value,
         "kernel": text(latent.kernel.structure),
-        "kernel_in_full": latent.kernel.describe(),
+        "kernel_in_full": latent.kernel.describe(None),
         "likelihood": "+".join(p.name for p in own),
         "kept": latent.kept,
-        "noise_sd": _sd(_of(m.noise, k, m)),
+        "noise_sd": _sd(of(m.noise, k, m)),
         "target": target.name,
         "unit": target.unit,
         "has_units": all(p.has_units for p in own),
@@ -167,14 +182,14 @@ def _part(m: Module, k: int | None) -> Json | None:
 
 
 def _flagged(e: Ensemble, function: str) -> int:
-    k = _position(e, function)
+    k = position(e, function)
     return sum(m.verdict is not None and m.verdict.flagged for m in e._members if m.function == k)
 
 
 def _verdicts(snapshot: Snapshot, merged: Merged, function: str) -> list[Json]:
     """Of those that are switched on and have the function, by position."""
     e, positions = merged.ensemble, {m.name: i for i, m in enumerate(snapshot.modules)}
-    k = _at(e, function)
+    k = position_in(e, function)
     found = []
     for row, member in ((r, m) for r, m in zip(merged.rows, e._members, strict=True) if m.function == k):
         verdict, position = member.verdict, positions[member.name]
@@ -201,7 +216,7 @@ def _verdicts(snapshot: Snapshot, merged: Merged, function: str) -> list[Json]:
 
 
 def _facts(e: Ensemble, function: str) -> Json:
-    k = _at(e, function)
+    k = position_in(e, function)
     group = next(g for g in e.groups if k in g.functions)
     return {
         "rows": group.rows_of(k),
@@ -209,99 +224,46 @@ def _facts(e: Ensemble, function: str) -> Json:
         "points": len(e._points[k]),
         "form": group.form.kind,
         "kernel": e._kernels[k].describe(),
-        "noise_sd": _sd(_of(e.noise, k, e)),
+        "noise_sd": _sd(of(e.noise, k, e)),
         "evidence": _finite(e.evidence),
         "slack": _finite(e.slack),
-        "offset_sd": _finite(_of(e.offset_sd, k, e)),
-        "smooth_sd": _finite(_of(e.smooth_sd, k, e)),
+        "offset_sd": _finite(of(e.offset_sd, k, e)),
+        "smooth_sd": _finite(of(e.smooth_sd, k, e)),
         "converged": group.convergence.converged,
     }
 
 
-def _scores(snapshot: Snapshot, merged: Merged, everybody: Merged | None, function: str) -> Json:
+def _scores(serve_state: ServeState, choice: Choice, function: str) -> Json:
     """Evidence is of all functions together; a score of one."""
-    both = {"now": merged, "all": everybody}
-    if snapshot.test is not None:
-        return {"kind": "test", **{k: None if m is None else _score(m, function) for k, m in both.items()}}
-    return {"kind": "evidence", **{k: None if m is None else _facts(m.ensemble, function) for k, m in both.items()}}
+    both: dict[str, Choice | None] = {"now": choice, "all": serve_state.snapshot.usual}
+    if serve_state.usual() is None:
+        both["all"] = None
+    of_test = serve_state.snapshot.scored is not None
+    told = {key: None if c is None else _told(serve_state, c, function, of_test) for key, c in both.items()}
+    return {"kind": "test" if of_test else "evidence", **told}
 
 
-def _score(merged: Merged, function: str) -> Json:
-    if not isinstance(merged.scores, dict):
-        return {"error": merged.scores}
-    e = merged.ensemble
-    score = merged.scores.get(e.functions[_at(e, function)])
+def _told(serve_state: ServeState, choice: Choice, function: str, of_test: bool) -> Json:
+    e = serve_state.merged(choice).ensemble
+    if not of_test:
+        return _facts(e, function)
+    scores = serve_state.scores(choice)
+    if not isinstance(scores, dict):
+        return {"error": scores}
+    score = scores.get(e.functions[position_in(e, function)])
     if score is None:
         return {"error": f"no test row has {function}"}
     return {name: _finite(value) for name, value in score._asdict().items() if not isinstance(value, str)}
 
 
-def _curves(
-    snapshot: Snapshot, choice: Choice, merged: Merged, everybody: Merged | None, column: int, function: str
-) -> Json:
-    """The ensemble along one input, those that are switched on, and everybody as they were sent."""
-    e = merged.ensemble
-    able = [m for m in snapshot.chosen(choice) if _position(m, function) is not None]
-    some = able[:MOST_DRAWN]
-    others = [] if everybody is None or everybody is merged else [everybody.ensemble]
-    models: list[Model] = [*some, e, *others]
-    names = [*(m.name for m in some), "merged", *(ALL for _ in others)]
-    k = _at(e, function)
-    counted = {m.name for m in e._members if m.function == k and m.weight > 0}
-    (drawn,) = scenes(models, names=names, owners=False, likelihood=_family(models, function), function=function)
-    drawn = _with_looks(drawn, snapshot, counted)
-    if not 0 <= column < len(drawn.columns):
-        raise RecycleGPError(f"column {column}: there are {len(drawn.columns)} inputs")
-    panel = _plainer(numbers.panel(drawn, column, drawn.middle))
-    found = page.curves(drawn, [panel]) | {"span": _height(drawn, panel)._asdict()}
-    target = e.targets[k]
-    if found["label"] == "f" and target.name is not None:
-        found["label"] = target.name if target.unit is None else f"{target.name} ({target.unit})"
-    return found | {"fixed": drawn.fixed, "left_out": len(able) - len(some)}
-
-
-def _family(models: list[Model], function: str) -> str | None:
-    """Where all are of classes, or all of counts, by whatever link, these are drawn."""
-    own = [(m, _position(m, function)) for m in models]
-    names = list(dict.fromkeys(p.parts[k].name for m, k in own if k is not None for p in m.likelihoods))
-    alike = len(names) > 1 and all(likelihoods.named(name).classifies for name in names)
-    return names[0] if alike else None
-
-
-def _with_looks(drawn: Scene, snapshot: Snapshot, counted: set[str]) -> Scene:
-    looks = _looks(snapshot)
-    subjects = []
-    for s in drawn.subjects:
-        if s.origin.owner is not None:
-            colour, dashes = looks[s.origin.owner]
-            s = s._replace(colour=colour, dashes=dashes if s.origin.name in counted else NOT_COUNTED)
-        elif s.label == ALL:
-            s = s._replace(colour=FAINT, dashes="--")
-        subjects.append(s._replace(members=[]))  # points of those who are switched off
-    return drawn._replace(subjects=subjects)
-
-
-def _height(drawn: Scene, panel: Panel) -> Range:
-    """The range of all that counts, and of whatever else does not squeeze it."""
-
-    def of(curves: list[Curve]) -> Range:
-        return ranges.height([panel._replace(curves=curves)], drawn.scale)
-
-    inside = [c for c in panel.curves if c.subject.merged or c.subject.dashes != NOT_COUNTED]
-    least = of(inside)
-    for curve in panel.curves:
-        wider = of([*inside, curve])
-        if wider.high - wider.low <= MOST_STRETCHED * (least.high - least.low):
-            inside.append(curve)
-    return of(inside)
-
-
-def _plainer(panel: Panel) -> Panel:
-    """Bands and points of the ensemble of now alone: others would hide each other."""
-    curves = [
-        c if c.subject.merged and c.subject.label != ALL else c._replace(banded=False, noisy=None) for c in panel.curves
-    ]
-    return panel._replace(curves=curves, lanes=[m for m in panel.lanes if not (m.chosen and m.label == ALL)])
+def _curves(serve_state: ServeState, choice: Choice, looking: Looking, e: Ensemble) -> Json:
+    """The ensemble of now, those that are switched on, and everybody as they were sent."""
+    found = drawings.draw(serve_state, choice, looking)
+    made = drawings.drawn(found, looking)
+    target = e.targets[position_in(e, name_of(serve_state.snapshot, looking.function))]
+    if made["label"] == "f" and target.name is not None:
+        made["label"] = target.name if target.unit is None else f"{target.name} ({target.unit})"
+    return made | {"fixed": found.scene.fixed, "left_out": found.left_out}
 
 
 def _remedy(units: Units, module: Module, function: str) -> Json:

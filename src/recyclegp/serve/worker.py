@@ -18,6 +18,8 @@ import sys
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +29,9 @@ import torch
 from ..errors import RecycleGPError, in_words
 from .questions import QUESTIONS as KNOWN
 from .state import ServeState, Snapshot
+from .tables import Table
+
+Opening = Callable[[], ServeState]  # makes a state, in the process that will answer about it
 
 HERE = __name__
 
@@ -36,6 +41,7 @@ class Limits(NamedTuple):
 
     seconds: float  # for one question
     memory: int  # bytes above what it has when it begins
+    nice: int = 0  # how far it lets other processes go first
 
 
 QUESTIONS = Limits(600.0, 2**34)  # honest merges of many modules may take minutes
@@ -63,10 +69,10 @@ class Reply(NamedTuple):
 
 
 class Worker:
-    """A process that answers about a snapshot, started when it is first asked, and again where it had to be ended."""
+    """A process that answers about a state, started when it is first asked, and again where it had to be ended."""
 
-    def __init__(self, snapshot: Snapshot, threads: int, limits: Limits) -> None:
-        self.snapshot = snapshot
+    def __init__(self, opening: Opening, threads: int, limits: Limits) -> None:
+        self.opening = opening
         self.threads = threads
         self.limits = limits
         self.process: Any = None
@@ -100,7 +106,7 @@ class Worker:
         context = _context()
         pipe, theirs = context.Pipe()
         self.process = context.Process(
-            target=answer_questions, args=(theirs, self.snapshot, self.threads, self.limits.memory), daemon=True
+            target=answer_questions, args=(theirs, self.opening, self.threads, self.limits), daemon=True
         )
         self.process.start()
         theirs.close()
@@ -118,19 +124,18 @@ class Worker:
             process.join(5)
 
 
-class Workers:
-    """The process for questions, and those in which uploads are tried."""
+class Line:
+    """Questions that one process answers in turn, and a few threads that only wait."""
 
     MOST_WAITING = 128  # questions; who comes later is told to come again
-    MOST_TRIED = 2  # uploads at a time
 
-    def __init__(self, snapshot: Snapshot, threads: int, questions: Limits = QUESTIONS, uploads: Limits = UPLOADS):
-        self.first = Worker(snapshot, threads, questions)
-        self.uploads = uploads
-        self.tried: set[Worker] = set()
+    def __init__(self, worker: Worker, threads: int = 1, version: str = "") -> None:
+        """`version` says what the answers are about, where that may change."""
+        self.worker, self.version = worker, version
         self.waiting = 0
+        self.ended = False
         self.turn = asyncio.Lock()
-        self.pool = ThreadPoolExecutor(1 + self.MOST_TRIED, "serve")  # they only wait
+        self.pool = ThreadPoolExecutor(threads, "serve")
 
     @property
     def busy(self) -> bool:
@@ -141,36 +146,75 @@ class Workers:
         self.waiting += 1
         try:
             async with self.turn:
-                return None if await gone() else await self._run(self.first.ask, question)
+                return None if await gone() else await self.run(self.worker.ask, question)
         finally:
             self.waiting -= 1
 
+    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            if not self.ended:
+                return await asyncio.get_running_loop().run_in_executor(self.pool, function, *arguments)
+        except RecycleGPError:  # that the process has ended is no news then
+            if not self.ended:
+                raise
+        raise RecycleGPError("what this page shows has changed meanwhile; load it again")
+
+    def end(self) -> None:
+        """Whoever waits is told so."""
+        self.ended = True
+        self.worker.end()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Workers:
+    """The process for questions about a snapshot, and those in which uploads are tried."""
+
+    MOST_TRIED = 2  # uploads at a time
+
+    def __init__(self, snapshot: Snapshot, threads: int, questions: Limits = QUESTIONS, uploads: Limits = UPLOADS):
+        self.snapshot = snapshot
+        self.line = Line(Worker(partial(ServeState, snapshot), threads, questions), 1 + self.MOST_TRIED)
+        self.uploads = uploads
+        self.tried: set[Worker] = set()
+
     async def add(self, path: Path, label: str) -> int:
         """Modules from one more file: all of them or, where one cannot be shown, none."""
+        tried = await self._tried(Question("trial", (path, label)), label)
+        await self._follow(Question("adopt", tried), lambda now: now.with_modules(tried.held))
+        return len(tried.held)
+
+    async def show(self, path: Path, label: str, target: str | None) -> Table:
+        """A table that somebody shows, in place of the one before."""
+        found: Table = await self._tried(Question("table", (path, label, target)), label)
+        await self._follow(Question("show", (found,)), lambda now: replace(now, table=found))
+        return found
+
+    async def _tried(self, question: Question, label: str) -> Any:
+        """In a process of its own, which may take no more than an upload may."""
         if len(self.tried) >= self.MOST_TRIED:
             raise RecycleGPError(f"{label}: other files are being read; send it again in a moment")
-        trial = Worker(self.first.snapshot, self.first.threads, self.uploads)
+        trial = Worker(partial(ServeState, self.snapshot), self.line.worker.threads, self.uploads)
         self.tried.add(trial)
         try:
-            tried = await self._run(trial.ask, Question("trial", (path, label)))
+            return await self.line.run(trial.ask, question)
         except RecycleGPError as refused:
             named = str(refused).startswith(f"{label}: ")
             raise RecycleGPError("" if named else f"{label}: ", refused) from None
         finally:
             self.tried.discard(trial)
             trial.end()
-        async with self.turn:
-            await self._run(self.first.ask, Question("adopt", tried))
-            self.first.snapshot = self.first.snapshot.with_modules(tried.held)  # of the next one, if this one ends
-        return len(tried.held)
 
-    async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self.pool, function, *arguments)
+    async def _follow(self, question: Question, changed: Callable[[Snapshot], Snapshot]) -> None:
+        """What was found joins the process for questions, and the next one, if this one ends."""
+        async with self.line.turn:
+            await self.line.run(self.line.worker.ask, question)
+            self.snapshot = changed(self.snapshot)
+            self.line.worker.opening = partial(ServeState, self.snapshot)
 
     def end(self) -> None:
-        for worker in (self.first, *self.tried):
+        for worker in self.tried:
             worker.end()
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.line.end()
 
 
 def _context() -> Any:
@@ -184,19 +228,27 @@ def _context() -> Any:
 # --- in the process of a worker -------------------------------------------------------------------
 
 
-def answer_questions(pipe: Connection, snapshot: Snapshot, threads: int, memory: int) -> None:
-    """Until the other end is closed."""
+def answer_questions(pipe: Connection, opening: Opening, threads: int, limits: Limits) -> None:
+    """Until the other end is closed. A state that cannot be made is tried again with every question, and refused."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the page, which ends this process
     torch.set_num_threads(threads)
-    limit_memory(memory)
-    state = ServeState(snapshot)
+    if limits.nice and hasattr(os, "nice"):
+        os.nice(limits.nice)
+    limit_memory(limits.memory)
+    opened: list[ServeState] = []
+
+    def answered(what: str, arguments: tuple[Any, ...]) -> Any:
+        if not opened:
+            opened.append(opening())
+        return KNOWN[what](opened[0], *arguments)
+
     pipe.send(Reply())
     while True:
         try:
-            what, arguments = pipe.recv()
+            question = pipe.recv()
         except EOFError:
             return
-        pipe.send(_reply(lambda: KNOWN[what](state, *arguments), memory))  # noqa: B023
+        pipe.send(_reply(partial(answered, *question), limits.memory))
 
 
 def _reply(compute: Callable[[], Any], memory: int) -> Reply:

@@ -14,11 +14,12 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from ..anonymity import check_classes
 from ..arrays import Array
 from ..errors import RecycleGPError
-from ..likelihoods import CHOICES, FAMILIES, Gaussian, Heteroscedastic, StudentT
+from ..likelihoods import CHOICES, FAMILIES, Gaussian, Heteroscedastic, Lognormal, StudentT, Survival
 from ..models.module import Module
 from ..target import target_name
 from .estimator import OwnerOfRows, RandomState, RecyclableGP
@@ -28,7 +29,9 @@ from .parts import checked, fitted_modules, regions, seed_of, target_names
 __all__ = ["RecyclableGPClassifier", "RecyclableGPRegressor", "regions"]
 
 OF_COUNTS = (*(p.name for p in FAMILIES.values() if p.counts), *CHOICES)
-REGRESSIONS = (Gaussian.name, StudentT.name, *OF_COUNTS, Heteroscedastic.name)
+OF_LOGARITHMS = (Lognormal.name, Survival.name)
+EXPONENTIAL = (*OF_COUNTS, *OF_LOGARITHMS)  # whose mean is a multiple of eᶠ
+REGRESSIONS = (Gaussian.name, Lognormal.name, StudentT.name, *OF_COUNTS, Heteroscedastic.name, Survival.name)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -39,9 +42,11 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
     ----------
     kernel : str or gpytorch.kernels.Kernel
         A name ("matern52", "rbf + linear", …) or a GPyTorch kernel in your units.
-    likelihood : {"gaussian", "student-t", "poisson", "negative-binomial", "counts", "heteroscedastic"}
-        How y follows from f: with Gaussian noise, with outliers, as counts of mean eᶠ (Poisson's, more varied ones, or
-        one of the two as the data say), or with Gaussian noise whose size is a function of X as well.
+    likelihood : {"gaussian", "lognormal", "student-t", "poisson", "negative-binomial", "counts", "heteroscedastic", \
+            "survival"}
+        How y follows from f: with Gaussian noise, positive with Gaussian noise of log y, with outliers, as counts of
+        mean eᶠ (Poisson's, more varied ones, or one of the two as the data say), with Gaussian noise whose size is a
+        function of X as well, or as times of which some are censored: these are −t.
     noise : float or None
         Noise variance, kept fixed; None learns it.
     method : {"auto", "exact", "collapsed", "dual"}
@@ -60,6 +65,9 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
         False takes a kernel object as it is.
     hold_back : float or None
         The share of rows that `fit` keeps out, as 0.1, for `ensemble_.gain`, as for `rgp.fit`.
+    missing : {"refuse", "drop", "impute", "marginalise"}
+        What becomes of rows with NaN among their numbers, as for `rgp.fit`. But for "refuse" every row is answered by
+        `predict`, `predict_interval` and `predict_proba`: with NaN where an input is missing.
     categories : list of columns, or None
         Columns of text, by name or position, all of whose levels may be named in a file, as for `rgp.fit`.
     ensemble_inducing : int, array, "all" or "auto"
@@ -107,7 +115,7 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = self.likelihood != Heteroscedastic.name
-        tags.target_tags.positive_only = self.likelihood in OF_COUNTS
+        tags.target_tags.positive_only = self.likelihood in EXPONENTIAL and self.likelihood != Survival.name
         return tags
 
     def partial_fit(self, X: Array, y: Array, sample_weight: Array = None, owner: OwnerOfRows = None) -> Self:
@@ -139,7 +147,7 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
         return self._take(old, new)
 
     def predict(self, X: Array, return_std: bool = False, return_cov: bool = False, *, owner: str | None = None) -> Any:
-        """Mean at each row of X, and how sure it is of f there; for counts, of their rate eᶠ.
+        """Mean at each row of X, and how sure it is of f there; for counts and positive y, of their mean given f.
 
         Parameters
         ----------
@@ -159,17 +167,24 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
         """
         if return_std and return_cov:
             raise RecycleGPError("return_std and return_cov: at most one of them can be requested")
-        X = self._asked(X)
-        m, v = self.ensemble_.predict(X, owner)
-        counts = self.likelihood_ in OF_COUNTS
-        mean = np.exp(m + 0.5 * v) if counts else m  # of counts the rate: E[eᶠ] = exp(m + v/2)
-        if return_std:  # var[eᶠ] = E[eᶠ]²(eᵛ − 1)
-            return mean, np.sqrt(mean**2 * np.expm1(v) if counts else v)
+        check_is_fitted(self)
+        exponential = self.likelihood_ in EXPONENTIAL
+
+        def moments(X: Any) -> tuple[np.ndarray, ...]:
+            m, v = self.ensemble_.predict(X, owner)
+            m = m + self._log_factor if exponential else m
+            mean = np.exp(m + 0.5 * v) if exponential else m  # E[eᶠ] = exp(m + v/2)
+            sd = np.sqrt(mean**2 * np.expm1(v) if exponential else v)  # var[eᶠ] = E[eᶠ]²(eᵛ − 1)
+            return mean, sd, m
+
         if not return_cov:
-            return mean
+            mean, sd, _ = self._of_complete_rows(X, moments)
+            return (mean, sd) if return_std else mean
+        X = self._asked(X)
+        mean, _, m = moments(X)
         K = np.asarray(self.ensemble_.predict_joint(X, owner)[1])
         K = np.moveaxis(K, 0, -1) if K.ndim == 3 else K  # (n, n, C)
-        if not counts:
+        if not exponential:
             return mean, K
         rate = np.exp(m + 0.5 * np.diagonal(K).T)  # cov[eᶠ, eᵍ] = E[eᶠ]E[eᵍ](e^cov − 1)
         return mean, rate[:, None] * rate[None] * np.expm1(K)
@@ -191,14 +206,15 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
         pair of arrays of shape (n,) or (n, C)
             Its lower and its upper ends.
         """
-        X = self._asked(X)
+        check_is_fitted(self)
         likelihood = self.likelihood_ if len(self.ensemble_.likelihoods) > 1 else None
-        return self.ensemble_.predict_interval(X, level, likelihood, owner)
+        low, high = self._of_complete_rows(X, lambda X: self.ensemble_.predict_interval(X, level, likelihood, owner))
+        return low, high
 
     def sample_y(
         self, X: Array, n_samples: int = 1, random_state: RandomState = 0, *, owner: str | None = None
     ) -> np.ndarray:
-        """Joint draws of f, for counts of their rate eᶠ, at the rows of X.
+        """Joint draws of f, for counts and positive y of their mean given f, at the rows of X.
 
         Parameters
         ----------
@@ -219,7 +235,15 @@ class RecyclableGPRegressor(RegressorMixin, RecyclableGP):
         if drawn.ndim == 3 and not self.ensemble_.likelihoods[0].predicts_all:  # f, and not its noise
             drawn = drawn[..., 0]
         drawn = np.moveaxis(drawn, 0, -1)
-        return np.exp(drawn) if self.likelihood_ in OF_COUNTS else drawn
+        if self.likelihood_ not in EXPONENTIAL:
+            return drawn
+        factor = np.asarray(self._log_factor)
+        return np.exp(drawn + (factor[:, None] if factor.ndim else factor))
+
+    @property
+    def _log_factor(self) -> Any:
+        """log E[y|f] − f, of each output: a positive y has the mean exp(f + σ²/2), a count eᶠ."""
+        return 0.5 * np.asarray(self.ensemble_.noise) if self.likelihood_ in OF_LOGARITHMS else 0.0
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -234,7 +258,7 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
         "auto" is "bernoulli" (logistic) for two classes and "categorical" (a regression for each) for more.
         "categorical-softmax" fits their softmax, which is much slower. The last two match classes by name when they
         are merged, so that estimators may know different ones.
-    inducing, publish, rows_per_point, privacy, learn, hold_back, categories, ensemble_inducing, owners, trust
+    inducing, publish, rows_per_point, privacy, learn, hold_back, missing, categories, ensemble_inducing, owners, trust
         As for `RecyclableGPRegressor`, which explains them.
     n_partitions, n_jobs, name, random_state
         As for `RecyclableGPRegressor`, which explains them.
@@ -316,7 +340,13 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
         array of shape (n,)
             Labels.
         """
-        most_probable = self.predict_proba(X, owner=owner).argmax(1)
+        p = self.predict_proba(X, owner=owner)
+        absent = int(np.isnan(p).any(1).sum())
+        if absent:
+            raise RecycleGPError(
+                f"X: {absent} rows lack an input, and have no most probable label; leave them out, or use predict_proba"
+            )
+        most_probable = p.argmax(1)
         return self.classes_[most_probable]
 
     def predict_proba(self, X: Array, *, owner: str | None = None) -> np.ndarray:
@@ -332,8 +362,11 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
         array of shape (n, C)
             In the order of `classes_`.
         """
-        X = self._asked(X)
-        found: np.ndarray = self.ensemble_.predict_proba(X, likelihood=self.likelihood_, owner=owner)
+
+        def probabilities(X: Any) -> tuple[np.ndarray, ...]:
+            return (self.ensemble_.predict_proba(X, likelihood=self.likelihood_, owner=owner),)
+
+        (found,) = self._of_complete_rows(X, probabilities)
         if self.likelihood_ in OF_TWO:
             return found
         return found[:, [self.ensemble_.classes.index(word) for word in words_of(self.classes_)]]

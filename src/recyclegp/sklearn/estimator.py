@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..arrays import Array, CodedInputs, CountOrPoints
 from ..kernels import DEFAULT_KERNEL
-from ..local.options import KernelLike, PrivacyLike, PublishLike
+from ..local.options import REFUSE, KernelLike, PrivacyLike, PublishLike
 from ..models.ensemble import Ensemble
 from ..models.merge import merge
 from ..models.module import Module
@@ -34,6 +34,7 @@ class RecyclableGP(BaseEstimator, ABC):
     privacy: PrivacyLike = None
     learn: bool = True
     hold_back: float | None = None
+    missing: str = REFUSE
     categories: Sequence[str | int] | None = None
     ensemble_inducing: CountOrPoints = "auto"
     owners: str | None = None
@@ -121,9 +122,28 @@ class RecyclableGP(BaseEstimator, ABC):
         points = np.unique(np.concatenate(Z), axis=0) if isinstance(Z, tuple) else Z
         return merge(modules, inducing=CodedInputs(points), learn=False, **options)
 
-    def _asked(self, X: Array) -> Any:
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != REFUSE
+        return tags
+
+    def _asked(self, X: Array, *, gaps: bool = False) -> Any:
         """Where to predict, checked; levels are matched by name where the model knows some."""
         check_is_fitted(self)
         if self.ensemble_.categories:
             return validate_data(self, X, reset=False, skip_check_array=True)
-        return validate_data(self, X, reset=False, dtype=np.float64)
+        finite = "allow-nan" if gaps and self.missing != REFUSE else True
+        return validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=finite)
+
+    def _of_complete_rows(self, X: Array, ask: Callable[[Any], tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+        """What is answered for the rows of X; NaN for those that lack an input."""
+        X = self._asked(X, gaps=True)
+        complete = np.ones(len(X), dtype=bool) if self.ensemble_.categories else ~np.isnan(X).any(1)
+        if complete.all():
+            return ask(X)
+        found = []
+        for answer in ask(X[complete] if complete.any() else np.zeros((1, X.shape[1]))):
+            every = np.full((len(X), *answer.shape[1:]), np.nan)
+            every[complete] = answer[: complete.sum()]
+            found.append(every)
+        return tuple(found)

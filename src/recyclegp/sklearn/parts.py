@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from ..anonymity import warn_of_record_numbers
 from ..arrays import CodedInputs, holds_categories, inputs
 from ..errors import RecycleGPError
-from ..local.options import OPTIONS, FitOptions
+from ..local.options import COMPLETED, OPTIONS, FitOptions
 from ..models.fit import fit, fit_many
 from ..models.module import Module
 from ..models.naming import name_or_new
@@ -69,6 +69,10 @@ def _inputs_and_targets(estimator: Any, X: Any, y: Any, numeric: bool, reset: bo
     guard = FitOptions.of(categories=estimator.categories, privacy=estimator.privacy).level_guard
     if not holds_categories(X) and not guard.named:
         how = {"dtype": np.float64, "y_numeric": numeric, "multi_output": numeric, "reset": reset}
+        if estimator.missing in COMPLETED:
+            how["ensure_all_finite"] = "allow-nan"
+            if numeric and np.asarray(y).dtype.kind == "f" and np.isnan(y).any():
+                raise RecycleGPError("y holds missing values; drop those rows first")
         numbers, y = validate_data(estimator, X, y, **how)
         warn_of_record_numbers(numbers, getattr(X, "columns", None))
         return numbers, y
@@ -157,6 +161,8 @@ def regions(X: np.ndarray, count: int) -> list[np.ndarray]:
     """Rows in `count` regions of equal size: halved across the widest column (in standard deviations), and again."""
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= len(X):
         raise RecycleGPError(f"n_partitions={count!r} for {len(X)} rows; pass a whole number from 1 to {len(X)}")
+    if count > 1 and np.isnan(X).any():
+        raise RecycleGPError(f"n_partitions={count!r}: rows that lack an input lie in no region; use 1, or fill them")
     sd = X.std(0)
     scaled = X / np.where(sd > 0, sd, 1.0)
 

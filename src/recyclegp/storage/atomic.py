@@ -8,7 +8,6 @@ import os
 import re
 import stat
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -133,7 +132,7 @@ def _behind_links(target: Path) -> Path:
 
 
 def _beside(target: Path) -> Path:
-    return target.parent / f".{uuid.uuid4().hex}.part"
+    return target.parent / f".{os.urandom(16).hex()}.part"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ Tensors are stored as float64 as they are, so a round trip is bit-exact. docs/sc
 Files are read here rather than by the safetensors library, which would map them into memory: a file that somebody cuts
 short meanwhile would then end the process. Here all that a file announces is compared with its size and with `limits`
 before memory is taken, bytes are compared with the `digest` before they are looked at, and a content id is that of the
-very bytes that were read.
+very bytes that were read. torch, which takes long to import, is imported where there is a tensor: a header needs none.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ import json
 import os
 import stat
 import sys
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
-
-import torch
-from safetensors.torch import save as to_bytes
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ..errors import Argument, Either, OfStranger, RecycleGPError
 from ..version import __version__
 from . import digest, layout, limits, strict_json
-from .atomic import replacing
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SCHEMA = 3
 FIT = Either("recyclegp.fit", "`recyclegp fit`")  # what makes a file
 READABLE = (1, 2, 3)  # what the earlier two are in the words of this one: models/legacy_files.py
 KEY = "recyclegp"  # of the header, among the metadata of a safetensors file
+TABLES = (".csv", ".csv.gz", ".tsv", ".txt", ".xlsx", ".parquet")  # what is given in place of a file of ours by mistake
 LENGTH = 8  # bytes at the beginning of a file that say how long what describes the tensors is
 
 Header = dict[str, Any]
-Tensors = dict[str, Tensor]
+Tensors = dict[str, "Tensor"]
 
 
 class Document(NamedTuple):
@@ -52,6 +51,10 @@ class Document(NamedTuple):
 
 def write(path: str | PathLike[str], document: Document) -> None:
     """All or nothing."""
+    from pathlib import Path
+
+    from .atomic import replacing
+
     head, data = _encoded(path, document)
     with replacing(Path(path)) as stream:
         stream.write(head)
@@ -64,6 +67,8 @@ def encoded(label: str, document: Document) -> bytes:
 
 
 def _encoded(path: str | PathLike[str], document: Document) -> tuple[bytes, memoryview]:
+    from safetensors.torch import save as to_bytes
+
     tensors = {k: t.detach().cpu().contiguous() for k, t in document.tensors.items()}
     for name, tensor in tensors.items():
         limits.check_tensor(name, tensor.shape)
@@ -101,13 +106,13 @@ def decoded(label: str, content: bytes) -> Document:
 @contextmanager
 def opened(path: str | PathLike[str], *, identify: bool = False) -> Iterator[OpenFile]:
     """The same for somebody who takes the tensors piece by piece, in the order of `places`."""
-    path = Path(path)
-    kind = path.stat().st_mode  # FileNotFoundError and PermissionError are the convention
+    label = os.fspath(path)
+    kind = os.stat(path).st_mode  # FileNotFoundError and PermissionError are the convention
     if stat.S_ISDIR(kind):
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file; load its files one by one", str(path))
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file; load its files one by one", label)
     if not stat.S_ISREG(kind):  # opening a pipe could wait for ever
-        raise RecycleGPError(f"{path}: neither a file nor a folder; save what it says to a file first")
-    with _refusals(str(path)), open(path, "rb") as stream:
+        raise RecycleGPError(f"{label}: neither a file nor a folder; save what it says to a file first")
+    with _refusals(label), open(path, "rb") as stream:
         yield OpenFile(stream, os.fstat(stream.fileno()).st_size, identify)
 
 
@@ -120,6 +125,8 @@ def _refusals(label: str) -> Iterator[None]:
         named = str(refused).startswith(f"{label}: ")
         raise RecycleGPError("" if named else f"{label}: ", OfStranger(refused)) from None
     except (ValueError, RecursionError) as broken:
+        if label.lower().endswith(TABLES):  # mixed up, not damaged
+            raise RecycleGPError(f"{label}: a table, not a model; ", FIT, " makes one of it") from None
         raise RecycleGPError(
             f"{label}: not a complete recyclegp file (",
             OfStranger(broken),
@@ -180,19 +187,32 @@ class OpenFile:
 
     def tensor(self, shape: tuple[int, ...]) -> Tensor:
         """The next numbers, which are float64 and little-endian."""
+        import torch
+
         tensor = torch.empty(shape, dtype=torch.float64)
         if not tensor.numel():
             return tensor
-        wanted = tensor.numpy().reshape(-1).data.cast("B")
+        self._fill(tensor.numpy().reshape(-1).data.cast("B"))
+        if sys.byteorder == "big":
+            tensor.numpy().byteswap(inplace=True)
+        return tensor
+
+    def numbers(self, count: int) -> array[float]:
+        """The same for somebody who does not compute with them."""
+        found = array("d", bytes(layout.BYTES * count))
+        self._fill(memoryview(found).cast("B"))
+        if sys.byteorder == "big":
+            found.byteswap()
+        return found
+
+    def _fill(self, wanted: memoryview) -> None:
+        """With the next bytes, of pieces that are whole."""
         while wanted:
             if not self.piece:
                 self._next_piece()
             size = min(len(self.piece), len(wanted))
             wanted[:size] = self.piece[:size]
             wanted, self.piece = wanted[size:], self.piece[size:]
-        if sys.byteorder == "big":
-            tensor.numpy().byteswap(inplace=True)
-        return tensor
 
 
 def _columns(header: Header, places: Sequence[layout.Place]) -> int:

@@ -10,7 +10,6 @@ import hashlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
@@ -166,6 +165,8 @@ class EventIndex:
         if self.store.readers == 1 or len(numbers) < 2:
             found = map(self._read, numbers)
             return [read for read in found if read is not None]
+        from concurrent.futures import ThreadPoolExecutor  # which a folder does not need
+
         with ThreadPoolExecutor(self.store.readers) as several:
             return [read for read in several.map(self._read, numbers) if read is not None]
 

@@ -18,8 +18,6 @@ import contextlib
 import errno
 import os
 import re
-import shutil
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -220,7 +218,9 @@ def _clean(partial: Path, own: Path) -> None:
 
 def _remove(place: Path) -> None:
     """A folder that is not published. It is renamed first: whoever still writes there cannot publish half of it."""
-    trash = place.with_name(uuid.uuid4().hex)
+    import shutil  # which listing modules does not need
+
+    trash = place.with_name(os.urandom(16).hex())
     with contextlib.suppress(OSError):
         os.rename(place, trash)
         shutil.rmtree(trash, ignore_errors=True)

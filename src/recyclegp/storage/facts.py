@@ -7,11 +7,13 @@ what it is for files that do not have it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..likelihoods import Likelihood
 from .container import Header
 from .fields import fields
+
+if TYPE_CHECKING:
+    from ..likelihoods import Likelihood
 
 
 class At(NamedTuple):

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
-from .. import arrays
 from ..errors import RecycleGPError
+from ..magnitudes import LARGEST
 from .container import Document, Header
 from .limits import LONGEST_TEXT
+from .numbers import Numbers
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 UNITS = "as in the data: Z in those of X; f, mean, noise and kernel in those of y"  # a reminder for people
 
 
 class Fields:
-    """One file, taken apart."""
+    """One file, taken apart: its numbers as tensors, or as `Numbers` where nobody computes with them."""
 
     def __init__(self, document: Document) -> None:
         self.header = document.header
@@ -31,10 +32,10 @@ class Fields:
             raise RecycleGPError(f"tensor {key!r} is missing")
         t = self.tensors[key]
         fits = len(t.shape) == len(shape) and all(w in (None, n) for w, n in zip(shape, t.shape, strict=True))
-        if t.dtype != torch.float64 or not fits:
+        if not str(t.dtype).endswith("float64") or not fits:
             raise RecycleGPError(f"tensor {key!r} is {t.dtype} of shape {tuple(t.shape)}; expected float64 of {shape}")
-        if not bool((t.abs() <= arrays.LARGEST).all()):
-            raise RecycleGPError(f"tensor {key!r} holds NaN or infinite values, or some beyond {arrays.LARGEST:g}")
+        if not (t.within(LARGEST) if isinstance(t, Numbers) else bool((t.abs() <= LARGEST).all())):
+            raise RecycleGPError(f"tensor {key!r} holds NaN or infinite values, or some beyond {LARGEST:g}")
         return t
 
 
@@ -64,15 +65,15 @@ def fields(value: Any, what: str) -> Header:
     return value
 
 
-def number(value: Any, what: str, least: float = -math.inf, most: float = arrays.LARGEST) -> float:
+def number(value: Any, what: str, least: float = -math.inf, most: float = LARGEST) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not max(least, -most) <= value <= most:
         said = f" of at least {least:g}" if least > -math.inf else ""
-        said += f" and at most {most:g}" if most < arrays.LARGEST else ""
+        said += f" and at most {most:g}" if most < LARGEST else ""
         raise RecycleGPError(f"{what} is {str(value)[:50]}, not a finite number{said}")
     return float(value)
 
 
-def positive(value: Any, what: str, most: float = arrays.LARGEST) -> float:
+def positive(value: Any, what: str, most: float = LARGEST) -> float:
     found = number(value, what, 0.0, most)
     if found == 0:
         raise RecycleGPError(f"{what} is 0")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import RecycleGPError
 from . import limits
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 METADATA = "__metadata__"
 FLOAT64 = "F64"
+SIGNATURE = ".sig"  # behind the name of a file: that of its signature
 WORDS = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "I32": "int32", "I64": "int64", "BOOL": "bool"}
 BYTES = 8  # of a float64
 

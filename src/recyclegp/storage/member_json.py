@@ -94,6 +94,7 @@ STATE = (
     Fact("function", lambda v, at: 0 if v is None else count(v, "function"), _unless_zero),
     Fact("noise", lambda v, at: None if v is None else positive(v, "a noise")),
     Fact("left_open", lambda v, at: None if v is None else number(v, "left_open", 0.0)),
+    Fact("missed", lambda v, at: 0.0 if v is None else number(v, "missed", 0.0), _unless_zero),
     Fact("verdict", VERDICT.read_if_any, VERDICT.write),
     Fact("surprise", lambda v, at: math.nan if v is None else number(v, "a surprise", 0.0), _said),
     Fact("agreement", lambda v, at: math.nan if v is None else number(v, "an agreement", 0.0, 1.0), _said),

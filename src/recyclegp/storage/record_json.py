@@ -1,34 +1,29 @@
-"""The record of a module in files: a new fact about a module is one line in one of these tables (docs/schema.md)."""
+"""The record of a module in files: a new fact about a module is one line in one of these tables (docs/schema.md).
+
+Words and numbers are read without torch; kernels and likelihoods, which compute, are imported where they are made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from .. import arrays, likelihoods
 from ..categories import MOST_LEVELS, NO_CATEGORIES, Categories, Levels
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..core.noise import NoiseEvidence
-from ..core.sites import Site
+from ..core.noise_evidence import NoiseEvidence
 from ..errors import RecycleGPError
-from ..kernels.file_form import from_json as kernel_from_json
-from ..kernels.file_form import to_json as kernel_to_json
-from ..likelihoods import (
-    MOST_FUNCTIONS,
-    Categorical,
-    Gaussian,
-    Heteroscedastic,
-    Likelihood,
-    Outputs,
-    SeveralFunctions,
-)
 from ..record import PERSON, ROW, About, Guaranteed, Latent, Origin, Privacy
 from ..target import NO_TARGET, Target
-from ..times import When, when, written
 from . import facts
 from .container import Header
 from .facts import At, Entry, Fact
 from .fields import count, fields, flag, listed, number, positive, text
+
+if TYPE_CHECKING:
+    from ..arrays import Columns
+    from ..core.site import Site
+    from ..likelihoods import Likelihood, Outputs
+    from ..times import When
 
 MOST_LIKELIHOODS = 16
 MOST_PARAMETERS = 8  # of a likelihood
@@ -76,7 +71,7 @@ NOISE_EVIDENCE = Entry(
 
 def _noise_evidence(found: Any, at: At) -> NoiseEvidence | None:
     """What a module says about the noise of its data, which must be Gaussian."""
-    known = len(at.likelihoods) == 1 and isinstance(at.likelihoods[0], Gaussian) and at.likelihoods[0].known
+    known = len(at.likelihoods) == 1 and at.likelihoods[0].conjugate and at.likelihoods[0].known
     if found is not None and not known:
         raise RecycleGPError("noise_evidence is given for data that have no Gaussian noise")
     evidence: NoiseEvidence | None = NOISE_EVIDENCE.read_if_any(found, at)
@@ -103,7 +98,17 @@ def time_from_json(found: Any) -> When | None:
         return number(found, "time")
     if len(found) > LONGEST_DATE:
         raise RecycleGPError("time is longer than a date")
+    from ..times import when
+
     return when(found)
+
+
+def time_to_json(time: When | None) -> float | str | None:
+    if time is None:
+        return None
+    from ..times import written
+
+    return written(time)
 
 
 def targets_to_json(targets: Sequence[Target]) -> list[Header | None] | None:
@@ -137,7 +142,7 @@ def held_back_from_json(found: Any) -> float | None:
     return None if found is None else float(found)
 
 
-def columns_from_json(names: Any, dimension: int) -> arrays.Columns:
+def columns_from_json(names: Any, dimension: int) -> Columns:
     if names is None:
         return None
     found = [text(name, "a column") for name in listed(names, "columns", most=dimension)]
@@ -199,7 +204,7 @@ GUARANTEED = Entry(
 WORDS = (
     Fact("name", lambda v, at: text(v, "name")),
     Fact("owner_override", lambda v, at: None if v is None else text(v, "owner"), key="owner"),
-    Fact("time", lambda v, at: time_from_json(v), lambda v, at: None if v is None else written(v)),
+    Fact("time", lambda v, at: time_from_json(v), lambda v, at: time_to_json(v)),
     Fact(
         "method",
         lambda v, at: "unknown" if v is None else text(v, "method"),
@@ -215,8 +220,7 @@ INPUTS = (
     Fact("columns", lambda v, at: columns_from_json(v, at.dimension), lambda v, at: None if v is None else list(v)),
     Fact("categories", lambda v, at: categories_from_json(v, at.dimension), lambda v, at: categories_to_json(v)),
 )
-NUMBERS = (
-    Fact("kernel", lambda v, at: kernel_from_json(v, at.dimension), lambda v, at: kernel_to_json(v, at.dimension)),
+NUMBERS = (  # beside the kernel
     Fact("mean", lambda v, at: number(v, "mean")),
     Fact("rows", lambda v, at: count(v, "rows", least=1)),
     Fact("jitter", lambda v, at: number(v, "jitter", 0.0)),
@@ -240,20 +244,29 @@ def words_to_json(about: About) -> Header:
     return facts.to_json(about, WORDS, NOWHERE)
 
 
-def words_from_json(header: Header, columns: arrays.Columns, categories: Categories) -> About:
+def words_from_json(header: Header, columns: Columns, categories: Categories) -> About:
     """The same, of one function."""
     return About(**facts.from_json(header, WORDS, NOWHERE), columns=columns, categories=categories)
 
 
 def latent_to_json(latent: Latent, dimension: int) -> Header:
     """All but its site, whose numbers are tensors."""
-    return facts.to_json(latent, NUMBERS, At(dimension))
+    from ..kernels.file_form import to_json
+
+    return {"kernel": to_json(latent.kernel, dimension), **facts.to_json(latent, NUMBERS, At(dimension))}
 
 
 def latent_from_json(entry: Any, site: Site | None, dimension: int, about: tuple[Likelihood, ...]) -> Latent:
     """`about` are the likelihoods of its observations."""
-    at = At(dimension, likelihoods=about)
-    return Latent(site=site, **facts.from_json(fields(entry, "a function"), NUMBERS, at))
+    from ..kernels.file_form import from_json
+
+    kernel = from_json(fields(entry, "a function").get("kernel"), dimension)
+    return Latent(site=site, kernel=kernel, **numbers_from_json(entry, dimension, about))
+
+
+def numbers_from_json(entry: Header, dimension: int, about: tuple[Any, ...]) -> Header:
+    """All of it but kernel and site."""
+    return facts.from_json(entry, NUMBERS, At(dimension, likelihoods=about))
 
 
 # --- likelihoods ------------------------------------------------------------------------------
@@ -261,6 +274,8 @@ def latent_from_json(entry: Any, site: Site | None, dimension: int, about: tuple
 
 def likelihood_to_json(p: Likelihood, *, numbers: bool = True) -> Header:
     """Its parameters only where they are known, and wanted."""
+    from ..likelihoods import Categorical, Heteroscedastic, Outputs
+
     said: Header = {"name": p.name}
     if isinstance(p, Outputs):
         parts = zip(p.names, p.each, strict=True)
@@ -275,6 +290,9 @@ def likelihood_to_json(p: Likelihood, *, numbers: bool = True) -> Header:
 
 
 def likelihood_from_json(found: Any) -> Likelihood:
+    from .. import likelihoods
+    from ..likelihoods import MOST_FUNCTIONS, Outputs
+
     entry = fields(found, "a likelihood")
     if entry["name"] == Outputs.name:
         return _outputs(listed(entry["functions"], "functions", most=MOST_FUNCTIONS))
@@ -288,18 +306,24 @@ def likelihood_from_json(found: Any) -> Likelihood:
 
 
 def _with_labels(p: Likelihood, labels: list[Any]) -> Likelihood:
+    from ..likelihoods import Categorical
+
     if not isinstance(p, Categorical):
         raise RecycleGPError(f"labels are given for likelihood {p.name!r}, which has none")
     return type(p)(tuple(text(label, "a label") for label in labels))  # type: ignore[call-arg]
 
 
 def _alone(p: Likelihood, function: Any) -> Likelihood:
+    from ..likelihoods import Heteroscedastic
+
     if not isinstance(p, Heteroscedastic) or function not in p.functions:
         raise RecycleGPError(f"likelihood {p.name!r} has no function {str(function)[:50]}")
     return Heteroscedastic(function)
 
 
 def _outputs(entries: list[Any]) -> Outputs:
+    from ..likelihoods import Outputs, SeveralFunctions
+
     named = [fields(entry, "an output") for entry in entries]
     if any(fields(entry["likelihood"], "a likelihood")["name"] == Outputs.name for entry in named):
         raise RecycleGPError("an output has outputs")
@@ -314,8 +338,26 @@ def likelihoods_to_json(found: Sequence[Likelihood]) -> list[Header]:
 
 
 def likelihoods_from_json(entries: Any) -> tuple[Likelihood, ...]:
-    """Those that y may have: at least one, no two of one name, all of the same functions."""
-    found = tuple(likelihood_from_json(entry) for entry in listed(entries, "likelihoods", most=MOST_LIKELIHOODS))
+    """Those that y may have."""
+    return all_of_them(entries, likelihood_from_json)
+
+
+class Named(Protocol):
+    """What is known of a likelihood, also by those who do not compute with it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def functions(self) -> tuple[str, ...]: ...
+
+
+L = TypeVar("L", bound=Named)
+
+
+def all_of_them(entries: Any, one: Callable[[Any], L]) -> tuple[L, ...]:
+    """At least one, no two of one name, all of the same functions."""
+    found = tuple(one(entry) for entry in listed(entries, "likelihoods", most=MOST_LIKELIHOODS))
     if not found or len({p.name for p in found}) < len(found):
         raise RecycleGPError("the likelihoods are none, or one is named twice")
     if len({len(p.functions) for p in found}) > 1:

@@ -11,22 +11,30 @@ import binascii
 import hashlib
 import json
 import os
+import re
 import stat
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..errors import RecycleGPError
+from ..extras import install
 from . import strict_json
-from .atomic import create, write_atomically
+from .layout import SIGNATURE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 FORMAT = 2
 FIRST_FORMAT = 1  # of earlier signatures, which have no version
 NEWEST = 2**62  # of versions
-SUFFIX = ".sig"
 PRIVATE, PUBLIC = ".pem", ".pub"
+# As keygen and OpenSSL write a public key: 12 bytes that say of which kind it is, and its 32, together in base64.
+PUBLIC_PEM = re.compile(
+    rb"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA([A-Za-z0-9+/]{43}=)\n-----END PUBLIC KEY-----\n"
+)
+AnyPath: TypeAlias = "str | PathLike[str]"
 LARGEST = 4096  # bytes of a key or of a signature
 FIELDS = {"recyclegp_signature", "content_id", "public_key", "signature"}
 VERSION = "version"
@@ -53,7 +61,9 @@ class Trusted(NamedTuple):
 
 def make_keys(stem: Path) -> tuple[Path, Path]:
     """A new pair, in STEM.pem, which only the user may read, and STEM.pub; neither replaces a file."""
-    ed25519, encoding = _library()
+    from .atomic import create
+
+    ed25519, encoding = _library(), _encoding()
     key = ed25519.Ed25519PrivateKey.generate()
     secret = key.private_bytes(encoding.Encoding.PEM, encoding.PrivateFormat.PKCS8, encoding.NoEncryption())
     public = key.public_key().public_bytes(encoding.Encoding.PEM, encoding.PublicFormat.SubjectPublicKeyInfo)
@@ -71,7 +81,7 @@ def make_keys(stem: Path) -> tuple[Path, Path]:
 
 
 def private_key(path: Path) -> Ed25519PrivateKey:
-    ed25519, encoding = _library()
+    ed25519, encoding = _library(), _encoding()
     try:
         found = encoding.load_pem_private_key(small(path), password=None)
     except (ValueError, TypeError) as broken:  # TypeError: it is encrypted
@@ -89,9 +99,20 @@ def private_key(path: Path) -> Ed25519PrivateKey:
 
 
 def public_key(path: Path) -> Ed25519PublicKey:
-    ed25519, encoding = _library()
+    return _public_key(path, small(path))
+
+
+def public_bytes(path: AnyPath) -> bytes:
+    """The 32 bytes of a public key in a file; where it is written plainly, its file form need not be imported."""
+    content = small(path)
+    plain = PUBLIC_PEM.fullmatch(content)
+    return bytes(_public_key(path, content).public_bytes_raw()) if plain is None else base64.b64decode(plain[1])
+
+
+def _public_key(path: AnyPath, content: bytes) -> Ed25519PublicKey:
+    ed25519, encoding = _library(), _encoding()
     try:
-        found = encoding.load_pem_public_key(small(path))
+        found = encoding.load_pem_public_key(content)
     except ValueError as broken:
         if isinstance(broken, RecycleGPError):
             raise
@@ -101,20 +122,21 @@ def public_key(path: Path) -> Ed25519PublicKey:
     return found
 
 
-def trusted_keys(folder: Path) -> list[Trusted]:
+def trusted_keys(folder: AnyPath) -> list[Trusted]:
     """Every public key in a folder."""
-    files = sorted(folder.glob(f"*{PUBLIC}")) if folder.is_dir() else []
+    files = sorted(name for name in os.listdir(folder) if name.endswith(PUBLIC)) if os.path.isdir(folder) else []
     if not files:
         raise RecycleGPError(f"{folder}: not a folder with {PUBLIC} files; put the public keys that you trust there")
-    return [Trusted(file.name.removesuffix(PUBLIC), public_key(file).public_bytes_raw()) for file in files]
+    _library()  # without which none of them is of use
+    return [Trusted(name.removesuffix(PUBLIC), public_bytes(os.path.join(folder, name))) for name in files]
 
 
 # --- signatures -------------------------------------------------------------------------------
 
 
-def content_id(path: Path) -> str:
+def content_id(path: AnyPath) -> str:
     """SHA-256 of a file's bytes, as hexadecimal digits."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    if not stat.S_ISREG(os.stat(path).st_mode):
         raise RecycleGPError(f"{path}: not a file; name the files of modules")
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -122,7 +144,7 @@ def content_id(path: Path) -> str:
 
 def beside(path: Path) -> Path:
     """Where the signature of a file stands."""
-    return path.with_name(path.name + SUFFIX)
+    return path.with_name(path.name + SIGNATURE)
 
 
 def sign(path: Path, digest: str, key: Ed25519PrivateKey, version: int) -> Path:
@@ -134,11 +156,13 @@ def sign(path: Path, digest: str, key: Ed25519PrivateKey, version: int) -> Path:
         "public_key": base64.b64encode(key.public_key().public_bytes_raw()).decode(),
         "signature": base64.b64encode(key.sign(_message(digest, version))).decode(),
     }
+    from .atomic import write_atomically
+
     write_atomically(beside(path), (json.dumps(content, indent=1) + "\n").encode())
     return beside(path)
 
 
-def verify(path: Path, keys: list[Trusted]) -> tuple[Trusted, Signature]:
+def verify(path: AnyPath, keys: list[Trusted]) -> tuple[Trusted, Signature]:
     """Which of these keys has signed a file, and what is signed; an error where none has."""
     found = _of_these_bytes(path)
     signer = next((key for key in keys if key.public_key == found.public_key), None)
@@ -152,7 +176,7 @@ def verify(path: Path, keys: list[Trusted]) -> tuple[Trusted, Signature]:
     return signer, found
 
 
-def signature_of(path: Path) -> Signature:
+def signature_of(path: AnyPath) -> Signature:
     """The signature beside a file, whoever made it, if it is one of these bytes by the key that it names."""
     found = _of_these_bytes(path)
     if not _fits(found):
@@ -160,11 +184,11 @@ def signature_of(path: Path) -> Signature:
     return found
 
 
-def _of_these_bytes(path: Path) -> Signature:
-    digest = content_id(path)
-    if not beside(path).exists():
-        raise RecycleGPError(f"{path}: no signature; {beside(path).name} is not beside it, ask for both")
-    found = _read(beside(path))
+def _of_these_bytes(path: AnyPath) -> Signature:
+    digest, place = content_id(path), f"{os.fspath(path)}{SIGNATURE}"
+    if not os.path.exists(place):
+        raise RecycleGPError(f"{path}: no signature; {os.path.basename(place)} is not beside it, ask for both")
+    found = _read(place)
     if found.content_id != digest:
         raise RecycleGPError(
             f"{path}: the signature is of another content id ({found.content_id[:8]}, not {digest[:8]}): the file has "
@@ -183,7 +207,7 @@ def _message(digest: str, version: int | None) -> bytes:
 def _fits(found: Signature) -> bool:
     from cryptography.exceptions import InvalidSignature
 
-    ed25519, _ = _library()
+    ed25519 = _library()
     try:
         message = _message(found.content_id, found.version)
         ed25519.Ed25519PublicKey.from_public_bytes(found.public_key).verify(found.signature, message)
@@ -192,7 +216,7 @@ def _fits(found: Signature) -> bool:
     return True
 
 
-def _read(path: Path) -> Signature:
+def _read(path: str) -> Signature:
     try:
         found = strict_json.parsed(small(path).decode())
         if not isinstance(found, dict) or type(found.get("recyclegp_signature")) is not int:
@@ -242,9 +266,9 @@ def _text(value: Any) -> str:
     return value
 
 
-def small(path: Path, largest: int = LARGEST) -> bytes:
+def small(path: AnyPath, largest: int = LARGEST) -> bytes:
     """What is in a file that should not be large."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    if not stat.S_ISREG(os.stat(path).st_mode):
         raise RecycleGPError(f"{path}: not a file; name the file of a key or a signature")
     with open(path, "rb") as stream:
         content = stream.read(largest + 1)
@@ -253,11 +277,23 @@ def small(path: Path, largest: int = LARGEST) -> bytes:
     return content
 
 
-def _library() -> tuple[Any, Any]:
-    """The modules of `cryptography` for keys and for their file form, which is an optional extra."""
+def _library() -> Any:
+    """The module of `cryptography`, which is an optional extra, for keys."""
     try:
-        from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ModuleNotFoundError:
-        raise RecycleGPError("signatures need the package cryptography: pip install recyclegp[sign]") from None
-    return ed25519, serialization
+        raise _absent() from None
+    return ed25519
+
+
+def _encoding() -> Any:
+    """That for their file form. It takes long to import, and a plain public key is read without it."""
+    try:
+        from cryptography.hazmat.primitives import serialization
+    except ModuleNotFoundError:
+        raise _absent() from None
+    return serialization
+
+
+def _absent() -> RecycleGPError:
+    return RecycleGPError(f"signatures need cryptography; {install('sign')}")

@@ -16,6 +16,7 @@ import threading
 from typing import Any
 
 from ..errors import RecycleGPError
+from ..extras import install
 from .event_store import ENTRY, EVENT, EVENTS, INDEX, NUMBER, Files, Prepared, as_text, folder
 
 MODULES = "modules"
@@ -31,7 +32,7 @@ class UrlStore:
         try:
             import fsspec
         except ModuleNotFoundError:
-            raise RecycleGPError(f"{url}: URLs need the package fsspec: pip install fsspec") from None
+            raise RecycleGPError(f"{url}: URLs need fsspec; {install('urls')}") from None
         try:
             self.files, root = fsspec.core.url_to_fs(url, **options)
         except (ImportError, ValueError) as refused:

@@ -1,19 +1,19 @@
-"""The command line, assembled. Heavy imports (torch takes seconds) happen inside commands, never here."""
+"""All of the command line, by typer. Heavy imports (torch takes seconds) happen inside commands, never here."""
 
 from __future__ import annotations
 
 import errno
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from . import __version__
-from .commands import (
+from .. import __version__
+from ..commands import (
     calibrate,
     demo,
     experiment,
@@ -35,7 +35,8 @@ from .commands import (
     signatures,
     transform,
 )
-from .errors import RecycleGPError, RecycleGPWarning, in_words, printable
+from ..commands.plain_help import PlainCommand, in_panels, without_types
+from ..errors import RecycleGPError, RecycleGPWarning, in_words, printable
 
 UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
 
@@ -49,6 +50,12 @@ class Commands(TyperGroup):
         if "--debug" in args[:end]:
             args = ["--debug", *(a for a in args[:end] if a != "--debug"), *args[end:]]
         return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return without_types(super().get_params(ctx))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        in_panels([self.commands[name] for name in self.list_commands(ctx)], formatter)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -96,8 +103,8 @@ def _plain_warnings(debug: bool | None) -> Iterator[None]:
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -140,6 +147,11 @@ PANELS = {
     "See it work": (demo.demo, experiment.experiment),
 }
 
+
+def command_name(function: Callable[..., None]) -> str:
+    return function.__name__.replace("_", "-")
+
+
 for panel, functions in PANELS.items():
     for function in functions:
-        app.command(rich_help_panel=panel)(function)
+        app.command(command_name(function), cls=PlainCommand, rich_help_panel=panel)(function)
