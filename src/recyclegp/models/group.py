@@ -34,7 +34,7 @@ from ..merging.points import ALL, AUTO, Choice
 from ..merging.site_source import SiteSource, corners
 from ..merging.site_store import SiteStore
 from ..merging.size import Size
-from ..merging.stacking import can_answer, own_share
+from ..merging.stacking import Comparison, OwnerKernel, can_answer
 from . import coupling as coupled
 from . import unlearning
 from .checks import check_finite
@@ -191,17 +191,30 @@ class Group:
 
     def with_own_share(self) -> Group:
         """With as much of owners' own answers as makes what neither has seen most probable."""
-        if self.coupling is not None:
+        compared = self._compared_with_own()
+        if compared is None:
             return self
-        c = self.functions[0]
         with torch.inference_mode(False):
-            share = own_share(
+            return replace(self, own_share=compared.own_share())
+
+    def is_lost_between_points(self) -> bool:
+        """Do most owners know less of their functions than alone?"""
+        compared = self._compared_with_own()
+        with torch.inference_mode(False):
+            return compared is not None and compared.is_lost_between_points()
+
+    def _compared_with_own(self) -> Comparison | None:
+        if self.coupling is not None:
+            return None
+        c = self.functions[0]
+        with torch.inference_mode(False), torch.no_grad():
+            return Comparison.of(
                 self.members,
                 lambda own: self._merged_function(own.owner, c, of_y=False),
                 lambda own: of_its_own(own.members),
+                OwnerKernel(self.form.kernel, self.form.effects),
                 self.form.Z.device,
             )
-        return replace(self, own_share=share)
 
     def _original(self, owner: str | None, function: int) -> str | None:
         """Whose module an owner's is a copy of, where it has nothing else: the answer is that one's."""

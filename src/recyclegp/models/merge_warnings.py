@@ -20,7 +20,7 @@ from ..errors import (
 )
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
-from ..merging.constants import LEARNING
+from ..merging.constants import LEARNING, POOLING
 from ..merging.learning import slack_tolerance
 from ..merging.member import Member, active
 from ..merging.merge_config import Held
@@ -29,6 +29,7 @@ from ..merging.size import Size
 from ..merging.unfinished import unfinished
 from ..record import IMPORTED, About
 from ..target import Target, contradiction
+from .group import Group
 from .naming import SHOWN, few
 
 
@@ -139,8 +140,9 @@ def about_held(held: Held, members: Sequence[Member]) -> None:
         )
 
 
-def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[Member], *, lost: bool) -> None:
-    """Did the search end, and does its kernel resemble any module's own? `lost`: owners know less of f than alone."""
+def about_learning(group: Group) -> None:
+    """Did the search end, does its kernel resemble any module's own, and do owners know more than alone?"""
+    kernel, convergence = group.form.kernel, group.convergence
     if not convergence.converged:
         warn_user(
             f"the search for the kernel {convergence.message} after {convergence.evaluations} evaluations; the "
@@ -150,27 +152,34 @@ def about_learning(kernel: Kernel, convergence: Convergence, members: Sequence[M
             Argument("inducing"),
             " points",
         )
-    if lost:
+    factor = shorter_than_all(kernel, group.members) if convergence != NOTHING_TO_LEARN else 1.0
+    if group.own_share == 1 or (factor > POOLING.doubtful_lengthscale_factor and group.is_lost_between_points()):
         warn_user(
             "merging does not help these owners: under the kernel that they share, ",
             kernel.describe(),
             ", most of them know far less of their own functions than alone, as happens where they contradict each "
             "other. Who asks for itself (",
             Name("owner"),
-            ") is answered from its own module; ",
+            ") is answered from its own module, unless owners were said to be alike; ",
             Remedy("report", command="compare", writes=False),
             " tells who disagrees",
             category=ContradictionWarning,
         )
-        return
-    factor = shorter_than_all(kernel, members) if convergence != NOTHING_TO_LEARN else None
-    if factor is not None:
+    elif factor > POOLING.shorter_lengthscale_factor or (
+        factor > POOLING.doubtful_lengthscale_factor and _somebody_disagrees(group)
+    ):
         warn_user(
-            f"the kernel that was learned, {kernel.describe()}, has a lengthscale {factor:.0f} times shorter than "
+            f"the kernel that was learned, {kernel.describe()}, has a lengthscale {factor:.2g} times shorter than "
             "those of the modules: they may contradict each other (in other units, or of other functions); ",
             Remedy("report", command="compare", writes=False),
             " tells who disagrees",
         )
+
+
+def _somebody_disagrees(group: Group) -> bool:
+    """Does a member say what can hardly be, by what the others know?"""
+    found = [m.agreement for m in group.report() if m.agreement is not None]
+    return bool(found) and min(found) < POOLING.implausible / len(found)
 
 
 def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> None:

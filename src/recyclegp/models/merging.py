@@ -113,7 +113,7 @@ def _merge_one(
         group = group.with_own_share()
     merge_warnings.about_screening(members, outputs)
     merge_warnings.about_held(held, members)
-    merge_warnings.about_learning(merged.form.kernel, merged.convergence, members, lost=group.own_share == 1)
+    merge_warnings.about_learning(group)
     if points.automatic:
         merge_warnings.about_points(merged.form.size(sites.rows), members)
     return (
