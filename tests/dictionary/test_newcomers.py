@@ -154,3 +154,17 @@ def test_the_distance_of_a_newcomer_against_numpy(merged):
     error = site.rho.numpy() - R @ mean
     z2 = error @ np.linalg.solve(np.eye(len(R)) + R @ V @ R.T, error)
     np.testing.assert_allclose(float(found.chi2[0]), z2, rtol=1e-6)
+
+
+def test_learned_anew_although_nothing_has_changed(merged):
+    """What was remembered may be one that somebody was only added to."""
+    d, _ = merged
+    d.add(module("n1", 50))
+    quick = d.merge(**OPTIONS)
+    assert {m.name for m in quick._members if m.added_after_merge} == {"n1"}
+    assert d.merge_again(relearn=True, **OPTIONS) is None
+    d.merge(**OPTIONS)
+    anew = d.merge(relearn=True, **OPTIONS)
+    assert not any(m.added_after_merge for m in anew._members)
+    same(anew, rgp.merge([d.get(entry.name) for entry in d.list()], **OPTIONS))
+    assert d.merge(**OPTIONS) is anew

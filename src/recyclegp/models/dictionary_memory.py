@@ -67,7 +67,7 @@ class MergeMemory:
             event = self._index.last()
             options = canonical(options, self._dimension())
             last, self.last = self.last, None  # nothing half changed is ever used again
-            if last is None or not same(last.kept.options, options):
+            if relearn or last is None or not same(last.kept.options, options):
                 return None
             change, digests = self._change(last, without)
             merged = last.kept.after(change, relearn)
