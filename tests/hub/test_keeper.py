@@ -9,7 +9,9 @@ pytest.importorskip("starlette")
 pytest.importorskip("cryptography")
 
 import cases_hub as cases
-from recyclegp.hub import merges, worker
+import recyclegp as rgp
+from recyclegp.hub import merges, receipts, worker
+from recyclegp.hub.folder import read_json
 from recyclegp.hub.hub import Hub, State
 from recyclegp.hub.keeper import Keeper
 
@@ -41,7 +43,7 @@ def steps(hub, most=20):
 
     async def until_at_rest():
         for _ in range(most):
-            if not await keeper.step() and hub.state() is State.READY:
+            if not await keeper.step() and hub.state() is not State.MERGING:
                 return
         raise AssertionError(f"not at rest after {most} steps: {hub.state()}, {jobs}")
 
@@ -68,3 +70,90 @@ def test_a_model_that_some_were_added_to_is_learned_anew_once(hub, monkeypatch):
     assert hub.must_learn()
     assert steps(hub) == ["merge"]
     assert hub.current["learned_without"] == []
+    assert hub.state() is State.READY
+
+
+class Meanwhile:
+    """What happens to the dictionary while a job runs, once: after it has read everything, or before."""
+
+    def __init__(self, monkeypatch, change, *, after):
+        self.change, real = change, worker.merge
+
+        def merge(*arguments):
+            change, self.change = self.change, lambda: None
+            if after:
+                facts = real(*arguments)
+                change()
+                return facts
+            change()
+            return real(*arguments)
+
+        monkeypatch.setattr(worker, "merge", merge)
+
+
+def left(hub, name):
+    """The module goes, and a receipt is owed."""
+    digest = hub.modules()[name]
+    hub.dictionary.remove(name)
+    hub.changed(name, None)
+    facts = {"name": name, "key": "ab" * 32, "module": digest, "withdrawn": 1.0, "model_before": None, "audit": ""}
+    return hub.folder.receipts / f"{receipts.promise(hub.folder.receipts, facts)}.json"
+
+
+def test_a_receipt_is_signed_only_when_nothing_of_the_leaver_is_left(hub, monkeypatch):
+    """It comes after the hub has listed the modules, is merged, and leaves: the list is as before."""
+    put(hub, *(cases.module(name, seed) for seed, name in enumerate(NAMES[:3])))
+    steps_of_three = steps(hub)
+    without = hub.current["model"]
+    assert steps_of_three == ["merge"]
+    before = dict(hub.modules())
+    put(hub, cases.module("late", 7))
+    facts = worker.merge(str(hub.folder.root), before, True)  # told of three
+    assert set(facts["modules"]) == {*before, "late"}
+    receipt = left(hub, "late")
+    assert hub.modules() == before
+    hub.merged(facts)
+    assert read_json(receipt)["signature"] is None
+    assert steps(hub) == ["merge"]
+    assert hub.current["model"] == without
+    assert read_json(receipt)["signature"] is not None
+    assert read_json(receipt)["receipt"]["model_after"] == without
+
+
+def test_who_leaves_while_others_are_merged(hub, monkeypatch):
+    """Told of four, a merge finds three: that is what it says."""
+    put(hub, *(cases.module(name, seed) for seed, name in enumerate(NAMES)))
+    receipts_of = []
+    Meanwhile(monkeypatch, lambda: receipts_of.append(left(hub, "west")), after=False)
+    assert steps(hub) == ["merge"]
+    assert set(hub.current["modules"]) == set(NAMES[:3])
+    (receipt,) = receipts_of
+    assert read_json(receipt)["signature"] is not None
+    other = hub.current["model"]
+    Meanwhile(monkeypatch, lambda: receipts_of.append(left(hub, "south")), after=True)
+    put(hub, cases.module("west", 3))
+    assert steps(hub) == ["merge", "merge"]
+    assert set(hub.current["modules"]) == {"east", "north", "west"}
+    assert hub.current["model"] != other
+
+
+def test_whoever_has_judged_others_and_left_has_judged_for_nothing(hub, monkeypatch):
+    """It leaves between the merge that finds a liar and that without the liar."""
+    put(hub, *(cases.module(name, seed) for seed, name in enumerate(NAMES)), cases.module("liar", 9, sign=-1))
+    found = merges.Merges(hub.folder.modules)
+    real, gone = found.dictionary.merge, []
+
+    def merge(**options):
+        if options.get("without") and not gone:
+            gone.append(left(hub, "west"))
+        return real(**options)
+
+    monkeypatch.setattr(found.dictionary, "merge", merge)
+    with pytest.warns(rgp.RecycleGPWarning):
+        first = found.merged(hub.modules(), False)
+    assert set(first.modules) == {*NAMES, "liar"}
+    assert set(first.model.names) == set(NAMES[:3])
+    with pytest.warns(rgp.RecycleGPWarning):
+        again = found.merged(hub.modules(), False)
+    assert again.model is not first.model
+    assert set(again.modules) == {*NAMES[:3], "liar"}

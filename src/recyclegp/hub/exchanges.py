@@ -43,7 +43,10 @@ def begin(hub: HubRecords, folder: Path, plan: str) -> Run:
 
 
 def join(hub: HubRecords, run: Run, here: Mapping[str, str], facts: Facts) -> None:
-    """Of those who have come since rounds began: whoever counts in a merge of all is asked, too."""
+    """Of those who have come since rounds began: whoever counts in a merge of all is asked, too.
+
+    `here` are the modules that have been judged, with their content ids.
+    """
     with hub.lock:
         now = hub.run()
         if now is None or now.id != run.id:

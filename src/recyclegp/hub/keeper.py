@@ -72,7 +72,8 @@ class Keeper:
         except RecycleGPError as refused:  # the next merge says so, too
             LOG.info("nobody joins rounds: %s", refused)
             facts = {"counted": [], "flagged": {}}
-        await asyncio.to_thread(exchanges.join, hub, run, here, facts)
+        judged = {name: digest for name, digest in here.items() if facts.get("modules", here).get(name) == digest}
+        await asyncio.to_thread(exchanges.join, hub, run, judged, facts)
         return True
 
     async def _round(self) -> bool:

@@ -37,33 +37,50 @@ class Flagged(NamedTuple):
     words: str  # why
 
 
+class Merged(NamedTuple):
+    """What a merge has given."""
+
+    model: Ensemble
+    flagged: dict[str, str]  # name → why it does not count
+    modules: dict[str, str]  # name → content id, of all that it is made of or has judged by: no others, and as read
+
+
 class Merges:
     """A dictionary, what was merged of it last, and who was left out of that."""
 
     def __init__(self, folder: Path) -> None:
         self.dictionary = Dictionary(folder)
         self.flagged: dict[str, Flagged] = {}
+        self.judges: dict[str, str] = {}  # who has left while it was found out who is flagged: name → content id
 
-    def merged(self, names: Mapping[str, str], relearn: bool) -> tuple[Ensemble, dict[str, str]]:
-        """The model, and by name why others do not count. `names` are the modules of now, with their content ids."""
+    def merged(self, names: Mapping[str, str], relearn: bool) -> Merged:
+        """Of what is in the dictionary when it is read. `names` were the modules with their content ids before that."""
         same = all(names.get(name) == each.digest for name, each in self.flagged.items())
         found = None
-        if same and not relearn:
+        if same and not relearn and not self.judges:
             found = self.dictionary.merge_again(without=self.flagged, **OPTIONS)
         if found is None:
-            found = self._anew(names)
-        return found, {name: each.words for name, each in self.flagged.items()}
+            found = self._anew()
+        modules = self.judges | self._read() | {name: each.digest for name, each in self.flagged.items()}
+        return Merged(found, {name: each.words for name, each in self.flagged.items()}, modules)
 
-    def _anew(self, names: Mapping[str, str]) -> Ensemble:
-        self.flagged = {}
+    def _read(self) -> dict[str, str]:
+        return self.dictionary._memory.seen
+
+    def _anew(self) -> Ensemble:
+        self.flagged, self.judges = {}, {}
         e = self.dictionary.merge(relearn=True, **OPTIONS)
+        read, judges = self._read(), dict[str, str]()
         flagged: dict[str, Flagged] = {}
         while bad := _excluded(e):
-            flagged |= {name: Flagged(names.get(name, ""), words) for name, words in bad.items()}
-            if set(names) <= set(flagged):
+            flagged |= {name: Flagged(read[name], words) for name, words in bad.items()}
+            if set(read) <= set(flagged):
                 raise RecycleGPError("all modules contradict each other; ask their owners")
+            judges |= {name: digest for name, digest in read.items() if name not in flagged}
             e = self.dictionary.merge(relearn=True, without=flagged, **OPTIONS)
+            read = self._read()
         self.flagged = flagged
+        self.judges = {name: digest for name, digest in judges.items() if read.get(name) != digest}
         return e
 
 

@@ -47,16 +47,19 @@ def _end_with_parent() -> None:
 
 
 def merge(root: str, names: Mapping[str, str], relearn: bool) -> Facts:
-    """All modules in the dictionary, screened; `names` are those that the hub knows, with their content ids."""
+    """All modules in the dictionary, screened; `names` are those that the hub knows, with their content ids.
+
+    The facts say which were read: others may have come, and some of these may have gone, since the hub looked.
+    """
     from . import merges
 
     folder = Folder(Path(root))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        e, flagged = merges.of(folder.modules).merged(names, relearn)
+        e, flagged, modules = merges.of(folder.modules).merged(names, relearn)
     facts = _saved(folder, e)
     facts["flagged"] = flagged | facts["flagged"]
-    facts |= {"modules": dict(names), "kind": "one shot", "round": None, "said": _words(said)}
+    facts |= {"modules": modules, "kind": "one shot", "round": None, "said": _words(said)}
     return {**facts, "learned_without": merges.learned_without(e)}
 
 

@@ -44,6 +44,7 @@ class MergeMemory:
         self._dictionary, self._index = dictionary, index
         self._lock = threading.Lock()
         self.last: LastMerge | None = None
+        self.seen: dict[str, str] = {}  # what the last merge has looked at: digests, by name
 
     def merge(self, without: frozenset[str], options: dict[str, Any]) -> Ensemble:
         """From scratch."""
@@ -56,6 +57,7 @@ class MergeMemory:
             refused: list[Skipped] = []
             skip = options.get("on_failure") == "skip"
             kept = Kept(options, self._modules(digests, refused if skip else None, without), refused)
+            self.seen = dict(digests)
             self.last = None if kept.ensemble.skipped else LastMerge(kept, digests, event, without)
             return kept.ensemble
 
@@ -72,6 +74,7 @@ class MergeMemory:
             change, digests = self._change(last, without)
             merged = last.kept.after(change, relearn)
             if merged is not None:
+                self.seen = dict(digests)
                 self.last = LastMerge(last.kept, digests, event, without)
             return merged
 
@@ -99,6 +102,7 @@ class MergeMemory:
             except (RecycleGPError, OSError) as failed:
                 if refused is None:
                     raise
+                digests.setdefault(entry.name, entry.digest)
                 refused.append(Skipped(entry.name, str(failed)))
                 continue
             if module is not None:
