@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -115,6 +116,22 @@ CHECKS = {  # what must hold besides, after the last block
     "docs/interop-botorch.md": botorch,
     "docs/interop-sklearn.md": sklearn,
 }
+
+
+def installed_by(extra, extras):
+    """The packages of an extra, and of those that it names."""
+    for requirement in extras[extra]:
+        name, others = re.match(r"([\w.-]+)(?:\[(.*?)\])?", requirement).groups()
+        yield name
+        for other in others.split(",") if name == "recyclegp" else ():
+            yield from installed_by(other, extras)
+
+
+def test_make_test_installs_what_pages_use():
+    """So that none of them is skipped there."""
+    extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
+    names = {name.replace("-", "_").replace("scikit_learn", "sklearn") for name in installed_by("test", extras)}
+    assert set(PACKAGES.values()) <= names
 
 
 def to_run(page):
