@@ -60,6 +60,7 @@ def test_there_are_enough_sets_of_every_kind_and_those_spoken_of_are_not_held_ou
     assert sorted(chosen + held) == sorted(names(ALL))
     assert len(held) >= max(20, len(names(ALL)) / 2)
     assert set(grouped_sets.KNOWN) <= set(chosen)
+    assert "drc/spinach" in chosen  # by it a number was chosen
     for half in (chosen, held):
         assert {grouped_sets.SETS[name].likelihood for name in half} == set(KINDS)
 

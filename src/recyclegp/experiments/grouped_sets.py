@@ -129,10 +129,11 @@ TABLE = (
 )
 SETS = {each.name: each for each in TABLE}
 
-# spoken of while the defaults were being chosen
+# spoken of, or looked at, while the defaults were being chosen
 KNOWN = (
     "MASS/nlschools",
     "datasets/DNase",
+    "drc/spinach",  # its kernel collapsed when it was still held out: merging/constants.STACKING.lost
     "ggplot2/txhousing",
     "lme4/grouseticks",
     "lme4/sleepstudy",
