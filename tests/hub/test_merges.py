@@ -128,3 +128,17 @@ def test_the_job_says_what_was_learned(tmp_path):
     assert sorted(facts["counted"]) == ["east", "north", "south"]
     same_model = worker.merge(str(tmp_path), names_in(d), True)
     assert same_model["model"] == facts["model"]  # to the byte
+
+
+def test_one_owner_cannot_put_out_all_others(tmp_path):
+    """Its name is the first, and its column is called otherwise."""
+    found = merges.Merges(tmp_path / "modules")
+    rows = cases.table(5).rename(columns={"hour": "xx"})
+    found.dictionary.add(rgp.fit(rows[["xx"]], rows["level"], name="aaa", publish=7, learn=False, noise=0.04))
+    for seed, name in enumerate(("east", "north", "south")):
+        found.dictionary.add(cases.module(name, seed))
+    with pytest.warns(RecycleGPWarning, match="left out of the merge: aaa"):
+        model, _, modules = found.merged(names_in(found.dictionary), False)
+    assert model.names == ["east", "north", "south"]
+    assert modules == names_in(found.dictionary)
+    assert dict(model.skipped)["aaa"] == "it has the columns xx, where most have hour"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from operator import itemgetter
@@ -30,6 +29,7 @@ from .merge_warnings import MergeWarnings
 from .module import Module
 from .naming import few
 from .sources import Item, Source, items
+from .usual import strangers
 from .weights import Weights
 
 T = TypeVar("T")
@@ -123,19 +123,18 @@ class ModuleIntake:
         return self.finish()
 
     def read_what_can_be(self, source: Source, check: Callable[[Frame], None]) -> ModulesRead:
-        """The same without what fails, which is remembered; of other inputs than most have is a failure, too."""
+        """The same without what fails, which is remembered; to have what most have not is a failure, too."""
         skipped: list[Skipped] = []
 
         def refused(label: str, failed: Exception) -> None:
             skipped.append(Skipped(label, str(failed)))
 
         found = list(items(source, refused))
-        inputs = {i: item.dimension for i, (item, _) in enumerate(found) if isinstance(item, Record)}
-        usual = Counter(inputs.values()).most_common(1)[0][0] if inputs else 0
+        strange = strangers({i: item for i, (item, _) in enumerate(found) if isinstance(item, Record)})
         for i, (item, label) in enumerate(found):
             try:
-                if inputs.get(i, usual) != usual:
-                    raise RecycleGPError(f"it has {inputs[i]} inputs, where most have {usual}")
+                if i in strange:
+                    raise RecycleGPError(strange[i])
                 self._take(item, label, check)
             except RecycleGPError as failed:
                 refused(item.about.name if isinstance(item, Record) else label, failed)
