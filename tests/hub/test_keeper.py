@@ -1,16 +1,19 @@
 """What the keeper does by itself, step by step and without HTTP: it comes to rest, whatever happens meanwhile."""
 
 import asyncio
+import errno
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
 pytest.importorskip("cryptography")
 
 import cases_hub as cases
 import recyclegp as rgp
-from recyclegp.hub import merges, receipts, worker
+from recyclegp.hub import keeper as keeping
+from recyclegp.hub import merges, receipts, server, worker
 from recyclegp.hub.folder import read_json
 from recyclegp.hub.hub import Hub, State
 from recyclegp.hub.keeper import Keeper
@@ -157,3 +160,49 @@ def test_whoever_has_judged_others_and_left_has_judged_for_nothing(hub, monkeypa
         again = found.merged(hub.modules(), False)
     assert again.model is not first.model
     assert set(again.modules) == {*NAMES[:3], "liar"}
+
+
+@pytest.mark.parametrize("what", ["modules", "run", "close_evaluations"])
+def test_it_lives_on_whatever_fails_and_however_often(hub, monkeypatch, what):
+    """As where no more files can be opened: what is asked while one error is handled fails as well."""
+    put(hub, *(cases.module(name, seed) for seed, name in enumerate(NAMES)))
+    monkeypatch.setattr(keeping, "LOOK", 0.0)
+    real, failures, seen = getattr(hub, what), list(range(5)), []
+
+    def failing(*arguments):
+        if failures:
+            failures.pop()
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(*arguments)
+
+    monkeypatch.setattr(hub, what, failing)
+    keeper = Keeper(hub, lambda: ThreadPoolExecutor(1))
+
+    async def watched():
+        task = asyncio.create_task(keeper.run())
+        while not task.done() and (failures or hub.failed or set(hub.current["modules"]) != set(NAMES)):
+            if hub.failed is not None:
+                seen.append(hub.failed)
+            await asyncio.sleep(0.001)
+        assert not task.done()
+        task.cancel()
+
+    try:
+        asyncio.run(asyncio.wait_for(watched(), 120))
+    finally:
+        keeper.close()
+    assert hub.state() is State.READY
+    assert "Too many open files" in seen[-1]
+
+
+def test_there_are_files_for_all_connections(monkeypatch):
+    resource = pytest.importorskip("resource")
+    now = {"soft": 1024, "hard": 4096}
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (now["soft"], now["hard"]))
+    monkeypatch.setattr(resource, "setrlimit", lambda what, wanted: now.update(soft=wanted[0]))
+    assert server.room_for(1000) == 1000
+    assert now["soft"] == 2 * 1000 + server.FILES
+    now.update(soft=1024, hard=1024)
+    assert server.room_for(1000) == (1024 - server.FILES) // 2
+    now.update(soft=resource.RLIM_INFINITY, hard=resource.RLIM_INFINITY)
+    assert server.room_for(1000) == 1000

@@ -32,18 +32,32 @@ class Keeper:
         self._hub, self._make = hub, executor
         self._executor = executor()
         self._failed_at = 0.0
-        self._failed_with: Facts | None = None
+        self._failed_with: Facts | None = None  # modules, where it was merging them that failed
+        self._tried: Facts | None = None  # those that are being merged
+        self._pause = LOOK
 
     async def run(self) -> None:
         while True:
             try:
                 busy = await self.step()
+                self._well()
             except Exception as failed:  # whatever it is: a hub goes on, and tries again
-                LOG.warning("%s: %s", type(failed).__name__, failed)
-                self._hub.failed = str(failed)
-                self._failed_at, self._failed_with = time.time(), await asyncio.to_thread(self._hub.modules)
                 busy = False
-            await asyncio.sleep(0 if busy else LOOK)
+                self._unwell(failed)
+            await asyncio.sleep(0 if busy else self._pause)
+
+    def _well(self) -> None:
+        if self._failed_with is None:  # a merge that has failed is done with when one has worked
+            self._hub.failed = None
+        self._pause = LOOK
+
+    def _unwell(self, failed: Exception) -> None:
+        """Nothing is asked here, of the disk or of anybody: what has failed may fail again."""
+        LOG.warning("%s: %s", type(failed).__name__, failed)
+        self._hub.failed = str(failed) or type(failed).__name__
+        self._failed_at, self._failed_with = time.monotonic(), self._tried
+        self._pause = min(2 * self._pause, AGAIN) if self._tried is None else LOOK
+        self._tried = None
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -103,13 +117,14 @@ class Keeper:
         same = here == hub.current["modules"]
         if same and not hub.must_learn() and not hub.may_learn(time.time()):
             return False
-        if here == self._failed_with and time.time() - self._failed_at < AGAIN:
+        if here == self._failed_with and time.monotonic() - self._failed_at < AGAIN:
             return False
         if not here:
             await asyncio.to_thread(hub.merged_nobody)
             return True
+        self._tried = here
         facts = await self._job(worker.merge, here, same)
-        hub.failed = None
+        self._tried = self._failed_with = hub.failed = None
         await asyncio.to_thread(hub.merged, facts)
         return True
 

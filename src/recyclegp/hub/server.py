@@ -25,6 +25,7 @@ ANSWER_SECONDS = 900.0  # within which a client must have taken its answer
 LOOK = 3.0  # seconds
 MOST_OF_ADDRESS = 200  # connections at once, so that nobody takes all of them
 PROXY = ("127.0.0.1", "::1")  # behind which many may be
+FILES = 200  # that a hub has open beside its connections, at most
 
 
 class Patience(H11Protocol):
@@ -120,7 +121,7 @@ def serving(
             server_header=False,
             proxy_headers=behind_proxy,
             forwarded_allow_ips="127.0.0.1" if behind_proxy else None,
-            limit_concurrency=hub.settings.limits.connections,
+            limit_concurrency=room_for(hub.settings.limits.connections),
             h11_max_incomplete_event_size=LARGEST_HEADERS,
             timeout_graceful_shutdown=3,
             backlog=1024,
@@ -130,6 +131,23 @@ def serving(
         name = f"[{host}]" if ":" in host else host
         address = f"http{'s' if tls else ''}://{name}:{listener.getsockname()[1]}"
         yield Running(address, f"{address}/p/{hub.page_tokens.coordinator}/", uvicorn.Server(config), listener)
+
+
+def room_for(connections: int) -> int:
+    """So many connections, or as many as the system has files for: each may need one more, for what is sent."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return connections
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * connections + FILES
+    unlimited = resource.RLIM_INFINITY
+    if soft != unlimited and soft < wanted:
+        more = wanted if hard == unlimited else min(wanted, hard)
+        with suppress(OSError, ValueError):  # then it is what it is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return connections if soft == unlimited else max(10, min(connections, (soft - FILES) // 2))
 
 
 @contextmanager
