@@ -13,13 +13,15 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import RecycleGPError
 from ..storage import strict_json
 
 START = "0" * 64
+CAME, WENT, EXPELLED = ("uploaded", "replaced"), ("withdrew", "left"), "expelled"
 
 
 class Audit:
@@ -28,45 +30,65 @@ class Audit:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self.head, self.entries, good = START, 0, 0
-        if path.exists():
-            self.head, self.entries, good = _checked(path)
-            if good < path.stat().st_size:
-                self._cut(good)
-        self._stream = open(path, "ab")  # noqa: SIM115  open as long as the hub is
+        checked = _checked(path) if path.exists() else _Checked(START, 0, 0, {})
+        self.head, self.entries, self._size, self.modules = checked
+        self._file: int | None = None
+        self._keep_aside()
+        self._open()
 
     def append(self, event: str, **details: Any) -> str:
-        """On disk when this returns; gives the new head."""
+        """On disk when this returns; gives the new head. After an error nothing of it is there."""
         with self._lock:
             entry = {"n": self.entries, "time": round(time.time(), 3), "event": event, **details}
             head = _hashed(self.head, entry)
-            line = json.dumps({**entry, "hash": head}, ensure_ascii=True, allow_nan=False) + "\n"
+            line = (json.dumps({**entry, "hash": head}, ensure_ascii=True, allow_nan=False) + "\n").encode()
+            file = self._open() if self._file is None else self._file
             try:
-                self._stream.write(line.encode())
-                self._stream.flush()
-                os.fsync(self._stream.fileno())
+                rest = line
+                while rest:
+                    rest = rest[os.write(file, rest) :]
+                os.fsync(file)
             except OSError:  # a full disk: half a line may be there, which must not stand before the next
-                good = _checked(self.path)[2]
-                self._stream.close()
-                self._cut(good)
-                self._stream = open(self.path, "ab")  # noqa: SIM115
+                self._close()
+                with suppress(OSError):  # what cannot be mended now is mended before the next line
+                    self._open()
                 raise
-            self.head, self.entries = head, self.entries + 1
+            self.head, self.entries, self._size = head, self.entries + 1, self._size + len(line)
+            _take(entry, self.modules)
             return head
 
     def read(self) -> bytes:
-        return self.path.read_bytes()
+        with self._lock, open(self.path, "rb") as stream:
+            return stream.read(self._size)
 
     def close(self) -> None:
-        self._stream.close()
+        with self._lock:
+            self._close()
 
-    def _cut(self, good: int) -> None:
-        with open(self.path, "r+b") as stream:
-            stream.seek(good)
-            rest = stream.read()
-            with open(self.path.with_name(self.path.name + ".torn"), "ab") as aside:
-                aside.write(rest + b"\n")
-            stream.truncate(good)
+    def _open(self) -> int:
+        """With nothing behind what was acknowledged."""
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.ftruncate(file, self._size)
+        except OSError:
+            os.close(file)
+            raise
+        self._file = file
+        return file
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                os.close(file)
+
+    def _keep_aside(self) -> None:
+        """What a crash has cut short, for people; a disk that is full has no room for it."""
+        if self.path.exists() and self._size < self.path.stat().st_size:
+            with open(self.path, "rb") as stream, suppress(OSError):
+                stream.seek(self._size)
+                with open(self.path.with_name(self.path.name + ".torn"), "ab") as aside:
+                    aside.write(stream.read() + b"\n")
 
 
 def verify(path: Path) -> int:
@@ -75,10 +97,10 @@ def verify(path: Path) -> int:
     Raises:
         RecycleGPError: A line has been changed, taken out, or cut short.
     """
-    _, entries, good = _checked(path)
-    if good < path.stat().st_size:
+    checked = _checked(path)
+    if checked.size < path.stat().st_size:
         raise RecycleGPError(f"{path}: its last line is cut short; ask for the log again")
-    return entries
+    return checked.entries
 
 
 def entries(content: bytes) -> Iterator[dict[str, Any]]:
@@ -91,9 +113,26 @@ def _hashed(previous: str, entry: dict[str, Any]) -> str:
     return hashlib.sha256(previous.encode() + canonical.encode()).hexdigest()
 
 
-def _checked(path: Path) -> tuple[str, int, int]:
-    """The last hash, how many entries, and how many bytes they take; what is behind them is half a line."""
-    head, count, good = START, 0, 0
+class _Checked(NamedTuple):
+    """What a log says; what is behind that is half a line."""
+
+    head: str  # the last hash
+    entries: int
+    size: int  # bytes
+    modules: dict[str, str]  # name → content id, of those that have come, and have not been withdrawn
+
+
+def _take(entry: dict[str, Any], modules: dict[str, str]) -> None:
+    if entry["event"] in CAME:
+        modules[str(entry["by"])] = str(entry["module"])
+    elif entry["event"] in WENT:
+        modules.pop(str(entry["by"]), None)
+    elif entry["event"] == EXPELLED:
+        modules.pop(str(entry["whom"]), None)
+
+
+def _checked(path: Path) -> _Checked:
+    head, count, good, modules = START, 0, 0, dict[str, str]()
     with open(path, "rb") as stream:
         for line in stream:
             if not line.endswith(b"\n"):
@@ -102,6 +141,7 @@ def _checked(path: Path) -> tuple[str, int, int]:
                 entry = strict_json.parsed(line.decode())
                 found = entry.pop("hash")
                 fits = entry["n"] == count and found == _hashed(head, entry)
+                _take(entry, modules)
             except (ValueError, KeyError, TypeError, AttributeError):
                 fits = False
             if not fits:
@@ -110,4 +150,4 @@ def _checked(path: Path) -> tuple[str, int, int]:
                     "a copy, and start with another one"
                 )
             head, count, good = found, count + 1, good + len(line)
-    return head, count, good
+    return _Checked(head, count, good, modules)

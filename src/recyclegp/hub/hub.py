@@ -131,10 +131,11 @@ class Hub(HubRecords):
                 raise RefusedError(f"{person.name!r} is not in this hub any more", 403)
             known = self.modules().get(person.name)
             if known == said.digest:
+                self.log_module(person, known, said)
                 return known
             change = self.dictionary.add if known is None else self.dictionary.replace
             entry = change(path, by=person.id)
-            self.log("uploaded" if known is None else "replaced", person, module=entry.digest, request=said.proof)
+            self.log_module(person, entry.digest, said)
             with self.lock:
                 exchanges.end(self, f"{person.name} has sent another module", only_with=person.name)
                 self.changed(person.name, str(entry.digest))

@@ -34,18 +34,25 @@ def withdraw(hub: HubRecords, person: Person, request: Facts | None = None) -> s
         if digest is None:
             raise RefusedError(f"{person.name!r} has no module here", 404)
         hub.dictionary.remove(person.name, by=person.id)
+        hub.changed(person.name, None)
         exchanges.end(hub, f"{person.name} has left", only_with=person.name)
         for one in evaluations.every(hub.folder.evaluations):
             one.without(person.name)
         head = hub.log("withdrew", person, module=digest, request=request)
-        hub.changed(person.name, None)
         return _promised(hub, person, digest, head)
 
 
 def _nothing_to_withdraw(hub: HubRecords, person: Person, said: Signed) -> str:
-    """Of somebody who has registered, and sent no module; a model of its answers goes with all of them."""
+    """Of somebody who has registered, and sent no module; a model of its answers goes with all of them.
+
+    Or its module has gone, and that could not be written down.
+    """
     forget_answers(hub, person)
-    found = _promised(hub, person, None, hub.log("left", person, request=said.proof))
+    unsaid = hub.audit.modules.get(person.name)
+    what: Facts = {} if unsaid is None else {"module": unsaid}
+    found = _promised(
+        hub, person, unsaid, hub.log("left" if unsaid is None else "withdrew", person, **what, request=said.proof)
+    )
     hub.sign_owed()
     return found
 

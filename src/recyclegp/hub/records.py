@@ -19,7 +19,7 @@ from .folder import Facts, Folder, read_json, write_json
 from .limits import Buckets, Rate
 from .nonces import Nonces
 from .page_tokens import PageTokens
-from .protocol import raw
+from .protocol import Signed, raw
 from .registry import Person, Registry, Role, Standing
 from .rounds import Run
 from .settings import Settings
@@ -138,6 +138,12 @@ class HubRecords:
     def log(self, event: str, who: Person | None, **details: Any) -> str:
         by = {} if who is None else {"by": who.name, "key": who.key.hex()}
         return self.audit.append(event, **by, **details)
+
+    def log_module(self, person: Person, digest: str, said: Signed) -> None:
+        """That it is here, unless that was written down: a full disk or a crash may have come between the two."""
+        known = self.audit.modules.get(person.name)
+        if known != digest:
+            self.log("uploaded" if known is None else "replaced", person, module=digest, request=said.proof)
 
     def sign_owed(self) -> None:
         """Receipts of those without whom everything was merged by now."""
