@@ -137,26 +137,29 @@ def _screened(members: Sequence[Member], store: SiteSource, owners: Owners, pool
     rougher, mean = most_common_kernel(members), median_mean(members)
     start = smoother(rougher)
     first = _compared(Learned(start, mean, noise=noise), members, store, readings)
+    if not first.screened.flagged:
+        return ScreeningResult(_verdicts(first, members, owners))
     candidates, differ = [], owners
-    if first.screened.flagged and start != rougher:
+    relearned = _relearned(first, start, members, store, owners, readings)
+    if relearned is not None and relearned.settles:
+        return relearned.result(members, owners)
+    if start != rougher:
         other = _compared(Learned(rougher, mean, noise=noise), members, store, readings)
         nobody = not other.screened.flagged and other.value > first.value
         if nobody or not first.most_agree:
             start, first = rougher, other
+            relearned = _relearned(first, start, members, store, owners, readings)
         elif other.most_agree:
             candidates.append(other)
     if not first.screened.flagged:
         return ScreeningResult(_verdicts(first, members, owners))
     if store.sites < SCREENING.fewest:
         return ScreeningResult([CONTRADICTION] * len(members))
-    if first.most_agree:
-        of_trusted = _learned(store.without(first.screened.flagged), members, start, owners, readings)
-        again = _compared(of_trusted, members, store, readings)
-        if not again.screened.flagged and again.value > first.value:
-            # it was the median kernel that suited nobody
-            return ScreeningResult(_verdicts(again, members, owners), of_trusted._replace(of_all=False))
-        candidates += [first, again]
-        if first.trusted >= SCREENING.min_trusted_to_rule_out_effects and not of_trusted.effects.present:
+    if relearned is not None:
+        if relearned.settles:
+            return relearned.result(members, owners)
+        candidates += [first, relearned.compared]
+        if first.trusted >= SCREENING.min_trusted_to_rule_out_effects and not relearned.belief.effects.present:
             differ = Owners.NONE  # so many agree to the last: those few who stand out are no reason to believe it
     of_all = _learned(store, members, start, differ, readings)
     candidates.append(_compared(of_all, members, store, readings))
@@ -166,6 +169,34 @@ def _screened(members: Sequence[Member], store: SiteSource, owners: Owners, pool
     differ_little = of_all.effects.present and float(of_all.effects.smooth) < SCREENING.most_own
     settled = best.most_agree and (first.most_agree or differ_little)
     return ScreeningResult(_verdicts(best, members, owners) if settled else [NO_CONSENSUS] * len(members))
+
+
+class _Relearned(NamedTuple):
+    """Everybody compared once more, under what was learned from those who were trusted."""
+
+    belief: Learned
+    compared: _Compared
+    settles: bool  # nobody stands out any more: it was the median kernel that suited nobody
+
+    def result(self, members: Sequence[Member], owners: Owners) -> ScreeningResult:
+        return ScreeningResult(_verdicts(self.compared, members, owners), self.belief._replace(of_all=False))
+
+
+def _relearned(
+    first: _Compared,
+    start: Kernel,
+    members: Sequence[Member],
+    store: SiteSource,
+    owners: Owners,
+    readings: Readings | None,
+) -> _Relearned | None:
+    """Where a majority agrees and some stand out."""
+    flagged = first.screened.flagged
+    if not flagged or not first.most_agree or store.sites < SCREENING.fewest:
+        return None
+    belief = _learned(store.without(flagged), members, start, owners, readings)
+    again = _compared(belief, members, store, readings)
+    return _Relearned(belief, again, not again.screened.flagged and again.value > first.value)
 
 
 class ScreenedMembers(NamedTuple):
