@@ -10,7 +10,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("cryptography")
 
 import cases_hub as cases
-from recyclegp.hub import audit, leaving, protocol
+from recyclegp.hub import audit, leaving, nonces, protocol
 from recyclegp.hub.folder import read_json
 from recyclegp.hub.hub import Hub
 from recyclegp.hub.registry import Admission
@@ -135,3 +135,30 @@ def test_a_module_that_is_here_is_in_the_log_once_its_owner_has_heard_so(hub, tm
     receipt = leaving.leave(hub, person, asked(hub, key, "DELETE"))
     assert events(hub, "withdrew") == [("withdrew", said.digest)]
     assert read_json(hub.folder.receipts / f"{receipt}.json")["receipt"]["module"] == said.digest
+
+
+@pytest.mark.parametrize("what", ["write", "rewrite"])
+def test_nonces_on_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch, what):
+    """Nothing passes that could not be written down, and what has passed once never does again."""
+    path, now = tmp_path / "nonces.log", time.time()
+    found = nonces.Nonces(path, now)
+    keys = [f"{i:032x}" for i in range(8)]
+    said = [protocol.Signed("GET", "/", b"k" * 32, "a", int(now), key, "", b"") for key in keys]
+    found.once(said[0], now)
+    with monkeypatch.context() as patched:
+        patched.setattr(nonces.os, "write", full)
+        patched.setattr(nonces, "write_atomically", full)
+        if what == "rewrite":
+            patched.setattr(nonces, "REWRITTEN", -100)
+        for one in said[1:4]:
+            with pytest.raises(OSError, match="No space"):
+                found.once(one, now)
+    for one in said[4:6]:
+        found.once(one, now)
+    found.close()
+    again = nonces.Nonces(path, now)
+    for one in (said[0], *said[4:6]):
+        with pytest.raises(protocol.RefusedError, match="made before"):
+            again.once(one, now)
+    again.once(said[7], now)
+    again.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from ..storage.atomic import write_atomically
@@ -22,6 +24,7 @@ class Nonces:
         self._seen: dict[str, float] = {}  # nonce and key → when it may be forgotten
         self._order: list[tuple[float, str]] = []
         self._lines = 0
+        self._file: int | None = None
         if path.exists():
             for line in path.read_text("ascii", errors="replace").splitlines():
                 until, _, what = line.partition(" ")
@@ -44,12 +47,10 @@ class Nonces:
             if len(self._seen) >= MOST:
                 raise RefusedError("too many requests within the last minutes; try again later", 429)
             self._remember(what, until)
-            self._stream.write(f"{int(until)} {what}\n")
-            self._stream.flush()
-            self._lines += 1
-            if self._lines > REWRITTEN + 2 * len(self._seen):
-                self._stream.close()
+            if self._file is None or self._lines > REWRITTEN + 2 * len(self._seen):
                 self._rewrite()
+            else:
+                self._add(self._file, f"{int(until)} {what}\n".encode())
 
     def _remember(self, what: str, until: float) -> None:
         self._seen[what] = until
@@ -57,9 +58,23 @@ class Nonces:
 
     def _rewrite(self) -> None:
         lines = "".join(f"{int(until)} {what}\n" for what, until in self._seen.items())
+        self.close()
         write_atomically(self._path, lines.encode())
-        self._stream = open(self._path, "a", encoding="ascii")  # noqa: SIM115  open as long as the hub is
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
         self._lines = len(self._seen)
 
+    def _add(self, file: int, line: bytes) -> None:
+        """A disk that is full may take half of it; then all of them are written anew with the next one."""
+        try:
+            while line:
+                line = line[os.write(file, line) :]
+        except OSError:
+            self.close()
+            raise
+        self._lines += 1
+
     def close(self) -> None:
-        self._stream.close()
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                os.close(file)
