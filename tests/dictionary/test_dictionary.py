@@ -403,3 +403,34 @@ def test_merge_takes_the_folder_itself(tmp_path):
         d.add(cases.module(name))
     d.remove("b")
     assert rgp.merge(tmp_path, learn=False).names == ["a", "c"]
+
+
+@pytest.mark.parametrize("harm", ["damaged", "newer", "event"])
+def test_what_cannot_be_read_is_not_tidied_away(tmp_path, harm):
+    """It may be of a newer version, or come back from a copy: only what was replaced or removed goes."""
+    d = rgp.Dictionary(tmp_path)
+    for name in "abc":
+        d.add(cases.module(name))
+    d.replace(cases.module("c", level=1.0))
+    d.remove("b")
+    place = tmp_path / "events" / "0000000001"
+    module, entry, event = place / "a.safetensors", place / "entry.json", place / "event.json"
+    whole = {path: path.read_bytes() for path in (module, entry, event)}
+    entry.write_text("{")
+    half = whole[module][: len(whole[module]) // 2]
+    module.write_bytes(b"of another format" if harm == "newer" else half)
+    if harm == "event":
+        event.write_text("half an ev")
+    other = rgp.Dictionary(tmp_path)
+    assert "a" not in names(other)
+    other.add(cases.module("new"))
+    rgp.Dictionary(tmp_path).add(cases.module("newer"))
+    assert module.exists()
+    for path, content in whole.items():
+        path.write_bytes(content)
+    (tmp_path / "index.sqlite").unlink(missing_ok=True)
+    again = rgp.Dictionary(tmp_path)
+    assert names(again) == ["a", "c", "new", "newer"]
+    assert again.verify() == ()
+    left = {path.parent.name for path in (tmp_path / "events").glob("*/*.safetensors")}
+    assert left == {"0000000001", "0000000004", "0000000006", "0000000007"}

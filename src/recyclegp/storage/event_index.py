@@ -91,13 +91,23 @@ class EventIndex:
         return [event_from_text(text, number).event for number, text in rows]
 
     def superseded(self) -> list[Located]:
-        """Events whose modules are no longer there."""
+        """Events with modules, of which a later event says that they were replaced or removed.
+
+        One that is not listed may only be unreadable, here or now: nobody has said that it is to go.
+        """
         with self._fresh() as table:
             rows = table.execute(
-                "SELECT number, text FROM events WHERE number NOT IN (SELECT number FROM entries)"
+                "SELECT number, text FROM events WHERE number NOT IN (SELECT number FROM entries) ORDER BY number"
             ).fetchall()
-        found = [event_from_text(text, number) for number, text in rows]
-        return [located for located in found if located.file is not None]
+            listed = dict(table.execute("SELECT name, number FROM entries").fetchall())
+        unlisted = [event_from_text(text, number) for number, text in rows]
+        read = [e for e in unlisted if e.event.kind is not Kind.UNREADABLE]
+        last = {e.event.name: e.event.number for e in read}
+        return [
+            e
+            for e in read
+            if e.file is not None and e.event.number < max(last[e.event.name], listed.get(e.event.name, 0))
+        ]
 
     def files(self) -> list[Located]:
         """Where the modules lie that are there now, in the order of their names."""
