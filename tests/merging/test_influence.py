@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import recyclegp as rgp
+from recyclegp.core.sites import Site
 from recyclegp.likelihoods import Gaussian
 from recyclegp.merging import influence
+from recyclegp.merging.site_store import SiteStore
 
 AT = np.array([[-0.5], [0.5]])
 
@@ -37,10 +39,14 @@ def evidence(module, **changes):
     return module.latents[0].noise_evidence._replace(**changes)
 
 
-def answers(modules):
+def merged(modules):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rgp.RecycleGPWarning)
-        return rgp.merge(modules).predict(AT)[0]
+        return rgp.merge(modules)
+
+
+def answers(modules):
+    return merged(modules).predict(AT)[0]
 
 
 FORGED = {
@@ -54,6 +60,8 @@ FORGED = {
     ),
     "sure": lambda m: flipped(m, 1e3),
     "surer": lambda m: flipped(m, 1e25),
+    "sure, of many rows": lambda m: flipped(m, 1e6, rows=10**15),
+    "sure, of exact rows": lambda m: replace(flipped(m, 1e6), likelihoods=(Gaussian(1e-13),)),
     "weights of rows": lambda m: flipped(m, effective_rows=1e100),
     "degrees of freedom": lambda m: flipped(m, noise_evidence=evidence(m, dof=1e100, residual=1e-300)),
     "residuals": lambda m: flipped(m, noise_evidence=evidence(m, residual=1e100)),
@@ -102,6 +110,60 @@ def test_what_cannot_be_is_flagged_where_nobody_else_knows(honest):
     with pytest.warns(rgp.RecycleGPWarning, match="do not count"):
         e = rgp.merge([far, *honest[1:]])
     np.testing.assert_allclose(e.predict(AT)[0], answers(honest[1:]), atol=1e-6)
+
+
+def knowing(module, times, away=0.0):
+    """An honest owner's module of times² as many rows, who knows the function that much better, so far away."""
+    site, rows, e = module.latents[0].site, round(module.latents[0].rows * times**2), module.latents[0].noise_evidence
+    Rt, Z = site.Rt * times, site.Z + away
+    more = e._replace(chi2=e.chi2 * times**2, residual=e.residual * times**2, dof=e.dof * times**2)
+    site = site._replace(Z=Z, Rt=Rt, rho=Rt @ (1.3 * torch.sin(2.5 * Z[:, 0])))
+    return said(module, site=site, rows=rows, noise_evidence=more)
+
+
+@pytest.mark.parametrize("times", [10.0, 1e4])
+def test_an_honest_owner_of_very_many_rows_counts_in_full(honest, times):
+    e = rgp.merge([knowing(honest[0], times), *honest[1:]])
+    assert (e.report()[0]["trust"], e.report()[0]["weight"]) == ("trusted", 1.0)
+    Z = honest[0].latents[0].site.Z.numpy()
+    others = rgp.merge(honest[1:])
+    assert (e.predict(Z)[1] < 0.3 * others.predict(Z)[1]).all()
+    assert np.abs(e.predict(AT)[0] - 1.3 * np.sin(2.5 * AT[:, 0])).max() < 0.02
+
+
+def test_very_many_rows_that_nobody_can_check_count_as_a_hundred_times_the_usual(honest):
+    far = knowing(honest[0], 1e4, away=20.0)
+    e = merged([far, *honest[1:]])
+    row = e.report()[0]
+    assert "which nobody can check, and counts that much less" in row["trust"]
+    assert 1e-8 < row["weight"] < 1e-4
+    Z = far.latents[0].site.Z.numpy()
+    assert np.abs(e.predict(Z)[0] - 1.3 * np.sin(2.5 * Z[:, 0])).mean() < 0.05  # where it speaks alone, it is heard
+    np.testing.assert_allclose(e.predict(AT)[0], answers(honest[1:]), atol=0.02)
+
+
+class TestSeenShares:
+    """What of each site is seen while members are compared."""
+
+    def test_nothing_is_hidden_of_usual_sites(self):
+        assert self.of(1.0, 2.0, 0.1, 9.0).tolist() == [1.0] * 4
+
+    def test_no_more_than_ten_times_the_usual_is_seen(self):
+        assert self.of(1.0, 1.0, 1.0, 1.0, 1e20).tolist() == pytest.approx([1.0] * 4 + [1e-19])
+
+    def test_three_in_ten_cannot_say_what_is_usual(self):
+        seen = self.of(*[1.0] * 7, *[1e6] * 3)
+        assert seen.tolist() == pytest.approx([1.0] * 7 + [1e-5] * 3)
+
+    def test_of_two_nobody_can_say_whose_is_unusual(self):
+        assert self.of(1.0, 1e20).tolist() == [1.0, 1.0]
+
+    def of(self, *precisions):
+        store = SiteStore()
+        for k, precision in enumerate(precisions):
+            Rt = torch.full((1, 1), precision**0.5, dtype=torch.float64)
+            store.put(Site(Rt * 0, Rt, Rt[0], Rt[0, 0]), 1.0, k)
+        return influence.seen_shares(store, len(precisions))
 
 
 def test_votes():

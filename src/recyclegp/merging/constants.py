@@ -37,7 +37,7 @@ class Screening(NamedTuple):
     points: int = 200  # at which modules are compared, at most
     least_points: int = 32  # at which they are compared where there are many modules
     unsaid: float = 0.1  # nats that these may leave unsaid, of what all modules say: no verdict depends on that
-    # times the usual precision: beyond it, a module has no more say about where the points are
+    # times the usual precision: beyond it, a module has no more say about where the points are, or who is right
     max_relative_precision: float = 10.0
     min_trusted_to_rule_out_effects: int = 8  # trusted modules from which one can tell whether owners differ
     most_own: float = 0.1  # of the variance of f: owners' own functions, beside which a majority can be found
@@ -194,6 +194,7 @@ class Influence(NamedTuple):
     honest: float = 0.7  # of the members are taken to say truly how many rows they have
     noise_rows: float = 10.0  # times the usual rows, at most, count in what a member says about the common noise
     more_than_rows: float = 3.0  # times what rows at the points could say, a site may: rows may lie between them
+    unseen_precision: float = 100.0  # times the usual, at most, has a site of which the others know too little
     noisier: float = 100.0  # times the usual variance: a noise beyond it is not brought to the common one
 
 

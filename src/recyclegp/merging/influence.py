@@ -10,6 +10,10 @@ n rows of noise σ² have the precision P ≤ Σ_i h_ih_iᵀ/σ² about v, so th
     σ² tr(K_ZZ RRᵀ) ≤ n·max k(x, x)
 
 A site that says more counts only as much as its rows can say.
+
+Whoever claims more rows, or less noise, may say more. So while members are compared nobody is seen as more than ten
+times surer than is usual: an owner of very many rows who agrees with the others like that counts in full, and whoever
+does not is found out, however sure.
 """
 
 from __future__ import annotations
@@ -52,6 +56,23 @@ def relative_precision(store: SiteSource, members: int) -> Tensor:
     for p in store.packs(1):
         precision[torch.tensor(p.members)] = p.Rt.square().sum((-2, -1)) / p.Z.shape[1]
     return precision / precision.nanmedian().clamp_min(1e-300)
+
+
+def seen_shares(store: SiteSource, members: int) -> Tensor:
+    """What counts of each site while members are compared, (K,) in (0, 1]: none is seen as far surer than is usual.
+
+    As sure per point as that share of the members are at most, which is taken to be honest. Rows and noise behind more
+    than that are a file's own words: it must agree with the others as if it had no more, and then counts in full.
+    """
+    precision = relative_precision(store, members)
+    known = ~precision.isnan()
+    most = SCREENING.max_relative_precision * usual_rows(precision[known].tolist())
+    return torch.where(known, most / precision.clamp_min(1e-300), torch.ones_like(precision)).clamp_max(1.0)
+
+
+def unseen_share(seen: float) -> float:
+    """What counts of a site whose agreement nobody can see, if so much of it was seen."""
+    return min(1.0, INFLUENCE.unseen_precision / SCREENING.max_relative_precision * seen)
 
 
 @torch.no_grad()

@@ -31,7 +31,7 @@ from .constants import LEVELS, NOISE, SCREENING, UNIT_SEARCH
 from .copies import copies
 from .exact_learning import Learned, decide_from_some
 from .explanations import Explanation, explained
-from .influence import believable_shares, relative_precision
+from .influence import believable_shares, relative_precision, seen_shares, unseen_share
 from .input_units import InputChange, Place, best_units
 from .learning import starts
 from .levels import UnitDoubt, levels, unit_doubts
@@ -83,6 +83,17 @@ class _Compared(NamedTuple):
         fit = self.screened.fit
         return float(fit.chi2[member]) > times * self.screened.usual * float(fit.counts[member])
 
+    def makes_strangers_of(self, other: _Compared) -> bool:
+        """Can most of those no more be checked who agreed there, and could be?
+
+        A kernel that has bent until nobody overlaps contradicts nobody, and explains all that is said very well.
+        """
+        strangers = set(self.screened.unchecked)
+        agreed = [
+            k for k in other.screened.agreed.trusted.nonzero()[:, 0].tolist() if k not in other.screened.unchecked
+        ]
+        return 2 * sum(k in strangers for k in agreed) > len(agreed)
+
     @property
     def most_agree(self) -> bool:
         """Only a majority can say who is wrong."""
@@ -130,10 +141,43 @@ def screen_members(
 
 def _screened(members: Sequence[Member], store: SiteSource, owners: Owners, pool_noise: bool) -> ScreeningResult:
     """By what they say about the function."""
+    readings, noise = _noises(members, store, pool_noise)
+    seen = seen_shares(at_noise(store, readings, noise), len(members))
+    if bool((seen == 1).all()):
+        return _at_seen_precision(members, store, owners, readings, noise)
+    less = [m._replace(weight=m.weight * share) for m, share in zip(members, seen.tolist(), strict=True)]
+    capped = store.weighted(seen)
+    about = _at_seen_precision(less, capped, owners, *_noises(less, capped, pool_noise))
+    verdicts = [_seen(v, share) for v, share in zip(about.verdicts, seen.tolist(), strict=True)]
+    return about._replace(verdicts=verdicts)
+
+
+def _noises(
+    members: Sequence[Member], store: SiteSource, pool_noise: bool
+) -> tuple[Readings | None, PooledNoise | None]:
+    """What members say about theirs, and what is usual."""
     readings = Readings.of(members, store) if pool_noise else None
-    noise = None
-    if readings is not None and bool(readings.known.any()):
-        noise = PooledNoise(float(readings.estimate[readings.known].median()), NOISE.dof)
+    if readings is None or not bool(readings.known.any()):
+        return readings, None
+    return readings, PooledNoise(float(readings.estimate[readings.known].median()), NOISE.dof)
+
+
+def _seen(v: Verdict, share: float) -> Verdict:
+    """Of a module that was compared as if it had said so much less: who is trusted counts in full."""
+    if v.standing is Standing.TRUSTED or v.flagged or unseen_share(share) == 1:
+        return v
+    said = f"it says {1 / share:.3g} times more than most, which nobody can check, and counts that much less"
+    return v._replace(reason=f"{v.reason}; {said}", share=unseen_share(share) * v.share)
+
+
+def _at_seen_precision(
+    members: Sequence[Member],
+    store: SiteSource,
+    owners: Owners,
+    readings: Readings | None,
+    noise: PooledNoise | None,
+) -> ScreeningResult:
+    """Of sites none of which is far surer of itself than is usual."""
     rougher, mean = most_common_kernel(members), median_mean(members)
     start = smoother(rougher)
     first = _compared(Learned(start, mean, noise=noise), members, store, readings)
@@ -162,7 +206,9 @@ def _screened(members: Sequence[Member], store: SiteSource, owners: Owners, pool
         if first.trusted >= SCREENING.min_trusted_to_rule_out_effects and not relearned.belief.effects.present:
             differ = Owners.NONE  # so many agree to the last: those few who stand out are no reason to believe it
     of_all = _learned(store, members, start, differ, readings)
-    candidates.append(_compared(of_all, members, store, readings))
+    everybody = _compared(of_all, members, store, readings)
+    if not (first.most_agree and everybody.makes_strangers_of(first)):
+        candidates.append(everybody)
     best = max(candidates, key=lambda c: c.value)
     # a kernel that believes everybody where no majority agrees has only bent; owners that differ are another matter,
     # as long as what they share is far more
