@@ -11,8 +11,10 @@ pytest.importorskip("cryptography")
 
 import cases_hub as cases
 from cases_serve import EVIL, Client, curve, places
-from recyclegp.hub import model_page
+from recyclegp.hub import model_page, worker
+from recyclegp.hub.folder import Folder
 from recyclegp.hub.protocol import RefusedError
+from recyclegp.serve import state, views
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HONEST = ("east", f"north {EVIL}", "south", "west")
@@ -110,6 +112,50 @@ def test_it_shows_the_model_of_rounds_and_of_answers_alone(tmp_path):
         (only,) = state.snapshot.modules
         np.testing.assert_allclose(only.predict(x)[0], model.predict(x)[0], rtol=0, atol=1e-3)
         assert state.usual() is not None
+
+
+def of_other_inputs(name, **columns):
+    rows = cases.table(4).assign(**columns)
+    return cases.rgp.fit(rows[list(columns)], rows["level"], name=name, publish=7, learn=False, noise=0.04)
+
+
+def test_a_module_that_cannot_be_drawn_leaves_the_page_to_the_others(tmp_path, monkeypatch):
+    """Of other inputs, of categories alone, or of too many points, although it counts."""
+    folder = Folder(tmp_path)
+    folder.make()
+    dictionary = cases.rgp.Dictionary(folder.modules)
+    dictionary.add(of_other_inputs("aaa", hour=np.arange(60.0), day=np.arange(60.0) % 7))
+    dictionary.add(of_other_inputs("city", hour=np.array(["a", "b", "c"])[np.arange(60) % 3]))
+    for seed, name in enumerate(("east", "north", "south")):
+        dictionary.add(cases.module(name, seed))
+    dictionary.add(cases.module("wide", 5, publish=12))
+    monkeypatch.setattr(state, "MOST_POINTS", 11)
+    facts = worker.merge(str(tmp_path), {entry.name: entry.digest for entry in dictionary.list()}, False)
+    assert facts["counted"] == ["east", "north", "south", "wide"]
+    shown = model_page.opened(str(tmp_path), facts, "city")
+    choice = shown.snapshot.usual
+    assert [m["name"] for m in views.about(shown.snapshot)["modules"]] == ["east", "north", "south"]
+    view = views.view(shown, choice)
+    assert [note.split(":")[0] for note in view["notes"]] == [
+        f"{name} is not on this page" for name in ("wide", "aaa", "city")
+    ]
+    assert view["facts"]["modules"] == 4
+    drawn = curve(view, "merged")
+    model = cases.rgp.load(folder.model(facts["model"]))
+    np.testing.assert_allclose(drawn["mean"], model.predict(places(drawn))[0], rtol=1e-4, atol=1e-4)
+    assert len(views.owners(shown, choice)["places"]) == 3
+    assert views.picture(shown, choice, views.LOOKING, "png").startswith(b"\x89PNG")
+    monkeypatch.setattr(state, "MOST_MODULES", 2)
+    few = model_page.opened(str(tmp_path), facts, "city")
+    assert len(views.about(few.snapshot)["modules"]) == 2
+    assert len(few.snapshot.missing) == 4
+    monkeypatch.setattr(state, "MOST_MODULES", 0)
+    monkeypatch.setattr(state, "MOST_POINTS", 4096)
+    alone = model_page.opened(str(tmp_path), facts, "city")
+    np.testing.assert_allclose(
+        alone.snapshot.modules[0].predict(places(drawn))[0], model.predict(places(drawn))[0], rtol=0, atol=1e-3
+    )
+    assert len(views.view(alone, alone.snapshot.usual)["notes"]) >= 6
 
 
 def test_a_page_that_takes_long_keeps_no_upload_waiting(tmp_path, monkeypatch):

@@ -91,7 +91,8 @@ def table(seed, low=0, high=8, rows=60, sign=1):
 
 def module(name, seed=0, sign=1, **options):
     rows = table(seed, sign=sign)
-    return rgp.fit(rows[["hour"]], rows["level"], name=name, publish=7, **{"learn": False, "noise": 0.04, **options})
+    usual = {"publish": 7, "learn": False, "noise": 0.04}
+    return rgp.fit(rows[["hour"]], rows["level"], name=name, **{**usual, **options})
 
 
 def content(model, folder):

@@ -23,6 +23,7 @@ from .protocol import RefusedError
 
 if TYPE_CHECKING:
     from ..models.ensemble import Ensemble
+    from ..models.module import Module
     from ..serve.state import ServeState
 
 LIMITS = Limits(120.0, 2**32, nice=10)
@@ -79,17 +80,41 @@ def opened(root: str, current: Facts, title: str) -> ServeState:
     folder = Folder(Path(root))
     model: Ensemble = load(folder.model(current["model"]))
     words: dict[str, Any] = {"compared": COMPARED, "home": title}
-    if not current["modules"]:  # of answers to a plan alone
-        only = Held(model.to_module(ALONE), ALONE)
-        return ServeState(Snapshot((only,), settings=state.Settings(None, None, learn=False), **words))
     dictionary = Dictionary(folder.modules)
     here = {entry.name: entry.digest for entry in dictionary.list()}
-    held = []
-    for name in sorted(current["modules"]):
+    held, missing = list[Held](), list[str]()
+    counted = set(model.names)
+    for name in sorted(current["modules"], key=lambda name: (name not in counted, name)):
         if here.get(name) != current["modules"][name]:
             raise RecycleGPError("modules have changed in this moment; look again when they are merged")
-        out = "" if name in model.names else current["flagged"].get(name) or "it is not in this model"
-        held.append(Held(dictionary.get(name), name, left_out=out))
-        state.check_showable(held[-1].module, name)
-    snapshot = Snapshot(state.with_modules((), held), **words)
+        out = "" if name in counted else current["flagged"].get(name) or "it is not in this model"
+        why = f"a page shows up to {state.MOST_MODULES:,} modules"
+        if len(held) < state.MOST_MODULES:
+            try:
+                module = dictionary.get(name)
+                check_fits(module, model)
+                held.append(Held(module, name, left_out=out))
+                continue
+            except (RecycleGPError, OSError) as refused:
+                why = str(refused)
+        missing.append(f"{name} is not on this page: {why}")
+    if not any(not one.left_out for one in held):  # of answers to a plan alone, or nobody who counts can be drawn
+        only = Held(model.to_module(ALONE), ALONE)
+        state.check_showable(only.module, ALONE)
+        alone = state.Settings(None, None, learn=False)
+        return ServeState(Snapshot((only,), settings=alone, missing=tuple(missing), **words))
+    held.sort(key=lambda one: one.module.name)
+    snapshot = Snapshot(state.with_modules((), held), missing=tuple(missing), **words)
     return ServeState(snapshot, Merged(model, model.report(), []))
+
+
+def check_fits(module: Module, model: Ensemble) -> None:
+    """Can it be drawn beside the model? One that cannot must not keep others from looking."""
+    from ..models.alignment import fitted
+    from ..models.how import Frame
+    from ..plot.scene import functions_of
+    from ..serve.state import check_showable
+
+    check_showable(module, module.name)
+    fitted(model.frame, Frame(module.dimension, module.columns, module.categories, module.name), module.name)
+    functions_of([model, module])

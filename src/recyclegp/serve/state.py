@@ -78,6 +78,7 @@ class Snapshot:
     home: str = ""  # of the hub whose modules these are; nothing where they are files of this machine
     reader: TableReader | None = None  # of tables that are shown to the page; none are taken without it
     table: Table | None = None  # that was shown
+    missing: tuple[str, ...] = ()  # who is in a merge that is shown, and cannot be on this page, and why
 
     @property
     def modules(self) -> list[Module]:

@@ -64,7 +64,7 @@ def view(serve_state: ServeState, choice: Choice, looking: Looking = LOOKING) ->
     return {
         "rows": _verdicts(snapshot, merged, name),
         "flagged": [_flagged(merged.ensemble, other) for other in function_names(snapshot)],
-        "notes": merged.notes,
+        "notes": [*snapshot.missing, *merged.notes],
         "facts": _facts(merged.ensemble, name),
         "scores": _scores(serve_state, choice, name),
         "curves": _curves(serve_state, choice, looking, merged.ensemble),
@@ -123,7 +123,7 @@ def _found_by_merging(
         return NO_LEEWAY, {}
     e, positions = merged.ensemble, {m.name: i for i, m in enumerate(snapshot.modules)}
     said = [(row, m) for row, m in zip(merged.rows, e._members, strict=True) if m.function == k]
-    now = {positions[m.name]: row["noise"] for row, m in said}
+    now = {positions[m.name]: row["noise"] for row, m in said if m.name in positions}
     noise, everybody = [], snapshot.chosen(choice.of_all(len(snapshot.held)))
     for i, module in enumerate(everybody):
         its = position(module, function)
@@ -132,7 +132,8 @@ def _found_by_merging(
         found = now[i] if i in now else max(own, others) if own and others else own
         noise.append(found / own if own and found else 1.0)
     offset, smooth = (_finite(of(sd, k, e)) or 0.0 for sd in (e.offset_sd, e.smooth_sd))
-    return Leeway(offset, smooth, tuple(noise)), {positions[m.name]: m.verdict for _, m in said}
+    verdicts = {positions[m.name]: m.verdict for _, m in said if m.name in positions}
+    return Leeway(offset, smooth, tuple(noise)), verdicts
 
 
 def _sd(variance: float | None) -> float | None:
@@ -191,7 +192,9 @@ def _verdicts(snapshot: Snapshot, merged: Merged, function: str) -> list[Json]:
     e, positions = merged.ensemble, {m.name: i for i, m in enumerate(snapshot.modules)}
     k = position_in(e, function)
     found = []
-    for row, member in ((r, m) for r, m in zip(merged.rows, e._members, strict=True) if m.function == k):
+    for row, member in zip(merged.rows, e._members, strict=True):
+        if member.function != k or member.name not in positions:  # it may be one that cannot be shown
+            continue
         verdict, position = member.verdict, positions[member.name]
         remedy = None if verdict is None else verdict.remedy
         found.append(
