@@ -102,15 +102,20 @@ def _gpytorch(part: Part, others: rgp.Ensemble) -> Made:
     return [rgp.from_gpytorch(model, likelihood, rows=len(part[1]))]
 
 
-def _plan(privacy: str) -> Callable[[Part, rgp.Ensemble], Made]:
+def _public_points(part: Part) -> np.ndarray:
+    return np.random.default_rng(3).uniform(part[0].min(), part[0].max(), (PUBLIC, part[0].shape[1]))
+
+
+def _plan(part: Part, others: rgp.Ensemble) -> Made:
     """As docs/howto-plan.md has it: public points and a public kernel."""
+    plan = rgp.Plan(points=_public_points(part), kernel=others.kernel, noise=float(others.noise), learn=False)
+    return [plan.contribute(*part, privacy="things").module]
 
-    def answer(part: Part, others: rgp.Ensemble) -> Made:
-        Z = np.random.default_rng(3).uniform(part[0].min(), part[0].max(), (PUBLIC, part[0].shape[1]))
-        how = {"inducing": Z, "kernel": others.kernel, "noise": float(others.noise), "learn": False}
-        return [rgp.fit(*part, method="collapsed", privacy=privacy, **how)]
 
-    return answer
+def _at_points_of_a_plan(part: Part, others: rgp.Ensemble) -> Made:
+    """A module of people there: a plan is not answered for them without a guarantee."""
+    how = {"inducing": _public_points(part), "kernel": others.kernel, "noise": float(others.noise), "learn": False}
+    return [rgp.fit(*part, method="collapsed", privacy="people", **how)]
 
 
 def _private(epsilon: float) -> Callable[[Part, rgp.Ensemble], Made]:
@@ -159,8 +164,8 @@ WAYS: dict[str, Callable[[Part, rgp.Ensemble], Made]] = {
     "from_sklearn": lambda part, others: _sklearn(part, rows=False),
     "from_sklearn, rows as points": lambda part, others: _sklearn(part, rows=True),
     "from_gpytorch, half of the rows as points": _gpytorch,
-    "a plan": _plan("things"),
-    "a plan, people": _plan("people"),
+    "a plan": _plan,
+    "a fit at a plan's points, people": _at_points_of_a_plan,
     "a private answer, ε = 1": _private(1.0),
     "a private answer, ε = 8": _private(8.0),
     "two outputs": _outputs("things"),

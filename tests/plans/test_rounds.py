@@ -260,8 +260,6 @@ def test_of_a_few_rows_none_may_be_held_back():
 def test_the_rules_of_fit_hold():
     agreed, of = plan(), owners(3, 90)
     X, y = of["ward-0"]
-    with pytest.raises(rgp.RecycleGPError, match="14 points, and an answer about people needs 10 rows for each"):
-        agreed.contribute(X, y, name="a", privacy="people")
     with pytest.raises(rgp.RecycleGPError, match="rows_per_point=5: 30 rows may have 6 points"):
         agreed.contribute(X, y, name="a", rows_per_point=5)
     with pytest.warns(rgp.RecycleGPWarning, match="a has 14 points for 30 rows"):
@@ -273,6 +271,20 @@ def test_the_rules_of_fit_hold():
     assert told.smallest_member == 30
     many = rgp.Plan(points=X[:3], kernel=KERNEL, noise=NOISE)
     assert many.contribute(X, y, name="a", privacy="things").disclosure.origin.value == "rows"
+
+
+def test_people_are_not_answered_for_without_a_guarantee():
+    """However many rows there are: sums are exact."""
+    agreed, of = plan(), owners(3, 600)
+    with pytest.raises(rgp.RecycleGPError, match=r"privacy='people'.*exact sums.*privacy=rgp\.Privacy") as caught:
+        agreed.contribute(*of["ward-0"], name="a", privacy="people")
+    assert "--people: " in caught.value.worded(shell=True)
+    assert "give --epsilon" in caught.value.worded(shell=True)
+    with pytest.raises(rgp.RecycleGPError, match="exact sums"):  # before anybody is asked, or fits
+        rgp.rounds(of, rounds=1, points=8, privacy="people")
+    with pytest.raises(rgp.RecycleGPError, match="exact sums"):
+        rgp.rounds(of, rounds=1, plan=agreed, privacy="people")
+    assert rgp.rounds(of, plan=agreed, secure=True).ensemble.rows == 600
 
 
 def test_what_a_plan_must_be():

@@ -270,7 +270,10 @@ def _agree(screen: Screen, own: Home, title: str, yes: bool, promise: Promise | 
     if promise is None:
         facts = of_file(own.module)
         what, shown = facts["content_id"], fact_words.in_words(facts)
-        more = "sums over your rows at a plan's points, when it asks for rounds; of rows held back, two sums of scores"
+        asked = "sums over your rows at a plan's points, when it asks for rounds"
+        if facts["privacy"] == "people":
+            asked = "no sums over your rows, but those under masks that cancel, when it asks for a secure sum"
+        more = f"{asked}; of rows held back, two sums of scores"
     else:
         what = f"no module, answers {promise.words}"
         shown = {"module": "none: it stays here, and so do scores; neither has a guarantee"}

@@ -24,6 +24,7 @@ AnswerFiles = Annotated[
     list[str], typer.Argument(metavar="FILES…", help="Answers, also earlier ones: files, folders of them, or patterns.")
 ]
 
+People = Annotated[bool, switch("--people", "Rows are about people: refused, answer with --epsilon.")]
 Person = Annotated[
     str | None,
     option("Column that says whose each row is: all rows of a person are protected. It is no input.", "COLUMN", "rows"),
@@ -80,7 +81,7 @@ def contribute(
     rows_per_point: Annotated[
         int | None, option("Refuse, unless there are so many rows for each of the plan's points.", "N", min=1)
     ] = None,
-    people: fit_options.People = False,
+    people: People = False,
     things: fit_options.Things = False,
     epsilon: Annotated[
         float | None, option("Make the answer differentially private, with this ε.", "NUMBER", "no guarantee")

@@ -22,7 +22,7 @@ from ..models.module import Module
 from ..models.naming import check_name
 from ..models.plan import Plan
 from ..models.privacy import Privacy
-from ..models.rounds import Store, check_rounds, exchanges, first_plan, from_rows
+from ..models.rounds import Store, check_options, check_rounds, exchanges, first_plan, from_rows
 from ..models.secure_answers import SecureSum, join_sum
 from ..models.sum_messages import read
 
@@ -66,6 +66,8 @@ def client_app(
 
     if secure:
         _check_secure(options)
+    else:
+        check_options(options)
 
     def answer(message: Message, context: Context) -> Message:
         name = str(context.node_config.get("name", f"node-{context.node_id}"))

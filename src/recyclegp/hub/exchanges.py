@@ -43,7 +43,7 @@ def begin(hub: HubRecords, folder: Path, plan: str) -> Run:
 
 
 def join(hub: HubRecords, run: Run, here: Mapping[str, str], facts: Facts) -> None:
-    """Of those who have come since rounds began: whoever counts in a merge of all is asked, too.
+    """Of those who have come since rounds began: whoever counts in a merge of all, and may answer, is asked, too.
 
     `here` are the modules that have been judged, with their content ids.
     """
@@ -53,7 +53,8 @@ def join(hub: HubRecords, run: Run, here: Mapping[str, str], facts: Facts) -> No
             return
         known = now.facts["modules"]
         new = {name: digest for name, digest in here.items() if name not in known}
-        counts = [n for n in new if n in facts["counted"] and n not in facts["flagged"] and n in hub.modules()]
+        silent = {*facts["flagged"], *facts.get("people", ())}
+        counts = [n for n in new if n in facts["counted"] and n not in silent and n in hub.modules()]
         people = [p for n in counts if (p := hub.registry.named(n)) is not None and p.standing is Standing.IN]
         now.save(modules={**known, **new}, owners={**now.owners, **{p.name: p.id for p in people}})
         for person in people:
@@ -107,6 +108,8 @@ def advance_sum(hub: HubRecords, run: Run) -> None:
 def fail(hub: HubRecords, why: str) -> None:
     """The one-shot merge stays the model."""
     with hub.lock:
+        if rounds.newest(hub.folder.rounds) is None:
+            hub.log("no rounds", None, why=why)
         end(hub, why)
         hub.set_current({**hub.current, "rounds_failed": True})
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import RecycleGPError
 from ..models.dictionary import Dictionary
+from ..record import Privacy
 
 if TYPE_CHECKING:
     from ..models.ensemble import Ensemble
@@ -93,6 +94,12 @@ def of(folder: Path) -> Merges:
 def learned_without(e: Ensemble) -> list[str]:
     """Names of those that count, and came after everything was learned."""
     return sorted({m.name for m in e._members if m.added_after_merge and m.weight > 0})
+
+
+def of_people(e: Ensemble) -> list[str]:
+    """Names of those whose rows are about people, and who have no guarantee: they answer no plan."""
+    mine = [m.about for m in e._members if m.about.privacy is Privacy.PEOPLE and m.about.guaranteed is None]
+    return sorted({about.name for about in mine})
 
 
 def _excluded(e: Ensemble) -> dict[str, str]:

@@ -20,9 +20,10 @@ from ..models.gain import Gain
 from ..models.load import load
 from ..models.module import Module
 from ..models.plan import Plan
-from ..models.privacy import Privacy
+from ..models.privacy import Privacy as Guarantee
 from ..models.secure_answers import join_sum
 from ..models.sum_owner import SumOwner
+from ..record import Privacy
 from ..storage.signing import content_id
 from .client import HubClient, query
 from .folder import Facts
@@ -50,7 +51,7 @@ class Rows(NamedTuple):
 class Promise(NamedTuple):
     """Of an owner that lets nothing leave but what is protected: no module, no scores, no exact answer."""
 
-    privacy: Privacy | None  # of every answer, with the ledger in which it is written down
+    privacy: Guarantee | None  # of every answer, with the ledger in which it is written down
     secure: bool  # nothing but masked numbers of secure sums
 
     @property
@@ -188,6 +189,11 @@ class Owner:
             self._answer_privately(plan, self._promise.privacy)
             return
         rows = self._rows
+        if rows.privacy == Privacy.PEOPLE.value:
+            raise RecycleGPError(
+                "rows are about people, and sums without noise say too much of them; rounds have a guarantee with "
+                "--epsilon, and secure sums are taken part in"
+            )
         kept, score = rows.kept, self._share_score and rows.share >= SCORED
         if score:  # those that were held back are scored, and are in no sum
             kept = kept | held_back_if_any(rows.X, rows.y, SCORED)
@@ -208,7 +214,7 @@ class Owner:
             self._say(f"round {plan.round + 1}: {what}")
             self._client.send("/answer", path.read_bytes())
 
-    def _answer_privately(self, plan: Plan, privacy: Privacy) -> None:
+    def _answer_privately(self, plan: Plan, privacy: Guarantee) -> None:
         """It is kept at home before it leaves: asked again after a kill, the same answer costs nothing more."""
         path = self._home.answer(plan.digest)
         if not path.exists():

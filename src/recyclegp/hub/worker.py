@@ -60,15 +60,22 @@ def merge(root: str, names: Mapping[str, str], relearn: bool) -> Facts:
     facts = _saved(folder, e)
     facts["flagged"] = flagged | facts["flagged"]
     facts |= {"modules": modules, "kind": "one shot", "round": None, "said": _words(said)}
-    return {**facts, "learned_without": merges.learned_without(e)}
+    return {**facts, "learned_without": merges.learned_without(e), "people": merges.of_people(e)}
 
 
 def plan(root: str, model: str, run: str, points: int) -> str:
     """The first plan of a run, from a merge; gives its digest."""
+    from ..errors import RecycleGPError
     from ..models.load import load
+    from . import merges
 
     folder = Folder(Path(root))
     merged = load(folder.model(model))
+    if people := merges.of_people(merged):
+        raise RecycleGPError(
+            f"rows of {', '.join(people)} are about people, whose exact answers are not asked for; give a plan with a "
+            "guarantee, or for a secure sum (coordinate rounds --plan)"
+        )
     proposed = merged.plan(points)
     proposed.save(plan_file(folder.rounds / run, 0))
     merged.save(folder.rounds / run / ONE_SHOT)

@@ -18,10 +18,9 @@ from ..arrays import Array
 from ..categories import described
 from ..core.owner_posterior import NewOwner
 from ..core.posterior import Posterior
-from ..errors import Argument, RecycleGPError
-from ..likelihoods import Categorical, Likelihood, Moments, Outputs, labels
+from ..errors import Argument, Either, RecycleGPError
+from ..likelihoods import Likelihood, Moments, Outputs, labels
 from ..local.candidates import is_row
-from ..local.constants import PEOPLE
 from ..local.functions import requests_for
 from ..local.held_back import held_back_if_any, take
 from ..local.options import FitOptions, Publishing
@@ -71,7 +70,8 @@ def contribute(
     persons: Any = None,
 ) -> AnswerFacts:
     """All that one owner says."""
-    if len(plan.priors) == 1 and plan.likelihood.classifies:
+    check_not_people(publishing.privacy)
+    if len(plan.priors) == 1 and plan.likelihood.classifies and not plan.likelihood.names_classes:
         y = labels.as_numbers(y, plan.targets[0].labels)
     if private is not None:
         _check_private(plan, private, noise, weights, score, with_derivatives)
@@ -87,7 +87,6 @@ def contribute(
             whole = requests_for(kept.X, kept.y, about.name, options.changed(noise=kept.noise), weights=kept.weights)
     known = _functions(plan.likelihood, whole.likelihood)
     requests = dict(zip(known, whole.requests, strict=True))
-    _check_people(plan, requests, publishing)
     names = about.name, about.owner_override, about.time
     origin = Origin.ROWS if any(bool(is_row(p.Z, inputs).any()) for p in plan.priors) else plan.origin
     words = About(*names, "plan", *plan.frame[1:3], plan.targets, publishing.privacy, origin)
@@ -206,18 +205,19 @@ def _functions(plan: Likelihood, own: Likelihood) -> list[int]:
     return [plan.functions.index(name) for name in own.functions]
 
 
-def _check_people(plan: PlanFacts, requests: dict[int, FitRequest], publishing: Publishing) -> None:
-    if publishing.privacy is not Privacy.PEOPLE:
-        return
-    for c, request in requests.items():
-        M = len(plan.priors[c].Z)
-        if request.rows < max(PEOPLE.fewest, PEOPLE.rows_each * M):
-            raise RecycleGPError(
-                PEOPLE_OPTION,
-                f": the plan has {M} points, and an answer about people needs {PEOPLE.rows_each} rows for each of them "
-                f"and at least {PEOPLE.fewest}; there are {request.rows}: agree on a plan with fewer points, or answer "
-                "together with others",
-            )
+def check_not_people(chosen: Privacy | None) -> None:
+    """Sums are exact. Noise as a module of people has, in round after round, would be averaged away."""
+    if chosen is Privacy.PEOPLE:
+        raise RecycleGPError(
+            PEOPLE_OPTION,
+            ": an answer is exact sums over rows, and noise that hides somebody once would not in round after round; ",
+            Either(
+                "pass privacy=rgp.Privacy(epsilon=…, delta=…, bound=…), or add answers up under masks "
+                "(rgp.rounds(…, secure=True), rgp.join_sum)",
+                "give --epsilon, --delta and --bound, or add answers up under masks (recyclegp join-sum)",
+            ),
+            ", or merge modules, without rounds",
+        )
 
 
 def _warn(answer: AnswerFacts, publishing: Publishing) -> None:

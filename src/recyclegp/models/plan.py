@@ -330,8 +330,8 @@ class Plan:
             weights: how often each row counts.
             missing: "refuse", or "allow" where NaN in y (n, C) means that an output was not seen.
             rows_per_point: refuse, unless there are so many rows for each of the plan's points.
-            privacy: "people" or "things", as for `fit`: an answer about people needs ten rows for each point. Or a
-                `Privacy`: the answer is then differentially private, its sums have noise, and it knows how much.
+            privacy: a `Privacy`: the answer is then differentially private, its sums have noise, and it knows how much.
+                Or "things", of rows that are not about people. "people" is refused: sums without a guarantee are exact.
             allow_small: say nothing where there are fewer than 10 rows.
             score: keep a tenth of the rows, chosen by a hash, out of every answer, and say what models predict of them:
                 one number, by which rounds end and are compared with the one-shot merge.

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import RecycleGPError, warn_user
 from ..local.held_back import held_back_if_any, take
+from ..local.options import Publishing
 from ..storage import container
 from ..storage.making import ANSWER
 from .answer import Answer
-from .contributing import SCORED
+from .contributing import SCORED, check_not_people
 from .ensemble import Ensemble
 from .fit import fit
 from .load import load
@@ -22,6 +23,7 @@ from .merge import merge
 from .module import Module
 from .plan import Plan
 from .plan_ensemble import Parts
+from .privacy import Privacy as DifferentialPrivacy
 from .progress import bar
 from .secure_answers import secure_round
 
@@ -70,7 +72,8 @@ def rounds(
         secure: one exchange, of a plan that is given, in which nobody sees anything but the sum of all answers
             (`secure_round`): owners are then pairs (X, y), or callables of bytes that return bytes, and options are
             privacy (a `Privacy`), threshold and honest.
-        options: of `fit` for pairs (X, y): privacy, allow_small, kernel, …
+        options: of `fit` for pairs (X, y): privacy, allow_small, kernel, … Answers about people need a guarantee: a
+            plan that is given, score=False, and a `Privacy`; or secure=True.
 
     Returns:
         The ensemble and the next plan, whose `history` has bound, score and bytes of every exchange. It also unpacks
@@ -91,6 +94,7 @@ def rounds(
     several = owners if isinstance(owners, Mapping) else {f"owner-{i + 1}": own for i, own in enumerate(owners)}
     if secure:
         return _secure(several, plan, options)
+    check_options(options)
     asked = {name: _asking(name, own, score, timeout, options) for name, own in several.items()}
 
     def everybody(now: Plan, here: Collection[str]) -> Iterator[Answer]:
@@ -99,6 +103,12 @@ def rounds(
     store = Store(None if folder is None else Path(folder))
     begin = store.plan() or plan or first_plan(_modules(asked), points)
     return exchanges(begin, everybody, rounds, store, keep=keep, progress=progress)
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """What would fail in every exchange, said before the first one."""
+    chosen = options.get("privacy")
+    check_not_people(None if isinstance(chosen, DifferentialPrivacy) else Publishing(privacy=chosen).privacy)
 
 
 def check_rounds(rounds: Any) -> None:
