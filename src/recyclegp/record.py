@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .likelihoods import Change, Likelihood
     from .times import When
 
+EXACT = frozenset({"plan", "update", "ensemble of answers"})  # methods of sums over rows: whoever they are about
 IMPORTED = frozenset({"moments", "ensemble of imports"})  # methods of what was fitted elsewhere
 
 
@@ -126,6 +127,11 @@ class About(NamedTuple):
     def owner(self) -> str:
         """Whose it is: its name's, unless somebody has said so."""
         return self.name if self.owner_override is None else self.owner_override
+
+    @property
+    def noise_for_people(self) -> bool:
+        """Has it the noise that a fit adds for people? Answers of earlier versions say "people", and have none."""
+        return self.privacy is Privacy.PEOPLE and self.method not in EXACT
 
 
 class Latent(NamedTuple):

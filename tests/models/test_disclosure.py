@@ -10,8 +10,9 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 import recyclegp as rgp
 from recyclegp.commands.fact_words import in_words
 from recyclegp.commands.facts import of_file
+from recyclegp.models.answer import Answer
 from recyclegp.models.disclosure import PrivacyGuarantee
-from recyclegp.record import Origin
+from recyclegp.record import Origin, Privacy
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-2, 2, (40, 2))
@@ -142,6 +143,22 @@ def test_who_has_noise_and_of_whom_it_is_not_known(tmp_path):
         words["is any point a row"]
         == f"YES: rows of the data are among them (rows); not known of others ({GIVEN.name})"
     )
+
+
+def test_a_label_is_no_noise(tmp_path):
+    """Answers of earlier versions may say "people"; they are exact sums, and so is what is made of them."""
+    plan = rgp.Plan(points=rgp.Plan.grid(X.min(0) - 1, X.max(0) + 1, 3), kernel="rbf", noise=0.1)
+    answers = [plan.contribute(X[i::2], y[i::2], name=f"a{i}", privacy="things") for i in range(2)]
+    early = [Answer(a.facts._replace(about=a.facts.about._replace(privacy=Privacy.PEOPLE))) for a in answers]
+    e, _ = plan.combine(early)
+    e.save(tmp_path / "e")
+    e.to_module("m").save(tmp_path / "m")
+    rgp.merge([rgp.load(tmp_path / "m"), rgp.fit(X, y, name="p", privacy="people")], learn=False).save(tmp_path / "f")
+    for name, said in (("e", "no noise is added for privacy"), ("m", "no noise is added for privacy")):
+        facts = of_file(tmp_path / name)
+        assert facts["privacy"] == "people"
+        assert in_words(facts)["guarantee"] == f"none: {said}"
+    assert "noise is added for people (p)," in in_words(of_file(tmp_path / "f"))["guarantee"]
 
 
 @pytest.mark.parametrize(("module", "known"), [(PLACED, False), (GIVEN, None), (ROWS, True)])

@@ -281,7 +281,7 @@ def _origin(f: Facts) -> str:
     return f"{said}; not known of others{doubtful}" if doubtful else said
 
 
-def _of_whom(f: Facts, what: str, value: str) -> str:
+def _of_whom(f: Facts, what: str, value: str | bool) -> str:
     """Those members of an ensemble of which it is said, where that is not all."""
     own = list(dict.fromkeys(m["name"] for m in f.get("members", ()) if m[what] == value))
     return f" ({shown(own)})" if 0 < len(own) < len(f.get("names", ())) else ""
@@ -290,8 +290,8 @@ def _of_whom(f: Facts, what: str, value: str) -> str:
 def _guarantee(f: Facts) -> str | None:
     if f["privacy_guarantee"] != "none":
         return str(f["privacy_guarantee"])
-    whose = _of_whom(f, "privacy", "people")
-    if f["privacy"] == "people" or whose:
+    whose = _of_whom(f, "noise_for_people", True)
+    if f["noise_for_people"] or whose:
         return f"none: noise is added for people{whose}, and what it hides is measured, not proven"
     return "none: no noise is added for privacy"
 

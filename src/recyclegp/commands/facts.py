@@ -17,7 +17,7 @@ from ..models.ensemble import Ensemble
 from ..models.group import Group
 from ..models.load import load, load_many
 from ..models.model import squeezed
-from ..record import worst
+from ..record import Privacy, worst
 from ..storage import container
 from ..storage.making import ANSWER, MODULES, PLAN
 from . import fact_words, module_facts, plan_facts, words
@@ -72,10 +72,14 @@ def _of_ensemble(model: Ensemble) -> Facts:
     return common | {
         "name": None,
         "privacy": module_facts.privacy(m.about.privacy for m in model._members),
+        "noise_for_people": all(m.about.noise_for_people for m in model._members),
         "modules": len(model.names),
         "names": model.names,
         "owners": model.owners,
-        "members": [{key: row[key] for key in said} for row in rows],
+        "members": [
+            {key: row[key] for key in said} | {"noise_for_people": m.about.noise_for_people}
+            for row, m in zip(rows, model._members, strict=True)
+        ],
         "slack": model.slack,
         "bound": model.bound,
         "keeps": "sites" if model._keeps_sites else "names",
@@ -144,6 +148,7 @@ def _of_many(path: Path) -> Facts:
         "kind": "modules",
         "name": None,
         "privacy": module_facts.privacy(b.common.privacy for b in blocks),
+        "noise_for_people": all(b.common.privacy is Privacy.PEOPLE for b in blocks),
         "modules": len(modules),
         "names": modules.names,
         "rows": rows,

@@ -45,6 +45,7 @@ def of_module(record: Record, evidence: float | None) -> Facts:
     return in_all("module", record.likelihoods, functions, record.rows, evidence, of_record(record)) | {
         "name": about.name,
         "privacy": privacy([about.privacy]),
+        "noise_for_people": about.noise_for_people,
         "owner": about.owner,
         "time": None if about.time is None else _written(about.time),
         "method": about.method,

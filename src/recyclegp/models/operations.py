@@ -11,7 +11,7 @@ from ..core.convergence import Convergence
 from ..merging.member import Member, stored
 from ..merging.noise import Readings, at_noise, with_noise
 from ..merging.points import Choice
-from ..record import IMPORTED, Latent
+from ..record import IMPORTED, Latent, Privacy
 from . import merge_warnings
 from .group import Group, Grown
 from .intake import FunctionRead
@@ -53,8 +53,11 @@ def latents_of(group: Group, points: int | Tensor | None, ended: Convergence) ->
 
 
 def method_of(members: Sequence[Member]) -> str:
-    """Of a module that is made of these: that some were fitted elsewhere is remembered."""
-    return "ensemble of imports" if any(m.about.method in IMPORTED for m in members) else "ensemble"
+    """Of a module that is made of these: some were fitted elsewhere, or are exact though of people."""
+    if any(m.about.method in IMPORTED for m in members):
+        return "ensemble of imports"
+    exact = any(m.about.privacy is Privacy.PEOPLE and not m.about.noise_for_people for m in members)
+    return "ensemble of answers" if exact else "ensemble"
 
 
 def levels_of(members: Sequence[Member], fixed: Sequence[Group], known: Categories) -> Categories:
