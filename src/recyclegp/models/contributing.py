@@ -71,7 +71,7 @@ def contribute(
 ) -> AnswerFacts:
     """All that one owner says."""
     check_not_people(publishing.privacy)
-    if len(plan.priors) == 1 and plan.likelihood.classifies and not plan.likelihood.names_classes:
+    if len(plan.priors) == 1 and plan.likelihood.classifies:
         y = labels.as_numbers(y, plan.targets[0].labels)
     if private is not None:
         _check_private(plan, private, noise, weights, score, with_derivatives)
