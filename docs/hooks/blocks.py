@@ -13,6 +13,8 @@ above a block say what is special about it:
     <!-- warns -->               it may warn, which other blocks must not
     <!-- within: 10% -->         numbers agree to so much, in place of two percent
     <!-- printed by: tour -->    the text below is what examples/tour.py prints
+    <!-- background -->          its commands wait for others: they are started, and go on beside the next blocks
+    <!-- others: owners -->      what other people do meanwhile, and where (OTHERS of tests/support/cases_others.py)
     <!-- not run: a server -->   it cannot be run here; the reason is one of UNTRIED
 
 All other blocks must run, or be output: a block that nobody tries is found, and counted. Above a table, the comment
@@ -38,13 +40,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import printed as compare
+from background import Background
 
 ROOT = Path(__file__).parents[2]
 SUPPORT = ROOT / "tests" / "support"
 UNTRIED = {  # why a block is not run; tests/pages counts them
     "text": "a drawing, a formula, a file or a message: nothing that could be run",
     "install": "it would change this machine",
-    "a server": "it waits for others",
     "another machine": "it needs a cluster, a GPU or the network",
     "hours": "a benchmark: its results are kept, and `benchmarks/pages.py --check` compares them with the page",
     "tested elsewhere": "it needs an environment of its own, where a test runs it",
@@ -154,10 +156,28 @@ class Shell:
 
     def __init__(self) -> None:
         self.setup = ""
+        self.said = ""  # by the last block
+        self.instead: dict[str, str] = {}  # words of the page that name other machines, and what stands for them here
+        self.background = Background()
 
     def steps(self, block: Block) -> Iterator[Step]:
+        if "others" in block.marks:
+            others(block.marks["others"])(self)
+        found = []
         for command in commands(block):
-            yield Step(command, self.run(command, fails="fails" in block.marks))
+            here = self.here(command)
+            if "background" in block.marks:
+                said = self.background.start(shlex.split(here, comments=True)[1:])
+            else:
+                said = self.run(here, fails="fails" in block.marks)
+            found.append(Step(command, said))
+        self.said = "".join(step.said for step in found)
+        return iter(found)
+
+    def here(self, command: str) -> str:
+        for there, words in self.instead.items():
+            command = command.replace(there, words)
+        return command
 
     def run(self, command: str, fails: bool = False) -> str:
         if re.match(r"\w+\(\) \{", command):
@@ -259,19 +279,29 @@ def somewhere(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def given(name: str) -> dict[str, Any]:
+def support(module: str) -> Any:
     if str(SUPPORT) not in sys.path:
         sys.path.append(str(SUPPORT))
+    return importlib.import_module(module)
+
+
+def given(name: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return importlib.import_module("cases_pages").GIVEN[name]() or {}
+        return support("cases_pages").GIVEN[name]() or {}
+
+
+def others(name: str) -> Any:
+    """A function of the shell."""
+    return support("cases_others").OTHERS[name]
 
 
 def run_page(page: str, text: str, folder: Path) -> Ran:
     """Every block, in this process and folder."""
     names: dict[str, Any] = {"__name__": "__main__"}
     shell, problems, edits = Shell(), [], []
-    with somewhere(folder):
+    with somewhere(folder), contextlib.ExitStack() as ended:
+        ended.callback(shell.background.end)
         for block in blocks(page, text):
             try:
                 if "given" in block.marks:
@@ -294,6 +324,11 @@ def run_page(page: str, text: str, folder: Path) -> Ran:
                 if any(line.strip() == compare.ELLIPSIS for line in target.source.splitlines()):
                     continue  # nobody knows which lines to show
             edits.append((target.span, f"{new}\n"))
+        if not problems:
+            try:
+                shell.background.wait()
+            except RuntimeError as error:
+                problems.append(Problem(page, str(error)))
     for (start, end), new in reversed(edits):
         text = text[:start] + new + text[end:]
     return Ran(problems, text, names)
@@ -338,6 +373,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--check", action="store_true", help="write nothing: say what differs")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("RECYCLEGP_SECRET", "none")  # pages show the same, whoever writes them
     failed = False
     for page in options.page or pages():
         with tempfile.TemporaryDirectory() as folder:

@@ -18,6 +18,7 @@ UNSTABLE = [  # what another machine, another day or another version writes diff
     (re.compile(r"sha256:[0-9a-f]{64}|\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8}\b|\b[0-9a-f]{64}\b"), "<digest>"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?"), "<moment>"),
     (re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|seconds)\b"), "<time>"),
+    (re.compile(r"http://127\.0\.0\.1:\d+(?:/[\w-]+/)?"), "<address>"),
     (re.compile(r"after \d+ evaluations"), "after <some> evaluations"),
     (re.compile(r"by recyclegp \d+\.\d+\.\d+\S*"), "by recyclegp <version>"),
 ]

@@ -104,7 +104,7 @@ def test_an_ellipsis_stands_for_any_lines():
         ("```console\nrecyclegp inspect nothing.safetensors\n```", "ends with 2"),
         ("<!-- fails -->\n\n```console\nrecyclegp --version\n```", "ends with 0"),
         ("<!-- fails -->\n\n```python\n1\n```", "no error, although one is expected"),
-        ("<!-- not run: a server -->\n\n```console\nrecyclegp hub city --prot 1\n```", "unknown options --prot"),
+        ("<!-- not run: hours -->\n\n```console\nrecyclegp hub city --prot 1\n```", "unknown options --prot"),
         ("<!-- not run: hours -->\n\n```console\nmake coffee\n```", "no target coffee"),
         ("<!-- not run: hours -->\n\n```console\npython benchmarks/coffee.py\n```", "does not exist"),
         (f"```python\n{WARNS}\n```", "would be warned"),
@@ -124,6 +124,32 @@ def test_commands_are_joined_with_others(tmp_path):
         assert (tmp_path / "version.txt").read_text().startswith("recyclegp")
         table = r"printf 'x,y\n1,2\n3,5\n' | recyclegp fit - --target z -o a.safetensors"
         assert "z" in shell.run(table, fails=True)
+
+
+@pytest.mark.slow
+def test_commands_in_the_background_end_well_or_are_named(tmp_path):
+    """Whoever waits in vain is found when the page ends; a server is ended with it."""
+    pytest.importorskip("uvicorn")
+    owner = "join-sum plan.safetensors north.csv --target y --folder sum"
+    plan = "import recyclegp as rgp\nrgp.Plan([[0.0]], kernel='rbf', noise=1.0).save('plan.safetensors')"
+    begun = f"```python\n{plan}\n```\n\n<!-- background -->\n\n```console\nrecyclegp {owner}\n```\n"
+    (tmp_path / "north.csv").write_text("x,y\n" + "1,2\n3,5\n" * 6)
+    (problem,) = blocks.run_page("p", begun.replace("--folder sum", "--folder sum --timeout 1"), tmp_path).problems
+    assert "no message has come within 1 seconds" in problem.what
+    page = (
+        "<!-- background -->\n\n```console\nrecyclegp hub city --port 0\n```\n\n```console\nrecyclegp --version\n```\n"
+    )
+    assert blocks.run_page("p", page, tmp_path).problems == []
+    (problem,) = blocks.run_page("p", page.replace("--port 0", "--admission nobody"), tmp_path).problems
+    assert "choose one of" in problem.what
+
+
+def test_words_that_name_other_machines_are_replaced():
+    shell = blocks.Shell()
+    shell.instead = {"https://hub.example:8443": "http://127.0.0.1:5"}
+    assert shell.here("join https://hub.example:8443 a.csv") == "join http://127.0.0.1:5 a.csv"
+    assert printed.same("http://127.0.0.1:40913/Zq1-mF_Q/", "http://127.0.0.1:1/abc/")
+    assert not printed.same("http://127.0.0.1:40913/Zq1mFQ/", "http://other:1/abc/")
 
 
 # --- notebooks --------------------------------------------------------------------------------

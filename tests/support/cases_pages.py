@@ -98,6 +98,7 @@ def inbox():
         m = rgp.fit(table[["day", "depth"]], table["y"] + offset, name=name, privacy="things")
         m.save(f"inbox/{name}.safetensors")
     asked = owner(9, 0, 6)
+    written(asked, "test.csv")
     return {"X": asked[["day", "depth"]], "y": asked["y"]}
 
 
@@ -174,7 +175,19 @@ def sklearn_models():
     return {"gp": gp, "gpc": gpc, "X": X, "y": y, "X_new": X_new} | halves
 
 
+def patients():
+    """A table with categories, of which the page has shown the like."""
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(
+        {"age": rng.uniform(20, 80, 150), "sex": rng.choice(["f", "m"], 150), "device": rng.choice(["A", "B"], 150)}
+    )
+    shift = table["device"].map({"A": 0.0, "B": 0.5})
+    y = np.sin(table["age"] / 12) + 0.4 * (table["sex"] == "f") + shift + 0.2 * rng.standard_normal(150)
+    written(table.assign(y=y), "north.csv")
+
+
 GIVEN = {
+    "patients": patients,
     "stations": stations,
     "modules": drawn,
     "hospitals": hospitals,

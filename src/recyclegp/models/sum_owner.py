@@ -131,6 +131,8 @@ class SumOwner:
         answer = {KEYS: self._share, SEALED: self._mask, SURVIVORS: self._open}[got.kind]
         try:
             found = answer(got)
+        except RecycleGPError:  # an answer that this owner does not give, as one that the ledger refuses
+            raise
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
             raise RecycleGPError(f"this message is malformed ({broken!r}); it is not answered") from None
         self._stage += 1
