@@ -211,13 +211,16 @@ def test_keys_that_are_none(tmp_path):
     locked = ed25519.Ed25519PrivateKey.generate()
     contents = [b"", b"text", public.read_bytes(), other.private_bytes(pem, pkcs8, serialization.NoEncryption())]
     contents.append(locked.private_bytes(pem, pkcs8, serialization.BestAvailableEncryption(b"word")))
+    contents.append(private.read_bytes().replace(b"MC4CAQAwBQYDK2Vw", b"MC4CAQAwBQYDK0Vw"))  # of a kind nobody knows
     for content in contents:
         (tmp_path / "x").write_bytes(content)
         with pytest.raises(RecycleGPError, match="not a private key as `recyclegp keygen` makes it"):
             signing.private_key(tmp_path / "x")
     (tmp_path / "x").write_bytes(private.read_bytes())
-    with pytest.raises(RecycleGPError, match="not a public key"):
-        signing.public_key(tmp_path / "x")
+    for content in (private.read_bytes(), public.read_bytes().replace(b"MCowBQYDK2Vw", b"MCowBQYDK0Vw")):
+        (tmp_path / "x").write_bytes(content)
+        with pytest.raises(RecycleGPError, match="not a public key"):
+            signing.public_key(tmp_path / "x")
     with pytest.raises(FileNotFoundError):
         signing.private_key(tmp_path / "absent")
     for folder in (tmp_path / "absent", private):

@@ -10,7 +10,7 @@ import hashlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from .event_store import ENTRY, EventStore, as_text
@@ -144,10 +144,11 @@ class EventIndex:
         """From the copy, if it is whole."""
         content = self.store.read_index()
         if content is not None and hashlib.sha256(content[:-DIGEST]).digest() == content[-DIGEST:]:
-            table = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            table.deserialize(content[:-DIGEST])
-            if table.execute("PRAGMA user_version").fetchone()[0] == VERSION:
-                return table, _last(table)
+            table = _in_memory()
+            with suppress(sqlite3.Error):
+                table.deserialize(content[:-DIGEST])
+                if _is_whole(table):
+                    return table, _last(table)
         return _empty(), 0
 
     def _save(self) -> None:
@@ -164,7 +165,7 @@ class EventIndex:
         if last == 0:
             return True
         known = self._table.execute("SELECT text FROM events WHERE number = ?", (last,)).fetchone()
-        return bool(self.store.event(last) == known[0])
+        return bool(known is not None and self.store.event(last) == known[0])
 
     def _read_on(self, last: int) -> Iterator[_Read]:
         while (found := self._read(last + 1)) is not None:
@@ -227,11 +228,27 @@ class EventIndex:
 
 
 def _empty() -> sqlite3.Connection:
-    table = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    table = _in_memory()
     for statement in TABLES:
         table.execute(statement)
     table.execute(f"PRAGMA user_version = {VERSION}")
     return table
+
+
+def _is_whole(table: sqlite3.Connection) -> bool:
+    """Is it a table as it is made here? Whoever may write to the store may also have made another one."""
+    made = [sql for (sql,) in table.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
+    if made != list(TABLES):
+        return False
+    version, sound = (table.execute(f"PRAGMA {what}").fetchone()[0] for what in ("user_version", "quick_check"))
+    without = table.execute("SELECT 1 FROM entries WHERE number NOT IN (SELECT number FROM events)").fetchone()
+    return bool(version == VERSION and sound == "ok" and without is None)
+
+
+def _in_memory() -> sqlite3.Connection:
+    found = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    found.text_factory = lambda content: content.decode(errors="replace")  # what is no text is read as damaged
+    return found
 
 
 def _last(table: sqlite3.Connection) -> int:

@@ -7,6 +7,7 @@ the module when it is replaced or removed.
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import datetime
 from enum import Enum
@@ -17,6 +18,7 @@ from ..times import When, when, written
 from . import strict_json
 
 FORMAT = 1
+MOST_COUNTED = 2**62  # rows, or bytes
 LARGEST = 2**24  # bytes of an event or an entry: 65,536 columns have long names
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\.safetensors")  # never a path
 ID = re.compile(r"[0-9a-f]{32}")
@@ -144,18 +146,18 @@ def entry_from_text(text: str, number: int) -> Entry | None:
             name=_text(said["name"]),
             owner=_text(said["owner"]),
             digest=_text(said["digest"]),
-            rows=int(said["rows"]),
-            bytes=int(said["bytes"]),
+            rows=_count(said["rows"]),
+            bytes=_count(said["bytes"]),
             likelihood=_text(said["likelihood"]),
             targets=tuple([_text(target) for target in said["targets"]]),
-            region=tuple([(low, high) for low, high in said["region"]]),
+            region=tuple([(_place(low), _place(high)) for low, high in said["region"]]),
             columns=None if columns is None else tuple([_text(column) for column in columns]),
             observed=None if observed is None else when(observed),
             added=_time(said["added"]),
-            by=said["by"],
+            by=None if said["by"] is None else _text(said["by"]),
             number=number,
         )
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
 
 
@@ -166,7 +168,21 @@ def _time(value: Any) -> datetime | None:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("not text")
+    value.encode()  # half of a character is none
     return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MOST_COUNTED:
+        raise ValueError("not a number of something")
+    return value
+
+
+def _place(value: Any) -> float | None:
+    """Where a region ends."""
+    if value is not None and (type(value) not in (int, float) or not math.isfinite(value)):
+        raise ValueError("not a place")
+    return value  # type: ignore[no-any-return]
 
 
 def _matching(pattern: re.Pattern[str], value: Any) -> str:

@@ -82,9 +82,11 @@ def make_keys(stem: Path) -> tuple[Path, Path]:
 
 def private_key(path: Path) -> Ed25519PrivateKey:
     ed25519, encoding = _library(), _encoding()
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     try:
         found = encoding.load_pem_private_key(small(path), password=None)
-    except (ValueError, TypeError) as broken:  # TypeError: it is encrypted
+    except (ValueError, TypeError, UnsupportedAlgorithm) as broken:  # TypeError: it is encrypted
         if isinstance(broken, RecycleGPError):
             raise
         found = None
@@ -111,9 +113,11 @@ def public_bytes(path: AnyPath) -> bytes:
 
 def _public_key(path: AnyPath, content: bytes) -> Ed25519PublicKey:
     ed25519, encoding = _library(), _encoding()
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     try:
         found = encoding.load_pem_public_key(content)
-    except ValueError as broken:
+    except (ValueError, UnsupportedAlgorithm) as broken:
         if isinstance(broken, RecycleGPError):
             raise
         found = None
