@@ -1,6 +1,6 @@
 """Whatever is done to a file: it is refused with one clear error, or what is in it works. Five thousand cases.
 
-`make fuzz` tries a hundred thousand more, and measures their memory (tests/support/fuzz_files.py).
+`make fuzz` tries a million more, and measures their memory (tests/support/fuzz_files.py).
 """
 
 import copy
@@ -11,6 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import fuzz_texts
+from fuzz_cases import Cases, Kind, kind_of
+from fuzz_material import material
 from hostile_files import answers, golden_files, mutated, rebuilt, taken_apart
 
 FILES = golden_files()
@@ -142,3 +145,25 @@ def test_fields_given_twice_are_refused(target):
     assert not check(target, rebuilt(parts.outer, '{"mean": 0.0, ' + text[1:], parts.body))
     assert not check(target, rebuilt(parts.outer, text.replace('"rows": ', '"rows": 1, "rows": ', 1), parts.body))
     assert check(target, rebuilt(parts.outer, '{"not known": 0.0, ' + text[1:], parts.body))
+
+
+# --- other kinds ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [fuzz_texts.Sums, fuzz_texts.Signatures, fuzz_texts.Dictionaries])
+def test_changed_messages_signatures_rings_and_dictionaries(tmp_path, kind):
+    pytest.importorskip("cryptography")
+    made, cases = kind(tmp_path), 60 if kind is fuzz_texts.Dictionaries else 600
+    assert 0 < sum(made.run("tests", case) for case in range(cases)) < cases
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_every_kind_of_file_is_asked_everything_and_merged(tmp_path):
+    """Good ones first: what fuzzing begins with tells all, and can be merged; then 120 changed ones of these kinds."""
+    cases = Cases(tmp_path, material(), thorough=True)
+    assert len({group.honest for group in cases.merged}) > 12
+    for kind in (Kind.QUESTIONS, Kind.MERGES):
+        some = [case for case in range(6000) if kind_of(case) is kind]
+        assert len(some) == 60
+        assert 0 < sum(cases.run("tests", case) for case in some) < 60

@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from recyclegp import Answer, Plan, RecycleGPError, RecycleGPWarning, load, load_many, merge
+from recyclegp import Answer, Module, Plan, RecycleGPError, RecycleGPWarning, load, load_many, merge, screen
+from recyclegp.commands import fact_words, facts, inspecting
+from recyclegp.commands.inspect import _rows as compare_rows
 from recyclegp.storage import container, digest
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -178,28 +181,40 @@ def _header_bytes(content, rng, files):
 def _header_number(content, rng, files):
     """A number of the header, of ours or of where tensors lie, becomes something else."""
     text, body = _split(content)
+    return _joined(_number(text, rng, files), body)
+
+
+def _number(text, rng, files):
     places = [i for i, c in enumerate(text) if c in b"0123456789" and text[i - 1] not in b"0123456789.e-_"]
     start = rng.choice(places)
     stop = start
-    while text[stop] in b"0123456789.e-":
+    while text[stop : stop + 1] and text[stop] in b"0123456789.e-":
         stop += 1
     new = rng.choice(NUMBERS).replace("\\", "\\\\").replace('"', '\\"').encode()
-    return _joined(text[:start] + new + text[stop:], body)
+    return text[:start] + new + text[stop:]
 
 
 def _header_token(content, rng, files):
     """A word of the header is exchanged for another one of some header."""
     text, body = _split(content)
-    words, others = text.split(b'"'), _split(rng.choice(files))[0].split(b'"')
+    return _joined(_token(text, rng, [_split(rng.choice(files))[0]]), body)
+
+
+def _token(text, rng, files):
+    words, others = text.split(b'"'), rng.choice(files).split(b'"')
     words[rng.randrange(len(words))] = rng.choice(others)
-    return _joined(b'"'.join(words), body)
+    return b'"'.join(words)
 
 
-def _nest(content, rng, files):
+def _header_nest(content, rng, files):
     text, body = _split(content)
+    return _joined(_nest(text, rng, files), body)
+
+
+def _nest(text, rng, files):
     place, depth = rng.randrange(len(text)), rng.choice([10, 200, 5000])
     opened, closed = rng.choice([(b"[", b"]"), (b'{\\"a\\":', b"}"), (b'{"a":', b"}")])
-    return _joined(text[:place] + opened * depth + b"0" + closed * depth + text[place:], body)
+    return text[:place] + opened * depth + b"0" + closed * depth + text[place:]
 
 
 def _overwritten(content, place, new):
@@ -207,8 +222,9 @@ def _overwritten(content, place, new):
 
 
 OF_THE_FILE = [_flip, _flip_bit, _insert, _delete, _truncate, _repeat, _splice, _length]
-OF_ITS_PARTS = [_double, _double, _body, _header_bytes, _header_number, _header_number, _header_token, _nest]
+OF_ITS_PARTS = [_double, _double, _body, _header_bytes, _header_number, _header_number, _header_token, _header_nest]
 CHANGES = OF_THE_FILE + OF_ITS_PARTS
+OF_TEXTS = [_flip, _flip_bit, _insert, _delete, _truncate, _repeat, _splice, _number, _number, _token, _nest]
 
 
 # --- what a file says, changed ----------------------------------------------------------------
@@ -226,7 +242,7 @@ def forged(files, seed, case):
         if body and rng.random() < 0.4:
             body = _other_numbers(outer, body, rng)
         else:
-            _say_otherwise(header, rng)
+            say_otherwise(header, rng)
     return rebuilt(outer, header, body)
 
 
@@ -238,7 +254,7 @@ def places(value):
             yield from places(value[key])
 
 
-def _say_otherwise(header, rng):
+def say_otherwise(header, rng):
     found = [(holder, key) for holder, key in places(header) if key not in (digest.HEAD, digest.DATA, "schema")]
     holder, key = rng.choice(found)
     if isinstance(holder[key], (int, float)) and not isinstance(holder[key], bool) and rng.random() < 0.8:
@@ -294,7 +310,7 @@ def answers(path):
             try:
                 model = model.module
             except RecycleGPError as refused:  # it has slopes only, or numbers that overflow
-                _check_message(str(refused))
+                check_message(str(refused))
                 return True
         points = model.inducing[-1] if isinstance(model.inducing, tuple) else model.inducing
         for X in (np.zeros((1, model.dimension)), points[:2] + 0.5):
@@ -318,46 +334,133 @@ def _plan_answers(plan):
         e, _ = plan.combine([plan.contribute(X, X[:, 0], name="a", privacy="things")])
         assert np.isfinite(e.predict(X)).all(), "a prediction is not finite"
     except RecycleGPError as refused:
-        _check_message(str(refused))
+        check_message(str(refused))
 
 
-def merges(path, honest, into, **options):
+def tells_more(path):
+    """Asks a file everything else that people ask, without merging it: True where all of it works."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", RecycleGPWarning)
+        if _read(path) is None:
+            return False
+        refused = _refusals(lambda: fact_words.in_words(facts.of_file(path)))
+        model = _read(path)
+        if isinstance(model, (Plan, Answer)):
+            return not refused
+        looked = inspecting.of_file(str(path))
+        assert looked is None or fact_words.in_words(looked)
+        X = _places(model)
+        for ask in _questions(model):
+            _refusals(lambda ask=ask: _check_numbers(ask(X)))  # of some likelihoods there is no answer
+        module = []
+        if _refusals(lambda: module.append(model.to_module("whole", 4) if hasattr(model, "to_module") else model)):
+            return False
+        for change in (lambda m: m.publish(2), lambda m: m.publish(X[:1]), lambda m: m.rounded(3)):
+            refused += _refusals(lambda change=change: _check_numbers(change(module[0]).predict(X)))
+        return not refused
+
+
+def _questions(model):
+    each = [model.predict, model.predict_y, model.predict_noise, model.predict_interval, model.predict_joint]
+    each += [model.predict_proba, lambda X: model.predict_quantiles(X, [0.01, 0.5]), model.sample]
+    return [*each, lambda X: model.predict_survival(X, 1.0), lambda X: model.extrapolates(X).astype(float)]
+
+
+def _check_numbers(found):
+    for numbers in found if isinstance(found, tuple) else (found,):
+        assert np.isfinite(np.asarray(numbers)).all(), "an answer is not finite"
+
+
+def _refusals(ask):
+    """1 where it is refused, clearly; else 0."""
+    try:
+        ask()
+    except RecycleGPError as refused:
+        check_message(str(refused))
+        return 1
+    return 0
+
+
+def _places(model):
+    """Two places where it has points, as its owner would give them."""
+    Z = model.inducing[-1] if isinstance(model.inducing, tuple) else model.inducing
+    X = np.asarray(Z)[:2] + 0.5
+    X[:, list(model.categories.columns)] = 0.0
+    named = model.categories.named(X)
+    return pd.DataFrame(named, columns=model.columns) if model.categories.columns else named
+
+
+def merges(path, honest, into, compared=False, **options):
     """Merges a file with honest modules: True where that works, or goes on without it; False where it is refused.
 
-    Whatever is refused names the file or its module, whatever is saved can be loaded and asked.
+    Whatever is refused names the file or its module, whatever is saved can be loaded and asked. What an ensemble knows
+    is merged as a module. Where files are compared, they are also screened.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", RecycleGPWarning)
+        mine = path
+        if _holds_an_ensemble(path):
+            model = _read(path)
+            if model is None or _refusals(lambda: model.to_module("whole", 4)):
+                return False
+            mine = model.to_module("whole", 4)
         try:
-            e = merge([path, *honest], **options)
+            if compared:
+                assert screen([mine, *honest]).table
+            e = merge([mine, *honest], **options)
         except RecycleGPError as refused:
-            _check_named(path, str(refused))
+            _check_named(path, mine, str(refused))
             return False
         try:
             e.save(into)
         except RecycleGPError as refused:
-            _check_named(path, str(refused))
+            _check_named(path, mine, str(refused))
             return False
         again = load(into)
-        X = honest[0].inducing[-1] if isinstance(honest[0].inducing, tuple) else honest[0].inducing
-        X = honest[0].categories.named(np.asarray(X)[:2])
+        X = _places(honest[0])
         for model in (e, again):
             found = model.predict(X)
             assert np.isfinite(found).all(), "a prediction is not finite"
             assert (found[1] >= 0).all(), "a variance is negative"
             assert model.report()
+        if compared:
+            assert fact_words.in_words(facts.of_file(into))
+            compare_rows(e, [m for m in (mine,) if isinstance(m, Module)] + list(honest))
         return True
 
 
-def _check_named(path, said):
+def _holds_an_ensemble(path):
+    try:
+        return str(container.header(path).get("kind")).endswith("ensemble")
+    except RecycleGPError:
+        return False
+
+
+def _check_named(path, mine, said):
     """The file, or a module in it, is named."""
-    _check_message(said)
+    check_message(said)
     if path.name in said:
         return
     header = container.header(path)
     names = [header.get("name"), *(name for block in header.get("blocks", []) for name in block.get("names", []))]
+    names += [mine.name] if isinstance(mine, Module) else []
     assert any(repr(name)[1:-1][:20] in said for name in names), f"nobody is named: {said}"
+
+
+def as_module(path):
+    """What somebody would merge of this file: of many modules the last, of an ensemble all that it knows.
+
+    Of other files, and where that is not known, None.
+    """
+    try:
+        model = _read(path)
+        if isinstance(model, (Plan, Answer)):
+            return None
+        return model.to_module("whole", 4) if hasattr(model, "to_module") else model
+    except RecycleGPError:
+        return None
 
 
 def _read(path):
@@ -366,12 +469,12 @@ def _read(path):
         try:
             return read(path)
         except RecycleGPError as refused:
-            _check_message(str(refused))
+            check_message(str(refused))
             if "many modules" not in str(refused):
                 return None
     return None
 
 
-def _check_message(text):
+def check_message(text):
     assert len(text) < 1000, "the message is as long as the file wants"
     assert text.isprintable(), "the message writes what the file wants to the terminal"
