@@ -10,7 +10,7 @@ import recyclegp as rgp
 from cases_bad import one_line
 from cases_cli import INPUTS, TEST, answer, call, ok, owner, target, written
 from recyclegp import metrics
-from recyclegp.commands import reading
+from recyclegp.commands import reading, scores
 
 MANY = owner(5, 0, 6, 300)
 
@@ -36,6 +36,14 @@ def test_scores_in_words(each_kind, tmp_path):
     path = written(TEST.assign(y=target(TEST, "gaussian")), tmp_path / "test.csv")
     words = ok("score", each_kind / "gaussian.safetensors", path, "-t", "y").stdout
     assert [line.split()[0] for line in words.splitlines()] == ["rows", "NLPD", "CRPS", "RMSE", "MAE", "coverage"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(480.8798, "480.9"), (1.76634, "1.766"), (0.0717234, "0.07172"), (-0.5, "-0.5"), (0.0, "0"), (54321.9, "54,322")],
+)
+def test_scores_have_as_many_digits_as_other_numbers(value, said):
+    assert scores._number(value) == said
 
 
 def test_scores_of_text_classes(each_kind, tmp_path):

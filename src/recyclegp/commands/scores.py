@@ -212,6 +212,7 @@ def _table(first: str, rows: list[Facts], classes: bool) -> Table:
 
 
 def _number(value: float | None) -> str:
+    """Four digits of whatever size, as other numbers have."""
     if value is None:
         return "–"
-    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e4 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
