@@ -184,7 +184,8 @@ def _with_missed(sites: Sites, space: SearchSpace, found: Learned) -> Learned:
 
     Where it is much, noises that are alike look different, their level is far too high, and smooth functions look like
     owners that differ. A search does not find c from there, so it begins at a level as of those that have missed least.
-    It is worth while where most modules have missed more than their noise.
+    It is worth while where most modules have missed more than their noise. Owners' own smooth functions explain them
+    about as well as c does; but only with c are modules less certain of what they have smoothed, so that it stays.
     """
     noise, ends = found.noise, sites.noise
     if noise is None or ends is None:
@@ -199,7 +200,8 @@ def _with_missed(sites: Sites, space: SearchSpace, found: Learned) -> Learned:
     tried = [replace(noise, level=level, missed_scale=c, dof=NOISE.missed_dof) for c in NOISE.missed_tried]
     begins = [space.start(found.kernel, found.effects, noise) for noise in tried]
     again = _learn(sites, space, begins, found.curvature)
-    return again if again.value - found.value > NOISE.missed_gain else found
+    least = NOISE.missed_gain if space.owners is not Owners.SMOOTH else -NOISE.missed_loss
+    return again if again.value - found.value > least else found
 
 
 def _has_collapsed(kernel: Kernel, about: Kernel, dimension: int) -> bool:
