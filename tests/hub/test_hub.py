@@ -355,9 +355,9 @@ def test_the_process_that_merges_ends_with_a_hub_that_is_killed():
     """It waits for jobs that nobody could give it any more."""
     program = (
         "import os, time\n"
-        "from recyclegp.hub.server import processes\n"
+        "from recyclegp.hub.server import Jobs\n"
         "if __name__ == '__main__':\n"
-        "    print(processes(1).submit(os.getpid).result(), flush=True)\n"
+        "    print(Jobs(1, 2**34).submit(os.getpid).result(), flush=True)\n"
         "    time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:

@@ -67,7 +67,7 @@ def test_a_model_that_some_were_added_to_is_learned_anew_once(hub, monkeypatch):
     assert asyncio.run(keeper.step())
     keeper.close()
     put(hub, cases.module("west", 3))
-    facts = worker.merge(str(hub.folder.root), hub.modules(), False)
+    facts = worker.merge(str(hub.folder.root), hub.modules(), False, {})
     assert facts["learned_without"] == ["west"]  # it was quick
     hub.merged(facts)
     assert hub.must_learn()
@@ -111,7 +111,7 @@ def test_a_receipt_is_signed_only_when_nothing_of_the_leaver_is_left(hub, monkey
     assert steps_of_three == ["merge"]
     before = dict(hub.modules())
     put(hub, cases.module("late", 7))
-    facts = worker.merge(str(hub.folder.root), before, True)  # told of three
+    facts = worker.merge(str(hub.folder.root), before, True, {})  # told of three
     assert set(facts["modules"]) == {*before, "late"}
     receipt = left(hub, "late")
     assert hub.modules() == before

@@ -123,10 +123,10 @@ def test_the_job_says_what_was_learned(tmp_path):
     d = rgp.Dictionary(folder.modules)
     for seed, name in enumerate(("north", "south", "east")):
         d.add(cases.module(name, seed))
-    facts = worker.merge(str(tmp_path), names_in(d), False)
+    facts = worker.merge(str(tmp_path), names_in(d), False, {})
     assert facts["learned_without"] == []
     assert sorted(facts["counted"]) == ["east", "north", "south"]
-    same_model = worker.merge(str(tmp_path), names_in(d), True)
+    same_model = worker.merge(str(tmp_path), names_in(d), True, {})
     assert same_model["model"] == facts["model"]  # to the byte
 
 

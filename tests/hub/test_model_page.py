@@ -130,7 +130,7 @@ def test_a_module_that_cannot_be_drawn_leaves_the_page_to_the_others(tmp_path, m
         dictionary.add(cases.module(name, seed))
     dictionary.add(cases.module("wide", 5, publish=12))
     monkeypatch.setattr(state, "MOST_POINTS", 11)
-    facts = worker.merge(str(tmp_path), {entry.name: entry.digest for entry in dictionary.list()}, False)
+    facts = worker.merge(str(tmp_path), {entry.name: entry.digest for entry in dictionary.list()}, False, {})
     assert facts["counted"] == ["east", "north", "south", "wide"]
     shown = model_page.opened(str(tmp_path), facts, "city")
     choice = shown.snapshot.usual

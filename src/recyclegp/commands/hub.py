@@ -38,6 +38,8 @@ def hub(
     ] = True,
     title: Annotated[str, option("What it is called on its page.")] = "recyclegp hub",
     largest: Annotated[int, option("MiB that a module may have.", "MIB", min=1)] = 64,
+    most_points: Annotated[int, option("Points that a module may have.", "N", min=1)] = 4096,
+    merge_seconds: Annotated[float, option("Seconds that a merge may take.", "SECONDS", min=1)] = 3600.0,
     coordinator: Annotated[
         Path | None, option("Public key of the coordinator.", "NAME.pub", "one is made in DIR")
     ] = None,
@@ -79,7 +81,7 @@ def hub(
         known = {each.value: each for each in Admission}
         if admission not in known:
             raise RecycleGPError(f"--admission {admission}: choose one of {', '.join(known)}")
-        limits = Limits(largest_module=largest * 2**20)
+        limits = Limits(largest_module=largest * 2**20, most_points=most_points)
         settings = Settings(
             title=title,
             admission=known[admission],
@@ -88,6 +90,7 @@ def hub(
             points=points,
             deadline=deadline,
             evaluate=evaluate,
+            job_seconds=merge_seconds,
             limits=limits if rate_limits else limits.without_rates(),
         )
         opened = Hub(folder, settings, coordinator)

@@ -121,7 +121,7 @@ class Hub(HubRecords):
 
     def put_module(self, person: Person, path: Path, said: Signed) -> str:
         """A module under the owner's name; durable when this returns. Gives its content id."""
-        module = worker.checked_module(path)
+        module = worker.checked_module(path, self.settings.limits.most_points)
         if module.name != person.name or module.owner != person.name:
             whose = module.name if module.name != person.name else module.owner
             raise RefusedError(f"this module is of {whose!r}, and you are {person.name!r}", 403)

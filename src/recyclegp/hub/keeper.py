@@ -9,20 +9,24 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from ..errors import RecycleGPError
 from ..logs import logger
-from . import exchanges, rounds, worker
+from . import exchanges, merges, rounds, worker
 from .folder import Facts
 from .hub import Hub
 
 LOOK = 0.2  # seconds between two looks
 AGAIN = 30.0  # seconds before something that has failed is tried once more
 LOG = logger("recyclegp.hub")
+
+
+class TooMuchError(RecycleGPError):
+    """A job has taken more time or memory than the hub allows."""
 
 
 class Keeper:
@@ -35,6 +39,8 @@ class Keeper:
         self._failed_with: Facts | None = None  # modules, where it was merging them that failed
         self._tried: Facts | None = None  # those that are being merged
         self._pause = LOOK
+        self._too_much: dict[str, str] = {}  # name → content id of modules with which merging takes too much
+        merges.forget(hub.folder.modules)
 
     async def run(self) -> None:
         while True:
@@ -82,7 +88,7 @@ class Keeper:
         if set(here) <= set(run.facts.get("modules", here)):
             return False
         try:
-            facts = await self._job(worker.merge, here, False)
+            facts = await self._job(worker.merge, here, False, self._left_out(here))
         except RecycleGPError as refused:  # the next merge says so, too
             LOG.info("nobody joins rounds: %s", refused)
             facts = {"counted": [], "flagged": {}}
@@ -123,7 +129,11 @@ class Keeper:
             await asyncio.to_thread(hub.merged_nobody)
             return True
         self._tried = here
-        facts = await self._job(worker.merge, here, same)
+        try:
+            facts = await self._job(worker.merge, here, same, self._left_out(here))
+        except TooMuchError:
+            await asyncio.to_thread(self._leave_one_out, here)
+            raise
         self._tried = self._failed_with = hub.failed = None
         await asyncio.to_thread(hub.merged, facts)
         return True
@@ -151,11 +161,43 @@ class Keeper:
         await asyncio.to_thread(self._hub.close_evaluations, time.time())
         return False
 
+    def _left_out(self, here: Mapping[str, str]) -> dict[str, str]:
+        """Those that were too much, unless their owners have sent others."""
+        self._too_much = {n: digest for n, digest in self._too_much.items() if here.get(n) == digest}
+        return dict(self._too_much)
+
+    def _leave_one_out(self, here: Mapping[str, str]) -> None:
+        """The largest of those that are not in the model of now: the others are merged without it."""
+        known = self._hub.current["modules"]
+        new = [
+            e
+            for e in self._hub.dictionary.list()
+            if here.get(e.name) == e.digest != known.get(e.name) and e.name not in self._too_much
+        ]
+        if new and len(here) - len(self._too_much) > 1:
+            largest = max(new, key=lambda e: e.bytes)
+            self._too_much[largest.name] = largest.digest
+
     async def _job(self, job: Callable[..., Any], *arguments: Any) -> Any:
+        seconds = self._hub.settings.job_seconds
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._executor, worker.run, job, str(self._hub.folder.root), *arguments
-            )
+            async with asyncio.timeout(seconds) as limit:
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._executor, worker.run, job, str(self._hub.folder.root), *arguments
+                )
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._start_again()
+            raise TooMuchError(f"given up: it took more than the {seconds:g} s that this hub allows") from None
         except BrokenProcessPool:
-            self._executor = self._make()
-            raise RuntimeError("the process that merges has died, perhaps for lack of memory") from None
+            self._start_again()
+            raise TooMuchError("the process that merges has died, perhaps for lack of memory") from None
+        except MemoryError as failed:
+            self._start_again()
+            raise TooMuchError(f"given up: {failed}") from None
+
+    def _start_again(self) -> None:
+        end = getattr(self._executor, "end", self.close)  # a thread cannot be ended
+        end()
+        self._executor = self._make()

@@ -40,6 +40,7 @@ class Limits:
     slowest: float = 50_000.0  # bytes for each further second
     connections: int = 1000  # at once
     most_owners: int = 10_000
+    most_points: int = 4096  # of a module: the time that a merge takes grows with their cube
 
     def without_rates(self) -> Limits:
         """Of a hub that something else protects."""

@@ -12,12 +12,13 @@ from scratch, from everybody, where
     there are twice as many rows as were learned from, or the points cannot express what is new,
     all modules together are so few that they are held exactly, without points,
     or the hub asks for it: when all owners who are expected are there, before rounds, and once it is quiet.
+
+A module with which merging takes more time or memory than a hub allows is left out as if it were not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ..models.ensemble import Ensemble
 
 OPTIONS: dict[str, Any] = {"trust": "learn", "on_failure": "skip"}
+TOO_MUCH = "merging it takes more time or memory than this hub allows; publish it at fewer points"
+NOBODY: Mapping[str, str] = {}
 
 
 class Flagged(NamedTuple):
@@ -54,23 +57,27 @@ class Merges:
         self.flagged: dict[str, Flagged] = {}
         self.judges: dict[str, str] = {}  # who has left while it was found out who is flagged: name → content id
 
-    def merged(self, names: Mapping[str, str], relearn: bool) -> Merged:
-        """Of what is in the dictionary when it is read. `names` were the modules with their content ids before that."""
+    def merged(self, names: Mapping[str, str], relearn: bool, too_much: Mapping[str, str] = NOBODY) -> Merged:
+        """Of what is in the dictionary when it is read. `names` were the modules with their content ids before that.
+
+        Those that are `too_much` are left out, of whatever content id they are by now: the next merge will see.
+        """
         same = all(names.get(name) == each.digest for name, each in self.flagged.items())
         found = None
         if same and not relearn and not self.judges:
-            found = self.dictionary.merge_again(without=self.flagged, **OPTIONS)
+            found = self.dictionary.merge_again(without={*self.flagged, *too_much}, **OPTIONS)
         if found is None:
-            found = self._anew()
-        modules = self.judges | self._read() | {name: each.digest for name, each in self.flagged.items()}
-        return Merged(found, {name: each.words for name, each in self.flagged.items()}, modules)
+            found = self._anew(too_much)
+        flagged = {name: Flagged(digest, TOO_MUCH) for name, digest in too_much.items()} | self.flagged
+        modules = self.judges | self._read() | {name: each.digest for name, each in flagged.items()}
+        return Merged(found, {name: each.words for name, each in flagged.items()}, modules)
 
     def _read(self) -> dict[str, str]:
         return self.dictionary._memory.seen
 
-    def _anew(self) -> Ensemble:
+    def _anew(self, too_much: Mapping[str, str]) -> Ensemble:
         self.flagged, self.judges = {}, {}
-        e = self.dictionary.merge(relearn=True, **OPTIONS)
+        e = self.dictionary.merge(relearn=True, without=too_much, **OPTIONS)
         read, judges = self._read(), dict[str, str]()
         flagged: dict[str, Flagged] = {}
         while bad := _excluded(e):
@@ -78,17 +85,24 @@ class Merges:
             if set(read) <= set(flagged):
                 raise RecycleGPError("all modules contradict each other; ask their owners")
             judges |= {name: digest for name, digest in read.items() if name not in flagged}
-            e = self.dictionary.merge(relearn=True, without=flagged, **OPTIONS)
+            e = self.dictionary.merge(relearn=True, without={*flagged, *too_much}, **OPTIONS)
             read = self._read()
         self.flagged = flagged
         self.judges = {name: digest for name, digest in judges.items() if read.get(name) != digest}
         return e
 
 
-@lru_cache(maxsize=4)
+_KNOWN: dict[Path, Merges] = {}
+
+
 def of(folder: Path) -> Merges:
-    """The same for as long as the process lives."""
-    return Merges(folder)
+    """The same for as long as the process lives, or until it is forgotten."""
+    return _KNOWN.setdefault(folder, Merges(folder))
+
+
+def forget(folder: Path) -> None:
+    """A hub that starts knows what is in its files, also where jobs run in a process that has known more."""
+    _KNOWN.pop(folder, None)
 
 
 def learned_without(e: Ensemble) -> list[str]:

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,10 +84,18 @@ class Running(NamedTuple):
         self.server.should_exit = True
 
 
-def processes(threads: int) -> Executor:
+class Jobs(ProcessPoolExecutor):
     """One process for jobs: whatever happens to it, the hub goes on answering."""
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, context, initializer=worker.start, initargs=(threads,))
+
+    def __init__(self, threads: int, memory: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        super().__init__(1, context, initializer=worker.start, initargs=(threads, memory))
+
+    def end(self) -> None:
+        """At once, whatever it is doing."""
+        for process in list((self._processes or {}).values()):
+            process.kill()
+        self.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager
@@ -103,7 +111,7 @@ def serving(
     executor: Any = None,
 ) -> Iterator[Running]:
     """A hub at an address; port 0 is any that is free."""
-    make = executor or (lambda: processes(threads))
+    make = executor or (lambda: Jobs(threads, hub.settings.job_memory))
     tls: dict[str, Any] = {}
     if certificate is not None:
         for path in certificate:

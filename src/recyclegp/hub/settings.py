@@ -20,4 +20,6 @@ class Settings:
     fewest: int = 3  # owners behind a sum of scores that is shown
     quiet: float = 0.3  # seconds without an arrival before modules are merged
     settle: float = 600.0  # seconds without one before a model that others were added to is learned from all of them
+    job_seconds: float = 3600.0  # that a merge, or one exchange of rounds, may take
+    job_memory: int = 2**34  # bytes that it may take
     limits: Limits = field(default_factory=Limits)

@@ -29,13 +29,16 @@ ANSWERS = "answer-*.safetensors"
 ONE_SHOT = "one-shot.safetensors"
 
 
-def start(threads: int) -> None:
+def start(threads: int, memory: int) -> None:
     """Once in the process: the import that takes seconds, and who comes first where cores are few."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
+    from ..serve.memory import limit_memory
+
     torch.set_num_threads(threads)
     os.nice(5)
+    limit_memory(memory)
 
 
 def _end_with_parent() -> None:
@@ -46,7 +49,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def merge(root: str, names: Mapping[str, str], relearn: bool) -> Facts:
+def merge(root: str, names: Mapping[str, str], relearn: bool, too_much: Mapping[str, str]) -> Facts:
     """All modules in the dictionary, screened; `names` are those that the hub knows, with their content ids.
 
     The facts say which were read: others may have come, and some of these may have gone, since the hub looked.
@@ -56,7 +59,7 @@ def merge(root: str, names: Mapping[str, str], relearn: bool) -> Facts:
     folder = Folder(Path(root))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        e, flagged, modules = merges.of(folder.modules).merged(names, relearn)
+        e, flagged, modules = merges.of(folder.modules).merged(names, relearn, too_much)
     facts = _saved(folder, e)
     facts["flagged"] = flagged | facts["flagged"]
     facts |= {"modules": modules, "kind": "one shot", "round": None, "said": _words(said)}
@@ -126,16 +129,25 @@ def _summed(run: Run) -> Answer:
     return opened(run).answer()
 
 
-def checked_module(path: Path) -> Module:
-    """A module that a stranger has sent: read strictly, and asked something."""
+def checked_module(path: Path, most_points: int) -> Module:
+    """A module that a stranger has sent: read strictly, and asked something, which takes the cube of its points."""
     from ..models.load import load
     from ..models.module import Module
+    from ..storage import container
     from .protocol import RefusedError
 
+    with container.opened(path) as file:
+        points = max((p.shape[0] for p in file.places if _are_points(p.name) and len(p.shape) == 2), default=0)
+    if points > most_points:
+        raise RefusedError(f"{points:,} points, and a module here may have {most_points:,}; publish it at fewer", 422)
     found = load(path)
     if not isinstance(found, Module):
         raise RefusedError("this is not a module; send what `recyclegp fit` writes", 422)
     return found
+
+
+def _are_points(name: str) -> bool:
+    return name.split("/")[-1].split(".")[-1] == "Z"
 
 
 def checked_answer(path: Path) -> Any:
@@ -208,3 +220,7 @@ def run(job: Callable[..., T], *arguments: Any) -> T:
         return job(*arguments)
     except RecycleGPError as refused:
         raise RecycleGPError(str(refused)) from None
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            raise MemoryError("more memory than this hub allows") from None
+        raise

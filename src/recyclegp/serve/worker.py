@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..errors import RecycleGPError, in_words
+from .memory import limit_memory
 from .questions import QUESTIONS as KNOWN
 from .state import ServeState, Snapshot
 from .tables import Table
@@ -264,16 +265,3 @@ def _reply(compute: Callable[[], Any], memory: int) -> Reply:
         traceback.print_exc()
     sys.stderr.flush()
     return Reply(broken=True)
-
-
-def limit_memory(more: int) -> None:
-    """So many bytes above what this process has now; where the system cannot limit it, nothing is limited."""
-    try:
-        import resource
-
-        now = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        wanted = now + more if hard == resource.RLIM_INFINITY else min(now + more, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
-    except (ImportError, OSError, ValueError):
-        return
