@@ -147,6 +147,30 @@ def test_what_is_said_is_what_rows_say_with_noise_that_is_declared():
     np.testing.assert_allclose(np.var(found, 0), variance, rtol=0.35)
 
 
+def test_where_real_rows_know_less_than_made_up_ones_nothing_is_drawn_to_the_mean():
+    """Over functions and noise, what is published of uᵀv grows by one with uᵀv, as precisely as it says at most."""
+    rng = np.random.default_rng(9)
+    real, made = rng.standard_normal((12, 5)) * [3.0, 1.0, 0.4, 0.7, 1.0], rng.standard_normal((30, 5))
+    many, zero = 4000, torch.zeros(4000, dtype=torch.float64)
+    v = rng.standard_normal((many, 5))
+    rho = v @ real.T + rng.standard_normal((many, 12))
+    wide = [torch.as_tensor(np.broadcast_to(H, (many, *H.shape)).copy()) for H in (real, made)]
+    rows, resembling = (CentredRows(H, torch.as_tensor(rho), zero, zero) for H in wide)
+    asked = [request()._replace(entropy=[i]) for i in range(many)]
+    said = people.shared(rows, resembling, torch.full((many,), 40.0, dtype=torch.float64), asked, 1)
+    R = said.H[0].numpy()
+    size = np.linalg.norm(R, axis=1)
+    for j in np.flatnonzero(size > 0):
+        u = R[j] / size[j]
+        observed, truth = said.rho[:, j].numpy() / size[j], v @ u
+        slope = observed @ truth / (truth @ truth)
+        spread = (observed - slope * truth).std()
+        assert slope == pytest.approx(1, abs=4 * spread / many**0.5)
+        c = u @ np.linalg.inv(np.eye(5) + real.T @ real) @ u
+        rest = np.linalg.inv(np.eye(5) + real.T @ real) @ u
+        assert size[j] ** 2 <= 2**0.25 * 1.02 * (1 - c) ** 2 / (c - rest @ rest)  # 1/ν, up to the powers of √2
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "rbf + linear"])
 def test_kernel_noise_and_mean_are_on_a_grid(kernel):
     m = rgp.fit(X, Y, kernel=kernel, privacy="people")

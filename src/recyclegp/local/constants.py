@@ -65,6 +65,7 @@ class People(NamedTuple):
     beyond: float = 1 / 30  # share of the rows that are beyond either end of a column's central part,
     fewest_beyond: int = 5  # and how many at least
     far_less: float = 0.3  # of the precision that made-up rows give: less is what real ones give
+    least_seen: float = 0.02  # of what is unknown of a direction: where real rows say less, nothing is published of it
     digits: int = 3  # of what is known of f
     log_kernel: float = 0.5  # steps of logarithms: of the kernel's parameters,
     log_noise: float = 0.3  # of the noise,
@@ -105,6 +106,7 @@ class Priors(NamedTuple):
         "noise": Prior(math.log(0.3), 1.0),
         "df": Prior(math.log(4.0), 0.7),
         "dispersion": Prior(math.log(3.0), 1.5),
+        "gap": Prior(0.0, 1.0),  # between the cuts of ordered levels, in standard deviations of their noise; by hand
     }
     mean: Prior = Prior(0.0, 1.0)
 

@@ -13,13 +13,14 @@ Three things of a fit say something about single rows, and each is replaced:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..core import least_squares, linalg
-from ..core.least_squares import CentredRows
+from ..core.least_squares import CentredRows, Solution
 from ..core.rounding import significant
 from ..kernels import Kernel, Unit
 from ..record import Privacy
@@ -124,26 +125,50 @@ def shared(
 
     Where d² may be 1/k at most, as of the mean of k rows, most information ½Σ log(1 + γ_j) is kept by γ_j =
     max(0, θ(1 + λ_j) − 1) with one θ (`_filled`): weak directions, which few rows support, are left out, and the strong
-    ones have alike much noise. Functions of one model share the bound. But for the noise, the posterior mean of v is
-    that of the real rows.
+    ones have alike much noise. Functions of one model share the bound.
+
+    Real rows may know less of a direction than made-up ones do. With I + P = CCᵀ of the real rows, m their posterior
+    mean and c = uᵀ(I + P)⁻¹u, the mean of uᵀm is (1 − c)uᵀv, but for other directions. So uᵀm/(1 − c) says uᵀv, with
+
+        ν = (c − ‖(I + P)⁻¹u‖²)/(1 − c)²
+
+    as variance. It is published with noise of variance 1/γ − ν, and with less precision where 1/γ is smaller than ν.
     """
     said = least_squares.compress(said)
     solved = least_squares.solve(said)
-    mean = solved.v[..., None]
     U, precision = _directions(solved.C, made_up.H)
-    s, Ut = precision.sqrt(), U.mT
     kept = _filled(precision, rows / (PEOPLE.rows_share * functions))
+    seen = _seen(solved, U)
+    kept = torch.where(seen.share > PEOPLE.least_seen, kept * _on_powers(1 / (seen.variance * kept)), 0.0)
     noise = [
-        np.random.default_rng([*r.entropy, 5, i % functions]).standard_normal(s.shape[-1])
+        np.random.default_rng([*r.entropy, 5, i % functions]).standard_normal(kept.shape[-1])
         for i, r in enumerate(requests)
     ]
-    published = kept > 0
-    share = torch.where(published, kept / precision.clamp_min(1e-300), torch.zeros_like(kept))  # γ/λ
-    # uᵀv is observed as (1 + λ)/λ times its posterior mean, with noise of variance 1/γ − 1/λ; both times √γ
-    level = torch.where(published, share.sqrt() * (s + 1 / s.clamp_min(1e-150)) * (Ut @ mean)[..., 0], share)
-    rho = level + (1 - share).clamp_min(0).sqrt() * as_index(np.stack(noise), s.device) * published
-    H, rho, e = (significant(t, PEOPLE.digits) for t in (kept.sqrt()[..., None] * Ut, rho, said.e))
+    added = (1 / kept - seen.variance).clamp_min(0).sqrt() * as_index(np.stack(noise), kept.device)
+    rho = torch.where(kept > 0, kept.sqrt() * (seen.value + added), 0.0)
+    H, rho, e = (significant(t, PEOPLE.digits) for t in (kept.sqrt()[..., None] * U.mT, rho, said.e))
     return CentredRows(H, rho, e, said.slack)
+
+
+class _Seen(NamedTuple):
+    """What real rows say about directions u of the whitened values v."""
+
+    value: Tensor  # (B, M)  uᵀm/(1 − c), centred on uᵀv
+    variance: Tensor  # (B, M)  ν
+    share: Tensor  # (B, M)  1 − c, of what is unknown of uᵀv before
+
+
+def _seen(solved: Solution, U: Tensor) -> _Seen:
+    W = linalg.solve_lower(solved.C, U)  # C⁻¹U: its columns have the squares c
+    c, rest = W.square().sum(-2), linalg.solve_upper(solved.C, W).square().sum(-2)
+    share = (1 - c).clamp_min(PEOPLE.least_seen)
+    mean = (U.mT @ solved.v[..., None])[..., 0]
+    return _Seen(mean / share, (c - rest).clamp_min(0) / share.square() + 1e-300, 1 - c)
+
+
+def _on_powers(share: Tensor) -> Tensor:
+    """A share of the precision, at most all of it: as a power of √2, so that no few rows decide about it."""
+    return torch.exp2((2 * share.clamp(1e-300, 1).log2()).round() / 2)
 
 
 def _directions(C: Tensor, H: Tensor) -> tuple[Tensor, Tensor]:
