@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..storage.atomic import replacing
-from ..threads import using_threads
 from . import options
 from .options import option, output_to
+from .screen import Screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def demo(
     output: Annotated[Path, output_to("DIR", "Where the figure and the module files go.")] = Path("demo-output"),
     seed: Annotated[int, option("Of the data and of everything else random.", min=0)] = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -33,8 +34,7 @@ def demo(
 
     output.mkdir(parents=True, exist_ok=True)
     figure = output / "demo.png"
-    notes = Console(stderr=True, quiet=quiet or as_json)
-    with notes.status("Fitting three modules, merging them, and fitting all rows centrally …"), using_threads(1):
+    with Screen(quiet, as_json, verbose).working("Demonstration"):  # three modules, their merge, and a fit of all rows
         from .. import demo as demonstration
 
         results = demonstration.run(seed, output)

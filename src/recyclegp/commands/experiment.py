@@ -11,6 +11,7 @@ import typer
 
 from . import options
 from .options import option, output_to, switch
+from .screen import Screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,6 +34,7 @@ def experiment(
     only: Annotated[list[str] | None, option("Of groups: a data set, as lme4/sleepstudy. Can be repeated.")] = None,
     jobs: Annotated[int, option("Of groups: processes.", min=1)] = 1,
     resume: Annotated[bool, switch("--resume", "Of groups: go on with what --output has.")] = False,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -48,7 +50,8 @@ def experiment(
         Console().print(_experiments())
         return
     check(name)
-    notes = Console(stderr=True, quiet=quiet or as_json)
+    screen = Screen(quiet, as_json, verbose)
+    notes = Console(stderr=True, quiet=quiet or as_json, force_terminal=False if verbose else None)
     with notes.status("Importing …"):
         from ..experiments import command
         from ..experiments.core import MissingDataError
@@ -59,7 +62,8 @@ def experiment(
         many = command.ManySets(None if sets is None else sets.value, tuple(only or ()), jobs, resume)
         settings = command.settings_for(each, full, seeds, data_dir, seed, folder, many)
         try:
-            result = command.execute(each, settings, folder, threads, notes)
+            with screen.telling(each):
+                result = command.execute(each, settings, folder, threads, notes)
         except MissingDataError as error:
             if name != "all":
                 raise

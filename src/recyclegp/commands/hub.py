@@ -56,6 +56,7 @@ def hub(
     ] = True,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -67,7 +68,7 @@ def hub(
 
     Example: recyclegp hub city --port 8443 --expect 5 --rounds 3
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     if (certificate is None) != (key is None):
         raise RecycleGPError("--certificate and --key belong together; give both, or none")
     with screen.working("Starting", threads):
@@ -109,7 +110,8 @@ def hub(
             screen.result(facts, lambda: typer.echo(f"{running.address}\n{running.page}"))
             sys.stdout.flush()  # whoever reads it from a pipe can go on
             screen.note(f"the hub's key is {facts['fingerprint']}; the second address is the page; Ctrl-C ends it")
-            running.run()
+            with screen.telling("Hub"):
+                running.run()
     finally:
         opened.close()
 

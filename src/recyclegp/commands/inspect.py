@@ -77,6 +77,7 @@ def compare(
         list[str] | None, typer.Argument(metavar="[FILES…]", help="Module files, to compare predictions with theirs.")
     ] = None,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -94,7 +95,7 @@ def compare(
 
     Example: recyclegp compare city.safetensors north.safetensors south.safetensors
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     paths = expand(files or [])
     with screen.working("Comparing", total=len(paths) or None) as advance:
         merged = models.load_ensemble(ensemble, "compare")

@@ -75,6 +75,15 @@ class Screen(NamedTuple):
                 with listening(lambda message: progress.update(task, description=f"{text}: {message}")):
                     yield _advance(progress, task)
 
+    @contextmanager
+    def telling(self, text: str) -> Iterator[None]:
+        """What has progress of its own, or none: --verbose adds what the library logs meanwhile, in lines."""
+        if not self.verbose or self.quiet:
+            yield
+            return
+        with self.working(text):
+            yield
+
     @property
     def _is_watched(self) -> bool:
         return not (self.quiet or self.as_json) and sys.stderr.isatty()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from ..logs import logger
 from . import models, options
 from .options import option, switch
 from .paths import check_model_output
 from .plans import PlanFile, load_plan, private_answer
 from .screen import Screen
 
+log = logger(__name__)
 Folder = Annotated[
     Path, option("Where messages are, and are awaited; a new one for each sum.", "FOLDER", None, "--folder")
 ]
@@ -34,6 +36,7 @@ def gather_sum(
     bound: Bound = None,
     timeout: Timeout = 3600.0,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -45,7 +48,7 @@ def gather_sum(
 
     Example: recyclegp gather-sum plan.safetensors --owner north --owner south --folder sum-1 -o sum.safetensors
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     check_model_output(output, [plan])
     privacy = private_answer(epsilon, delta, bound, None, None, False)
     with screen.working("Loading"):
@@ -55,7 +58,7 @@ def gather_sum(
 
     gathering = SecureSum(agreed, owners, threshold=threshold, privacy=privacy, honest=honest)
     with screen.working("Gathering"):
-        gather(gathering, folder, timeout).save(output)
+        gather(gathering, folder, timeout, tell=log.info).save(output)
     models.report(screen, output, owners=list(gathering.survivors))
 
 
@@ -83,6 +86,7 @@ def join_sum(
     encoding: options.Encoding = None,
     sheet: options.Sheet = None,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -93,7 +97,7 @@ def join_sum(
 
     Example: recyclegp join-sum plan.safetensors north.csv --target y --folder sum-1
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     privacy = private_answer(epsilon, delta, bound, ledger, budget, public_plan)
     from .tables import ReadAs, open_table
     from .targets import of_model, target_names
@@ -108,5 +112,5 @@ def join_sum(
     read = models.read(agreed, rows, screen)
     own = Path(data).stem if name is None else name
     with screen.working("Taking part"):
-        keys = take_part(agreed, folder, read.X, read.y, name=own, timeout=timeout, privacy=privacy)
+        keys = take_part(agreed, folder, read.X, read.y, name=own, timeout=timeout, privacy=privacy, tell=log.info)
     screen.result({"name": own, "keys": keys}, lambda: screen.note(f"{own} is in the sum; keys of all owners: {keys}"))

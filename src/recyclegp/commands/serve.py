@@ -43,6 +43,7 @@ def serve(
     browser: Annotated[bool, switch("--open/--no-open", "Open the page in your browser.")] = True,
     threads: options.Threads = 1,
     seed: options.NoSeed = 0,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -54,7 +55,7 @@ def serve(
 
     Example: recyclegp serve north.safetensors south.safetensors --test test.csv
     """
-    screen = Screen(quiet, as_json)
+    screen = Screen(quiet, as_json, verbose)
     paths = expand(files)
     differing = none_or(owners, "--owners", OWNERS)
     believed = none_or(trust, "--trust", TRUST)
@@ -86,7 +87,8 @@ def serve(
         screen.note(f"{len(whole)} module{'s' * (len(whole) > 1)} on the page above; Ctrl-C ends it")
         if browser:  # which may not come back before it is closed
             threading.Thread(target=webbrowser.open, args=(page.address,), daemon=True).start()
-        page.run()
+        with screen.telling("Page"):
+            page.run()
 
 
 def _server() -> Any:

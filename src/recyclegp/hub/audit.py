@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import RecycleGPError
+from ..logs import logger
 from ..storage import strict_json
 
 START = "0" * 64
+SAID = ("name", "names", "round")  # of an entry, where somebody follows what happens
+log = logger(__name__)
 CAME, WENT, EXPELLED = ("uploaded", "replaced"), ("withdrew", "left"), "expelled"
 
 
@@ -55,6 +58,7 @@ class Audit:
                 raise
             self.head, self.entries, self._size = head, self.entries + 1, self._size + len(line)
             _take(entry, self.modules)
+            log.info("%s: %s", event, ", ".join(str(v) for k, v in details.items() if k in SAID) or "done")
             return head
 
     def read(self) -> bytes:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..errors import RecycleGPError, in_words
+from ..logs import logger
 from .memory import limit_memory
 from .questions import QUESTIONS as KNOWN
 from .state import ServeState, Snapshot
@@ -52,6 +53,9 @@ STARTS_WITHIN = 300.0  # seconds, on a machine that has much to do
 
 class BrokenError(Exception):
     """Something went wrong that nobody has foreseen; it was written to the terminal."""
+
+
+log = logger(__name__)
 
 
 class Question(NamedTuple):
@@ -81,6 +85,7 @@ class Worker:
 
     def ask(self, question: Question) -> Any:
         """What it answers. Called by one thread at a time."""
+        log.debug("asked for %s", question.what)
         pipe = self.pipe or self._start()
         try:
             pipe.send(question)
@@ -101,6 +106,7 @@ class Worker:
             raise BrokenError
         if reply.refused is not None:
             raise RecycleGPError(reply.refused)
+        log.debug("answered %s", question.what)
         return reply.value
 
     def _start(self) -> Connection:
