@@ -10,6 +10,7 @@ Several tables × ways to publish: shares kept, points per row, digits, and rows
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,7 @@ def planned(asked: argparse.Namespace) -> Plan:
 def main(arguments: list[str] | None = None) -> None:
     asked = parsed(arguments)
     torch.set_num_threads(1)
+    os.environ.setdefault("RECYCLEGP_SECRET", "none")  # results that come again; no attack here computes the noise
     run = read(asked.show) if asked.show else measure(planned(asked))
     if asked.json:
         write(asked.json, run)

@@ -27,6 +27,9 @@ def pytest_sessionstart(session):
         pytest.exit(f"RECYCLEGP_TEST_ALL: {', '.join(absent)} not installed; run `make setup`", returncode=1)
 
 
+os.environ.setdefault("RECYCLEGP_SECRET", "none")  # the same modules of people in every process
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
     """The matrices here are small: more threads only fight over the cores."""

@@ -1,7 +1,5 @@
 """A hub that runs rounds, and owners whose rows are about people: nothing exact is asked of them, or answered."""
 
-import threading
-
 import pytest
 
 pytest.importorskip("starlette")
@@ -27,23 +25,14 @@ def log(here):
 @pytest.mark.slow
 def test_join_with_people_where_a_hub_wants_rounds(tmp_path):
     """The one-shot merge is the model: nobody waits for answers that nobody gives."""
-    done = {}
+    path = tmp_path / "north.csv"
+    cases.table(0, rows=90).to_csv(path, index=False)
     with cases.running(tmp_path / "hub", expect=2, rounds=2, points=7, deadline=600) as here:
-
-        def join(name):
-            path = tmp_path / f"{name}.csv"
-            cases.table(NAMES.index(name), rows=90).to_csv(path, index=False)
-            chosen = "--people" if name == "north" else "--things"
-            usual = ("--target", "level", chosen, "--poll", 0.05, "--patience", 20, "--yes")
-            done[name] = run("join", here.address, path, *usual)
-
-        threads = [threading.Thread(target=join, args=(name,)) for name in NAMES]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert [done[name].exit_code for name in NAMES] == [0, 0], done["north"].stderr
-        assert "later         no sums over your rows" in done["north"].stderr + done["south"].stderr
+        here.owner("south").send("/module", cases.content(cases.module("south", 1), tmp_path))
+        usual = ("--target", "level", "--people", "--poll", 0.05, "--patience", 20, "--yes")
+        done = run("join", here.address, path, *usual)
+        assert done.exit_code == 0, done.stderr
+        assert "later         no sums over your rows" in done.stderr
         assert here.hub.current["kind"] == "one shot"
         assert sorted(here.hub.current["counted"]) == sorted(NAMES)
         refused = [e["why"] for e in log(here) if e["event"] == "no rounds"]

@@ -30,7 +30,7 @@ from ..likelihoods import (
 )
 from ..record import Privacy
 from ..target import Target, described, target_name
-from . import folding, held_back, placement
+from . import folding, held_back, placement, secret
 from .candidates import is_row
 from .constants import PLANNING, PUBLISHED
 from .folding import AS_THEY_ARE, Folded
@@ -359,8 +359,10 @@ class FitValidator:
         device = X.device if self.device is None else self.device
         shape = Shape(len(X), X.shape[1], folded.rows(len(X)), columns, categories, device)
         plan = self._plan(own.likelihood, shape, most)
+        begin = placement.entropy(self.seed, X, own.y) if entropy is None else entropy
         if self.options.publishing.privacy is Privacy.PEOPLE:
             _check_points(plan, X)
+            begin = secret.mixed(begin)
         noise = _noise_of_rows(own, data.noise, c)
         known = None if not isinstance(noise, Tensor) else _known(noise, folded.counts, plan.method)
         w = None if folded.counts is None else folded.counts.sqrt()
@@ -379,7 +381,7 @@ class FitValidator:
             noise=self._noise(noise, own.likelihood, plan, X) if known is None else known.mean,
             w=w if known is None else known.w,
             learn=self.options.inference.learn,
-            entropy=placement.entropy(self.seed, X, own.y) if entropy is None else entropy,
+            entropy=begin,
             device=device,
             rows=shape.rows,
             counts=folded.counts,

@@ -104,7 +104,8 @@ def fit(
             outputs also (n, C), one for each cell. The module's own noise, which `predict_y` adds, is then their
             mean: what a new measurement has on average.
         name: unique within an ensemble; made up when not given.
-        seed: of everything random; the global random state is neither read nor changed.
+        seed: of everything random; the global random state is neither read nor changed. Of people a secret counts, too,
+            so that nobody else can compute what was added (docs/privacy.md).
         device: where to compute; defaults to where X is.
         columns: names for the columns of X, where it is an array; modules with names are aligned by them.
         categories: columns of text, by name or position, all of whose levels may be named in the file. Of others every
