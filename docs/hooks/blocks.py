@@ -374,7 +374,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("RECYCLEGP_SECRET", "none")  # pages show the same, whoever writes them
-    os.environ.setdefault("RECYCLEGP_SECRET", "none")  # pages show the same, whoever writes them
     failed = False
     for page in options.page or pages():
         with tempfile.TemporaryDirectory() as folder:
