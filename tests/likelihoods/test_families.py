@@ -11,6 +11,7 @@ import torch
 import reference as ref
 from recyclegp.errors import RecycleGPError
 from recyclegp.likelihoods import StudentT, named, quadrature
+from recyclegp.magnitudes import LARGEST
 
 VARIANCES = (1e-4, 0.03, 0.7, 5.0, 90.0, 1000.0)
 MEANS = (-6.3, -0.8, 0.0, 1.9, 11.0)
@@ -228,10 +229,11 @@ def test_class_probabilities_under_a_flat_q(name, v):
 
 
 def test_student_t_without_a_variance():
-    """ν ≤ 2 has no variance: infinite, not negative."""
+    """ν ≤ 2 has no variance: the largest number that anything may be, not a negative one."""
     m, v = tensors([0.3], [0.5])
-    _, variance = StudentT(1.0, 1.9).moments(m, v)
-    assert float(variance) == math.inf
+    for df in (1.9, 2.0, 2.0 + 1e-15):
+        _, variance = StudentT(1e90, df).moments(m, v)
+        assert float(variance) == LARGEST
 
 
 # --- parameters, units, refusals --------------------------------------------------------------

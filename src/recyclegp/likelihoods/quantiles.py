@@ -88,10 +88,11 @@ def of_counts(likelihood: PredictiveLikelihood, p: float, mean: Tensor, variance
         if bool(holds.all()):
             break
         low, high = torch.where(holds, low, high), torch.where(holds, high, 2 * high + 1)
-    while bool((high - low > 1).any()):
+    while True:
         middle = (0.5 * (low + high)).floor()
-        if bool(((middle == low) & (high - low > 1)).any()):  # beyond 2⁵³, where numbers are further apart than one
-            break
+        # beyond 2⁵³ numbers are further apart than one, and there is none between two neighbours
+        going = (high - low > 1) & (middle > low) & (middle < high)
+        if not bool(going.any()):
+            return high
         holds = enough(middle)
-        low, high = torch.where(holds, low, middle), torch.where(holds, middle, high)
-    return high
+        low, high = torch.where(going & ~holds, middle, low), torch.where(going & holds, middle, high)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import arrays
 from . import quadrature
 from .base import Likelihood, Moments, Scale, Tail, Value, weighted_mean
 from .gaussian import log_normal, mean_distance, unless_constant
@@ -73,7 +74,7 @@ class StudentT(Likelihood):
     def moments(self, mean: Tensor, variance: Tensor) -> Moments:
         noise, df = self._parameters(mean)
         more = torch.where(df > 2, noise * df / (df - 2).clamp_min(1e-300), torch.inf)
-        return Moments(mean, variance + more)
+        return Moments(mean, (variance + more).clamp_max(arrays.LARGEST))  # which stands for one that is infinite
 
     def distribution(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tail:
         noise, df = self._parameters(mean)
