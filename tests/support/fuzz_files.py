@@ -17,6 +17,7 @@ versions for some systems and Pythons, so nothing depends on it.
 import argparse
 import json
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -29,7 +30,8 @@ from fuzz_material import Material, material
 
 MOST_MEMORY = 64  # MiB above idle, of every kind
 MOST_SECONDS = {Kind.FILES: 2.0, Kind.QUESTIONS: 2.0, Kind.TEXTS: 2.0, Kind.MERGES: 10.0}  # for one case
-LONGEST_WAIT = 300.0  # after which a case counts as one that hangs, on a machine that has much to do
+LONGEST = 60.0  # seconds of the processor after which a case counts as one that hangs;
+LONGEST_WAIT = 1800.0  # where they are not known, of the clock, on a machine that has much to do
 PER_CHILD = 20_000  # cases
 IN_MEMORY = Path("/dev/shm")  # where there is one, files need not go to a disk
 
@@ -99,7 +101,15 @@ class Child:
         told = (seed, first, last, ends, tuple(made), self.current, self.results)
         self.process = context.Process(target=run_cases, args=told)
         self.process.start()
-        self.seed, self.first, self.last, self.case, self.since = seed, first, last, -1, time.time()
+        self.seed, self.first, self.last, self.case, self.since = seed, first, last, -1, self._spent()
+
+    def _spent(self):
+        """Seconds: of its processor time, with how many of them are too many for a case; else of the clock."""
+        try:
+            said = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+            return sum(map(int, said[11:13])) / os.sysconf("SC_CLK_TCK"), LONGEST
+        except OSError:
+            return time.time(), LONGEST_WAIT
 
     def result(self):
         """What it has found, if it has ended; a failed case where it hangs or has died."""
@@ -108,8 +118,9 @@ class Child:
             self.process.join()
             return found
         if self.current.value != self.case:
-            self.case, self.since = self.current.value, time.time()
-        hangs = self.case >= 0 and time.time() - self.since > LONGEST_WAIT
+            self.case, self.since = self.current.value, self._spent()
+        now, most = self._spent()
+        hangs = self.case >= 0 and now - self.since[0] > most
         if not hangs and self.process.is_alive():
             return None
         self.process.kill()
