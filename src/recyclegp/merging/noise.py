@@ -285,7 +285,7 @@ class StackedNoise:
             K, r, M = b.Rt.shape
             whose = stacked.member[b.rows].reshape(K, r).amax(-1).cpu()
             Z = stacked.Z[b.points].reshape(K, M, -1)[whose >= 0]
-            points.append(Points(Z, whose[whose >= 0]))
+            points.append(Points(Z, whose[whose >= 0].to(readings.noise.device)))
             point_member.append(whose.repeat_interleave(M))
         position = stacked.member.clamp_min(0)
         return StackedNoise(left_out, position, real, rows, torch.cat(point_member), tuple(points))
