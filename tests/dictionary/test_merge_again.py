@@ -242,3 +242,62 @@ def test_the_price_of_a_change_in_short():
     d.remove("m06")
     assert "m06" not in d.merge(**given).names
     assert read == ["m04"]
+
+
+def test_what_is_skipped_is_not_read_again_until_it_is_another(tmp_path, recwarn):
+    """One of other inputs, and one that is damaged for a while: the others cost what has changed."""
+    d = filled(tmp_path, modules([f"m{i:02d}" for i in range(10)]))
+    whole = modules(["m99"], seed=6)[0]
+    d.add(whole)
+    d.add(rgp.fit(X[:, :1], X[:, 0], name="narrow", publish=6, learn=False))
+    place = tmp_path / "events" / "0000000011" / "m99.safetensors"
+    content = place.read_bytes()
+    place.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    given = {"kernel": kernel(), "inducing": Z, "learn": False, "on_failure": "skip"}
+    read, real = [], d.read
+    d.read = lambda name: (read.append(name), real(name))[1]
+
+    def merged(*skipped):
+        e = d.merge(**given)
+        assert {each.name for each in e.skipped} == set(skipped)
+        scratch = rgp.Dictionary(tmp_path).merge(**given)
+        agree(e, scratch)
+        assert {each.name for each in scratch.skipped} == set(skipped)
+        return e
+
+    first = merged("m99", "narrow")
+    kept = d._memory.last.kept
+    read.clear()
+    assert d.merge(**given) is first
+    d.replace(modules(["m04"], seed=3)[0])
+    merged("m99", "narrow")
+    d.remove("narrow")
+    merged("m99")
+    assert set(read) == {"m04", "m99"}
+    place.write_bytes(content)
+    assert "m99" in merged().names
+    d.add(rgp.fit(X[:, :1], X[:, 0], name="narrow", publish=6, learn=False))
+    merged("narrow")  # of another kind: from scratch
+    assert d._memory.last.kept is not kept
+    kept = d._memory.last.kept
+    d.replace(modules(["narrow"], seed=8)[0])
+    merged()
+    assert d._memory.last.kept is kept
+    damaged = d.replace(modules(["m04"], seed=4)[0]).number
+    path = tmp_path / "events" / f"{damaged:010d}" / "m04.safetensors"
+    path.write_bytes(b"nothing")
+    merged("m04")
+    assert d._memory.last.kept is kept
+    d.remove("m04")
+    merged()
+
+
+def test_two_that_come_together_and_are_not_alike():
+    """They are left out, and stop nobody."""
+    d = filled("memory://again-unlike", modules("abcd"))
+    given = {"kernel": kernel(), "inducing": Z, "learn": False, "on_failure": "skip"}
+    d.merge(**given)
+    d.add(rgp.fit(X, X[:, 0], name="e", target="level", unit="m", publish=6, learn=False))
+    d.add(rgp.fit(X, X[:, 0], name="f", target="level", unit="feet", publish=6, learn=False))
+    with pytest.warns(rgp.RecycleGPWarning, match="left out of the merge: f"):
+        assert d.merge(**given).names == list("abcde")

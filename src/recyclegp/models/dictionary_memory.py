@@ -35,6 +35,7 @@ class LastMerge(NamedTuple):
     digests: dict[str, str]  # of the modules in it, by name
     event: int  # the last one that it has seen
     without: frozenset[str]  # names that were left out
+    unread: frozenset[str]  # names of those that could not be read, which may be otherwise the next time
 
 
 class MergeMemory:
@@ -55,10 +56,9 @@ class MergeMemory:
             options = canonical(options, self._dimension())
             digests: dict[str, str] = {}
             refused: list[Skipped] = []
-            skip = options.get("on_failure") == "skip"
-            kept = Kept(options, self._modules(digests, refused if skip else None, without), refused)
+            kept = Kept(options, self._modules(digests, refused if _skips(options) else None, without), refused)
             self.seen = dict(digests)
-            self.last = None if kept.ensemble.skipped else LastMerge(kept, digests, event, without)
+            self.last = LastMerge(kept, digests, event, without, frozenset(each.name for each in refused))
             return kept.ensemble
 
     def merge_again(self, relearn: bool | None, without: frozenset[str], options: dict[str, Any]) -> Ensemble | None:
@@ -71,11 +71,11 @@ class MergeMemory:
             last, self.last = self.last, None  # nothing half changed is ever used again
             if relearn or last is None or not same(last.kept.options, options):
                 return None
-            change, digests = self._change(last, without)
+            change, digests, unread = self._change(last, without, _skips(options))
             merged = last.kept.after(change, relearn)
             if merged is not None:
                 self.seen = dict(digests)
-                self.last = LastMerge(last.kept, digests, event, without)
+                self.last = LastMerge(last.kept, digests, event, without, unread)
             return merged
 
     def _dimension(self) -> int:
@@ -120,22 +120,42 @@ class MergeMemory:
         digests[name] = hashlib.sha256(content).hexdigest()
         return from_bytes(content, f"{self._dictionary.path}: {name}")
 
-    def _change(self, last: LastMerge, without: frozenset[str]) -> tuple[Change, dict[str, str]]:
-        """What has changed since, and the digests of all modules now."""
+    def _change(
+        self, last: LastMerge, without: frozenset[str], skip: bool
+    ) -> tuple[Change, dict[str, str], frozenset[str]]:
+        """What has changed since, the digests of all modules now, and who cannot be read."""
         from .dictionary_merge import Change
+        from .how import Skipped
 
         digests = dict(last.digests)
         gone: list[str] = []
         new: list[Module] = []
-        touched = {event.name for event in self._index.events(last.event)} | (without ^ last.without)
+        refused: list[Skipped] = []
+        unread: set[str] = set()
+        touched = {event.name for event in self._index.events(last.event)} | (without ^ last.without) | last.unread
         for name in sorted(touched):
             entry = None if name in without else self._index.look(name).entry
-            if entry is not None and entry.digest == last.digests.get(name):
+            known = entry is not None and entry.digest == last.digests.get(name)
+            if known and name not in last.unread:
                 continue
+            digests.pop(name, None)
+            try:
+                module = None if entry is None else self._module(name, digests)
+            except (RecycleGPError, OSError) as failed:
+                if not skip or entry is None:
+                    raise
+                digests[name] = entry.digest
+                unread.add(name)
+                if known:  # and that has been said
+                    continue
+                refused.append(Skipped(name, str(failed)))
+                module = None
             if name in last.digests:
                 gone.append(name)
-                del digests[name]
-            module = None if entry is None else self._module(name, digests)
             if module is not None:
                 new.append(module)
-        return Change(frozenset(gone), tuple(new)), digests
+        return Change(frozenset(gone), tuple(new), tuple(refused)), digests, frozenset(unread)
+
+
+def _skips(options: dict[str, Any]) -> bool:
+    return options.get("on_failure") == "skip"

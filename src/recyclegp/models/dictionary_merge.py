@@ -6,7 +6,7 @@ as long as kernel, noise, owners' effects and points stay. The constant mean nee
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ import torch
 
 from ..core.posterior import basis
 from ..core.sites import Site, weighted
+from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.gpytorch_objects import from_gpytorch
 from ..merging import newcomers, pooling
@@ -44,9 +45,10 @@ class Change(NamedTuple):
 
     gone: frozenset[str]  # names of modules that were removed or replaced
     new: tuple[Module, ...]  # that came, or replace them
+    refused: tuple[Skipped, ...] = ()  # that came, and cannot be read
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.new)
+        return any(self)
 
 
 class Kept:
@@ -57,9 +59,7 @@ class Kept:
         self.options = deepcopy(dict(options))  # whoever has them may change them later
         self.ensemble: Ensemble = merge(modules, **self.options)
         if refused:
-            warn_skipped(tuple(refused))
-            how = self.ensemble.how
-            self.ensemble = replace(self.ensemble, how=how._replace(skipped=(*refused, *how.skipped)))
+            self._skip(refused)
         self.learned_from = frozenset(self.ensemble.names)
         self.learned_rows = self.ensemble.rows
         self.slack = self.ensemble.slack
@@ -67,6 +67,13 @@ class Kept:
         self.screens = bool(self.options.get("learn", True)) and self.options.get("trust", "learn") is not None
         self._trees: list[FoldTree] | None = self._planted()
         self._levels: list[dict[str, Levels]] | None = None  # of each member of each group, once somebody has come
+
+    def _skip(self, refused: Sequence[Skipped], gone: Collection[str] = ()) -> None:
+        """With these among those that were left out, and without those that are another by now."""
+        warn_skipped(tuple(refused))
+        how = self.ensemble.how
+        left = (each for each in how.skipped if each.name not in gone)
+        self.ensemble = replace(self.ensemble, how=how._replace(skipped=(*refused, *left)))
 
     def _planted(self) -> list[FoldTree] | None:
         """For each group; None where sums of it cannot be kept."""
@@ -96,6 +103,8 @@ class Kept:
         lost = change.gone.difference(m.name for m in change.new)
         if self.must_learn(change, relearn) or lost.intersection(self.options.get("weights") or ()):
             return None
+        if change.refused or change.gone.intersection(each.name for each in self.ensemble.skipped):
+            self._skip(change.refused, change.gone)
         if self._trees is None:
             return None if change.new and self.screens else self._by_operations(change)
         read = self._read(change.new)
@@ -142,10 +151,11 @@ class Kept:
         if self.given or not self.ensemble._keeps_sites:
             return None
         changed = self.ensemble
-        if change.gone >= set(changed.names):
+        gone = change.gone.intersection(changed.names)  # others may have been skipped
+        if gone >= set(changed.names):
             return None
-        if change.gone:
-            changed = changed.remove(change.gone, relearn=False)
+        if gone:
+            changed = changed.remove(gone, relearn=False)
         if change.new:
             changed = changed.add(change.new)
         self.ensemble = changed
@@ -153,9 +163,15 @@ class Kept:
 
     def _read(self, modules: Sequence[Module]) -> list[tuple[Member, ...]] | None:
         """New members of each function, under the ensemble's noise; None where modules are of another kind."""
-        ensemble = self.ensemble
         if not modules:
-            return [() for _ in ensemble.groups]
+            return [() for _ in self.ensemble.groups]
+        try:
+            return self._read_alike(modules)
+        except RecycleGPError:  # not even of one kind: a merge from scratch says so, or goes on without some
+            return None
+
+    def _read_alike(self, modules: Sequence[Module]) -> list[tuple[Member, ...]] | None:
+        ensemble = self.ensemble
         named = self.options.get("weights") or {}
         weights = {m.name: named[m.name] for m in modules if m.name in named}
         with ModuleIntake(device=ensemble._device, keep=True, weights=weights) as intake:
