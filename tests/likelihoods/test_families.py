@@ -23,6 +23,7 @@ CASES = {
     "poisson": ((), (0.0, 3.0, 41.0)),
     "negative-binomial": ((1.7,), (0.0, 3.0, 41.0)),
     "student-t": ((0.21, 3.7), (-2.0, 0.4, 5.0)),
+    "ordinal": ((0.3, 1.4), (0.0, 1.0, 2.0, 3.0)),
 }
 families = pytest.mark.parametrize("name", CASES)
 
@@ -32,7 +33,9 @@ def tensors(*columns):
 
 
 def likelihood(name):
-    return named(name, CASES[name][0])
+    levels = [str(y) for y in CASES[name][1]]
+    family = named(name).with_labels(levels) if name == "ordinal" else named(name)
+    return family.with_parameters(CASES[name][0])
 
 
 def grid(name, v):
@@ -69,7 +72,7 @@ def test_densities_sum_to_one(name):
         total = p.log_prob(y, f).exp().sum() * 5e-3
         assert float(total) == pytest.approx(1, abs=1e-7)
     else:
-        y = torch.arange(0, 200 if p.counts else 2, dtype=torch.float64)
+        y = torch.arange(0, 200 if p.counts else len(p.classes), dtype=torch.float64)
         assert float(p.log_prob(y, f).exp().sum()) == pytest.approx(1, abs=1e-12)
 
 
@@ -196,6 +199,10 @@ def conditional_moments(name, f, parameters):
         return np.exp(f), np.exp(f)
     if name == "negative-binomial":
         return np.exp(f), np.exp(f) + np.exp(2 * f) / parameters[0]
+    if name == "ordinal":
+        p = np.exp([ref.log_likelihood(name, k, f, parameters) for k in range(4)])
+        first = np.arange(4) @ p
+        return first, np.arange(4) ** 2 @ p - first**2
     p = np.exp(ref.log_likelihood(name, 1.0, f))
     return p, p * (1 - p)
 
@@ -251,7 +258,7 @@ def test_units_of_a_location_scale_family(name):
     np.testing.assert_allclose(after, before - math.log(abs(scale)), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["bernoulli", "bernoulli-probit", "poisson"])
+@pytest.mark.parametrize("name", ["bernoulli", "bernoulli-probit", "poisson", "ordinal"])
 def test_families_with_fixed_units_refuse_others(name):
     """Logits and log-rates have no other units; the identity is fine."""
     plain = named(name)
@@ -268,6 +275,7 @@ def test_families_with_fixed_units_refuse_others(name):
         ("gaussian", (1.0, 2.0)),
         ("student-t", (1.0,)),
         ("poisson", (1.0,)),
+        ("ordinal", (1.0,)),  # without levels there are no gaps
     ],
 )
 def test_parameters_are_checked(name, parameters):

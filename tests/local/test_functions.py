@@ -77,8 +77,8 @@ def test_other_ways_to_see_classes_are_made_where_they_are_learned():
     [
         (Y, {"missing": "allow"}, r"missing='allow' is for y of shape \(n, C\)"),
         (Y, {"missing": "keep"}, "missing='keep'; use 'refuse', 'allow', 'drop'"),
-        (Y, {"classes": ["a"]}, "classes: only likelihood 'categorical' has any"),
-        (np.c_[Y, Y], {"classes": ["a"]}, "classes: only likelihood 'categorical' has any"),
+        (Y, {"classes": ["a"]}, "classes: only likelihoods 'categorical' and 'ordinal'"),
+        (np.c_[Y, Y], {"classes": ["a"]}, "classes: only likelihoods 'categorical' and 'ordinal'"),
         (np.c_[Y, Y * np.nan], {}, "y holds 30 missing values; pass missing='allow'"),
         (np.c_[Y, Y] * np.nan, {"missing": "allow"}, "y has no values at all"),
         (np.c_[Y, Y], {"target": ["a"]}, "target has 1 names for 2 outputs"),

@@ -15,7 +15,7 @@ import recyclegp as rgp
 from recyclegp import RecycleGPError, likelihoods
 from recyclegp.commands import facts, inspecting
 from recyclegp.kernels import Kernel, file_form, parse
-from recyclegp.likelihoods import FAMILIES, DirichletCategorical, Heteroscedastic, Outputs, SoftmaxCategorical
+from recyclegp.likelihoods import FAMILIES, DirichletCategorical, Heteroscedastic, Ordinal, Outputs, SoftmaxCategorical
 from recyclegp.models import likelihood_words, module_look
 from recyclegp.storage.numbers import Numbers
 
@@ -34,6 +34,7 @@ TARGETS = {
     "negative-binomial": RNG.poisson(np.exp(F)),
     "student-t": Y,
     "survival": np.exp(Y),
+    "ordinal": (F > 0) * 1 + (F > 0.5) * 1,
     "categorical": KINDS,
     "categorical-softmax": KINDS,
     "heteroscedastic": Y,
@@ -104,12 +105,24 @@ def test_families_of_several_functions_are_those_of_the_classes():
         ({"name": "categorical", "labels": ["x", "y", "z"]}, DirichletCategorical(("x", "y", "z"))),
         ({"name": "categorical"}, DirichletCategorical()),
         ({"name": "categorical-softmax", "labels": []}, SoftmaxCategorical()),
+        ({"name": "ordinal", "labels": ["x", "y", "z"], "parameters": [0.7]}, Ordinal(("x", "y", "z"), (0.7,))),
+        ({"name": "ordinal", "labels": ["x", "y", "z"]}, Ordinal(("x", "y", "z"))),
         ({"name": "heteroscedastic"}, Heteroscedastic()),
         ({"name": "heteroscedastic", "function": "log noise"}, Heteroscedastic("log noise")),
         ({"name": "outputs", "functions": outputs}, Outputs(("a", "b"), each)),
     ):
         words = likelihood_words.read(entry)
-        for what in ("name", "meaning", "functions", "known", "has_units"):
+        for what in (
+            "name",
+            "meaning",
+            "functions",
+            "known",
+            "has_units",
+            "ordered",
+            "own_labels",
+            "cuts",
+            "words_of_y",
+        ):
             assert getattr(words, what) == getattr(p, what), (entry, what)
         for own, part in zip(words.parts, p.parts, strict=True):
             assert (own.name, own.parameters, own.known, own.has_units, own.conjugate) == (
@@ -126,6 +139,10 @@ def test_families_of_several_functions_are_those_of_the_classes():
         {"name": "gaussian", "labels": ["x", "y"]},
         {"name": "bernoulli", "parameters": [1.0]},
         {"name": "categorical", "labels": ["x", "x"]},
+        {"name": "ordinal", "labels": ["x"]},
+        {"name": "ordinal", "labels": ["x", "x"]},
+        {"name": "ordinal", "labels": ["x", "y", "z"], "parameters": [1.0, 2.0]},
+        {"name": "ordinal", "parameters": [1.0]},
         {"name": "categorical", "labels": ["x", 3]},
         {"name": "categorical", "parameters": [1.0]},
         {"name": "heteroscedastic", "function": "g"},

@@ -363,7 +363,7 @@ def test_new_rows_of_varying_noise():
         (lambda X, Y: rgp.fit(X, ["a"] * 60, likelihood="categorical"), r"one class only \(a\); pass classes="),
         (lambda X, Y: rgp.fit(X, ["a", None] * 30, likelihood="categorical"), "30 missing classes; drop"),
         (lambda X, Y: rgp.fit(X, ["a", "b"] * 10, likelihood="categorical"), r"y has shape \(20,\)"),
-        (lambda X, Y: rgp.fit(X, Y[:, 0], classes=["a"]), "classes: only likelihood 'categorical'"),
+        (lambda X, Y: rgp.fit(X, Y[:, 0], classes=["a"]), "classes: only likelihoods 'categorical'"),
         (lambda X, Y: rgp.fit(X, Y[:, 0], likelihood="heteroscedastic", noise=1.0), "it follows from its functions"),
         (lambda X, Y: rgp.merge([rgp.fit(X, Y)], outputs="all"), "outputs='all'; use 'auto', 'independent'"),
         (lambda X, Y: rgp.merge([rgp.fit(X, Y)], outputs=np.eye(2)), r"outputs has shape \(2, 2\) for 3 outputs"),

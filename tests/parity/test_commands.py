@@ -10,7 +10,7 @@ import pytest
 
 import recyclegp as rgp
 from cases_cli import answer, call, ok
-from parity_cases import KINDS, LIKELIHOODS, OWNERS, ensemble, module, rows
+from parity_cases import KINDS, LEVELS, LIKELIHOODS, OWNERS, ensemble, module, rows
 
 # take no model, wait for a browser (tests/serve), or need a hub (tests/hub)
 LEFT_OUT = {"demo", "experiment", "keygen", "keys", "modules", "serve", "hub", "join", "leave", "coordinate"}
@@ -43,6 +43,11 @@ def folder(request, tmp_path_factory):
     return found
 
 
+def likelihood_of(kind: str) -> list[str]:
+    levels = ["--classes", ",".join(LEVELS)] if kind == "levels" else []
+    return ["--likelihood", LIKELIHOODS.get(kind, "gaussian"), *levels]
+
+
 MODELS = ("parts/north.safetensors", "exact.safetensors", "points.safetensors")
 
 
@@ -60,8 +65,7 @@ def test_every_command_is_here():
 
 def test_fit_and_merge(folder, tmp_path):
     kind = kind_of(folder)
-    likelihood = ["--likelihood", LIKELIHOODS.get(kind, "gaussian")]
-    how = ["--target", targets(kind), "--publish", 8, "--allow-small", "-q", *likelihood]
+    how = ["--target", targets(kind), "--publish", 8, "--allow-small", "-q", *likelihood_of(kind)]
     for seed in (1, 2):
         ok("fit", table(kind, seed, tmp_path / f"{seed}.csv"), "-o", tmp_path / f"{seed}.safetensors", *how)
     ok("merge", tmp_path / "1.safetensors", tmp_path / "2.safetensors", "-o", tmp_path / "e.safetensors", "-q")
@@ -134,8 +138,7 @@ def test_owners_answer_a_plan(folder, tmp_path):
 
 def test_what_merging_adds(folder, tmp_path):
     kind, data, out = kind_of(folder), table(kind_of(folder), 6, tmp_path / "mine.csv"), tmp_path / "mine.safetensors"
-    likelihood = ["--likelihood", LIKELIHOODS.get(kind, "gaussian")]
-    how = ["--target", targets(kind), "--publish", 8, "--hold-back", 0.3, "--things", "-q", *likelihood]
+    how = ["--target", targets(kind), "--publish", 8, "--hold-back", 0.3, "--things", "-q", *likelihood_of(kind)]
     ok("fit", data, "-o", out, *how)
     for merged in ("exact", "points"):
         ok("add", folder / f"{merged}.safetensors", out, "-o", tmp_path / "e.safetensors", "-q")

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import recyclegp as rgp
-from parity_cases import FORMS, KINDS, LOGARITHMS, OWNERS, ensemble, functions, module, options, rows, width
+from parity_cases import FORMS, KINDS, LEVELS, LOGARITHMS, OWNERS, ensemble, functions, module, options, rows, width
 
 X = np.linspace(0.6, 5.4, 7)[:, None]
 N = len(X)
@@ -56,6 +56,9 @@ def predict_y(m: Any, kind: str) -> None:
     shaped(variance, N, *width(kind))
     if kind == "classes":
         np.testing.assert_allclose(mean.sum(-1), 1, atol=1e-9)
+    elif kind == "levels":  # positions 0, 1, 2
+        assert ((mean > 0) & (mean < 2) & (variance > 0)).all()
+        np.testing.assert_allclose(mean, m.predict_proba(X) @ [0, 1, 2], atol=1e-12)
     elif kind in LOGARITHMS:
         assert (np.log1p(variance / mean**2) > m.predict(X)[1]).all()  # of log y
     else:
@@ -71,6 +74,9 @@ def predict_noise(m: Any, kind: str) -> None:
 def predict_interval(m: Any, kind: str) -> None:
     low, high = m.predict_interval(X, 0.9)
     mean = m.predict_y(X)[0]
+    if kind == "levels":
+        assert set(low) | set(high) <= {0, 1, 2}
+        return
     assert (low < mean).all()
     assert (mean < high).all()
 
@@ -79,10 +85,14 @@ def predict_quantiles(m: Any, kind: str) -> None:
     shaped(m.predict_quantiles(X, 0.3), N, *width(kind))
     found = m.predict_quantiles(X, [0.2, 0.5, 0.9])
     shaped(found, N, *width(kind), 3)
-    assert (np.diff(found, axis=-1) > 0).all()
+    steps = np.diff(found, axis=-1)
+    assert (steps >= 0).all() if kind == "levels" else (steps > 0).all()
 
 
 def predict_survival(m: Any, kind: str) -> None:
+    if kind == "levels":
+        np.testing.assert_allclose(m.predict_survival(X, 0.5), 1 - m.predict_proba(X)[:, 0], atol=1e-12)
+        return
     middle = m.predict_quantiles(X, 0.5).reshape(N, -1)
     found = [m.predict_survival(X, at).reshape(N, -1) for at in (middle[:, 0], float(middle.min()) - 1, 1e6)]
     shaped(m.predict_survival(X, 1.0), N, *width(kind))
@@ -147,7 +157,7 @@ def kernel(m: Any, kind: str) -> None:
 
 
 def noise(m: Any, kind: str) -> None:
-    has_one = kind not in ("classes", "varying noise")
+    has_one = kind not in ("classes", "levels", "varying noise")
     per_function(m.noise, kind, float if has_one else type(None))
 
 
@@ -173,7 +183,9 @@ def part(m: Any, kind: str) -> None:
 
 
 def transform(m: Any, kind: str) -> None:
-    of_y = {"classes": (1.0, 0.0), "positive": (2.0, 0.0), "censored times": (2.0, 0.0)}.get(kind, (2.0, 5.0))
+    of_y = {"classes": (1.0, 0.0), "levels": (1.0, 0.0), "positive": (2.0, 0.0), "censored times": (2.0, 0.0)}.get(
+        kind, (2.0, 5.0)
+    )
     scale, shift = (1.0, np.log(2.0)) if kind in LOGARITHMS else of_y  # of f
     new = m.transform([1.0], *of_y, input_scale=[10.0])
     mean, variance = m.predict(X)
@@ -189,11 +201,11 @@ def words(m: Any, kind: str) -> None:
 
 
 def outputs(m: Any, kind: str) -> None:
-    assert m.outputs == (("a",) if kind in ("one output", *LOGARITHMS) else ("a", "b"))
+    assert m.outputs == (("a",) if kind in ("one output", *LOGARITHMS, "levels") else ("a", "b"))
 
 
 def classes(m: Any, kind: str) -> None:
-    assert m.classes == ("high", "low", "middle")
+    assert m.classes == (LEVELS if kind == "levels" else ("high", "low", "middle"))
 
 
 def posterior(m: Any, kind: str) -> None:
@@ -503,6 +515,11 @@ FORBIDDEN: dict[str, dict[str, str]] = {
         "outputs": "classes",
         "with_noise": "has none to give",
         "to_botorch": "classes",
+    },
+    "levels": {
+        "predict_noise": "no noise",
+        "with_noise": "for gaussian modules",
+        "to_gpytorch": "has no likelihood 'ordinal'",
     },
     "varying noise": {
         "predict_proba": NO_CLASSES,

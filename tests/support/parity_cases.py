@@ -1,4 +1,4 @@
-"""The same small problem as one output, several outputs, classes and varying noise: modules and merged, both forms."""
+"""The same small problem as one output, several, classes, levels, varying noise: modules and both forms of merges."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import recyclegp as rgp
 
 KINDS = (
     *("one output", "positive", "censored times", "several outputs", "correlated outputs", "classes"),
-    "varying noise",
+    *("levels", "varying noise"),
 )
 LIKELIHOODS = {
     "positive": "lognormal",
     "censored times": "survival",
     "classes": "categorical",
+    "levels": "ordinal",
     "varying noise": "heteroscedastic",
 }
+LEVELS = ("low", "middle", "high")
 LOGARITHMS = ("positive", "censored times")
 FORMS = ("exact", "points")
 OWNERS = ("north", "south", "west")
@@ -42,23 +44,24 @@ def rows(kind: str, seed: int, n: int = 30) -> Rows:
         return Rows(X, np.exp(y))
     if kind == "censored times":
         return Rows(X, np.where(rng.random(n) < 0.2, -0.8, 1.0) * np.exp(y))
-    if kind == "classes":
+    if kind in ("classes", "levels"):
         return Rows(X, np.where(y > 0.4, "high", np.where(y < -0.4, "low", "middle")))
     return Rows(X, y)
 
 
 def options(kind: str) -> dict[str, Any]:
     target = ["a", "b"] if "outputs" in kind else "a"
-    return {"likelihood": LIKELIHOODS.get(kind, "gaussian"), "target": target, "columns": ["x"], **FIT}
+    levels = {"classes": list(LEVELS)} if kind == "levels" else {}
+    return {"likelihood": LIKELIHOODS.get(kind, "gaussian"), "target": target, "columns": ["x"], **levels, **FIT}
 
 
 def functions(kind: str) -> int:
-    return {"one output": 1, "positive": 1, "censored times": 1, "classes": 3}.get(kind, 2)
+    return {"one output": 1, "positive": 1, "censored times": 1, "levels": 1, "classes": 3}.get(kind, 2)
 
 
 def width(kind: str) -> tuple[int, ...]:
     """Of what `predict` answers for one row."""
-    return () if kind in ("one output", *LOGARITHMS, "varying noise") else (functions(kind),)
+    return () if kind in ("one output", *LOGARITHMS, "levels", "varying noise") else (functions(kind),)
 
 
 @cache

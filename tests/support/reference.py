@@ -319,6 +319,13 @@ def log_likelihood(name, y, f, parameters=()):
         (s2,) = parameters
         away = (math.log(abs(y)) - f) / math.sqrt(s2)
         return log_ndtr(-away) if y < 0 else -0.5 * (math.log(2 * math.pi * s2) + away**2)
+    if name == "ordinal":  # parameters are the gaps between cuts, of which the first is zero
+        cuts = np.concatenate([[-math.inf], np.cumsum([0.0, *parameters]), [math.inf]])
+        low, high = cuts[int(y)] - f, cuts[int(y) + 1] - f
+        left = low + high > 0  # where Φ is near one, its other side is used
+        low, high = np.where(left, -high, low), np.where(left, -low, high)
+        larger = log_ndtr(np.minimum(high, 1e8))
+        return larger + np.log1p(-np.exp(log_ndtr(np.maximum(low, -1e8)) - larger))
     if name == "student-t":
         s2, df = parameters
         constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(math.pi * df * s2)

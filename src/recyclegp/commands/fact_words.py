@@ -37,6 +37,7 @@ def in_words(f: Facts) -> dict[str, str]:
         **_place(f),
         "target": f["target"] if one else None,
         "likelihood": ", ".join(f["likelihoods"]),
+        "levels": _levels(f.get("levels")),
         **((_one_function(f) if one else _functions(f)) if alike else {}),
         "modules not converged": shown(f.get("not_converged", ())),
         **(_merged(f) if f["kind"] == "ensemble" else {}),
@@ -50,6 +51,15 @@ def in_words(f: Facts) -> dict[str, str]:
         "digest": None if f["digest"] else "none: the file is an earlier one, and whether it is damaged cannot be seen",
     }
     return {label: text for label, text in lines.items() if text}
+
+
+def _levels(found: Facts | None) -> str | None:
+    """As "none < mild < severe; f is cut at 0 and 1.3"."""
+    if found is None:
+        return None
+    *first, last = [f"{cut:.3g}" for cut in found["cuts"]] or [""]
+    at = f"; f is cut at {', '.join(first)}{' and ' * bool(first)}{last}" if last else ""
+    return " < ".join(found["names"]) + at
 
 
 def table(found: Sequence[Facts]) -> Table:

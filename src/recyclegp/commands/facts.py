@@ -141,7 +141,7 @@ def _of_many(path: Path) -> Facts:
     functions = list(dict.fromkeys(f for whole in kinds for f in whole.functions))
     known = [(b.common.columns, b.common.categories, b.common.targets) for b in blocks]
     every = [
-        words.words(b.names, b.owners, *own, (kinds[0].meaning, functions))
+        words.words(b.names, b.owners, *own, b.common.likelihood.words_of_y)
         for b, own in zip(blocks, known, strict=True)
     ]
     return {

@@ -77,8 +77,8 @@ def fit(
     is written, with -o FOLDER their modules.
 
     Several targets make one module of several outputs. Classes, which may be
-    words, are for --likelihood categorical; noise that varies with the inputs
-    for --likelihood heteroscedastic.
+    words, are for --likelihood categorical, levels in an order for --likelihood
+    ordinal, noise that varies with the inputs for --likelihood heteroscedastic.
 
     Example: recyclegp fit north.csv --target y -o north.safetensors
     """

@@ -20,7 +20,7 @@ Likelihood = Annotated[
     str,
     option(
         "gaussian, lognormal (y > 0), student-t, survival, bernoulli, bernoulli-probit, counts (poisson or "
-        "negative-binomial), categorical, heteroscedastic.",
+        "negative-binomial), categorical, ordinal (levels in an order), heteroscedastic.",
         "NAME",
     ),
 ]
@@ -55,7 +55,14 @@ Time = Annotated[
 Unit = Annotated[
     str | None, option("What the target is measured in, as mmHg; goes into the file. A,B,… for several targets.")
 ]
-Classes = Annotated[str | None, option("All that a row could have been, for categorical.", "A,B,…", "those in y")]
+Classes = Annotated[
+    str | None,
+    option(
+        "All that a row could have been, for categorical; for ordinal from the lowest to the highest.",
+        "A,B,…",
+        "those in y",
+    ),
+]
 HoldBack = Annotated[
     float | None,
     option("Share of rows to keep out, as 0.1: the command gain says with them whether merging helps.", "SHARE"),

@@ -90,7 +90,7 @@ def fit_parts(screen: Screen, rows: Rows, how: Partitioning, output: Path, threa
         with _executor(how, threads) as executor:
             from ..engines import fitting
 
-            given = options.changed(labels=rows.class_labels).keywords
+            given = options.changed(labels=rows.class_labels, classes=_levels(options, parts)).keywords
             _note_words(screen, rows, parts, options)
             job = fitting.prepared(
                 list(parts.values()),
@@ -106,6 +106,17 @@ def fit_parts(screen: Screen, rows: Rows, how: Partitioning, output: Path, threa
             else:
                 output.mkdir(parents=True, exist_ok=True)
                 _report_modules(screen, output, fitting.fit_chunks(executor, job, output.absolute()), rows)
+
+
+def _levels(options: FitOptions, parts: Mapping[str, Any]) -> Any:
+    """Those of the whole table, where they are in an order: a partition may lack some, and all must have the same."""
+    from .. import likelihoods
+
+    wanted, first = options.inference, next(iter(parts.values()))
+    family = likelihoods.first_of(wanted.likelihood)
+    if wanted.classes is not None or not family.ordered:
+        return wanted.classes
+    return list(family.for_data(list(first.labels), len(first.labels), None).own_labels)
 
 
 def _note_words(screen: Screen, rows: Rows, parts: Mapping[str, Any], options: FitOptions) -> None:

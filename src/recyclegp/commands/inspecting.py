@@ -42,7 +42,7 @@ def of_file(path: str) -> Facts | None:
     looked = module_look.look(path)
     if looked is None:
         return None
-    about, functions = looked.record.about, looked.record.likelihoods[0]
+    about = looked.record.about
     region = looked.region
     named = words.words(
         [about.name],
@@ -50,7 +50,7 @@ def of_file(path: str) -> Facts | None:
         about.columns,
         about.categories,
         about.targets,
-        (functions.meaning, functions.functions),
+        words.words_of_y(looked.record.likelihoods),
     )
     return {
         "file": path,

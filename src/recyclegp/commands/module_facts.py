@@ -99,10 +99,17 @@ def in_all(
         "evidence": evidence if evidence is not None and math.isfinite(evidence) else None,
         "holds": likelihoods[0].meaning,
         "functions": functions,
+        "levels": levels(likelihoods),
         "converged": all(f["converged"] for f in functions),
         **disclosed(disclosed_),
     }
     return {**functions[0], **facts} if len(functions) == 1 else facts
+
+
+def levels(likelihoods: Sequence[Likelihood]) -> Facts | None:
+    """Of y, where they are in an order: from the lowest to the highest, and the f at which each next one begins."""
+    ordered = next((p for p in likelihoods if p.ordered), None)
+    return None if ordered is None else {"names": list(ordered.own_labels), "cuts": list(ordered.cuts)}
 
 
 def disclosed(d: Disclosure) -> Facts:

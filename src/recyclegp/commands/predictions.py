@@ -62,7 +62,7 @@ class Predictions:
             known = [p if p.known else None for p in whole.parts]
             each = enumerate(zip(whole.functions, known, strict=True))
             self.quantities = [Quantity(f"{name}_", part, slice(c, c + 1)) for c, (name, part) in each]
-        elif whole.predicts_all:
+        elif whole.predicts_all or (self.chosen is not None and self.chosen.names_classes):
             self.quantities = []  # classes have probabilities, and no function by itself says anything
         else:
             self.quantities = [Quantity("", self.chosen, slice(0, len(whole.functions)))]
@@ -102,7 +102,7 @@ class Predictions:
             for quantity, of_y in zip(self.quantities, self._observed(X), strict=True):
                 made |= quantity.values(of_f, of_y)
         else:
-            p = np.asarray(self.gp.predict_proba(X, owner=self.owner))
+            p = np.asarray(self.gp.predict_proba(X, self._name, self.owner))
             likeliest = np.array(self.classes, dtype=object)[p.argmax(-1)]
             made |= {**{f"p_{label}": own for label, own in zip(self.classes, p.T, strict=True)}, CLASS: likeliest}
         made |= self._calibrated(X)
@@ -114,9 +114,13 @@ class Predictions:
         """y of each quantity, where its likelihood is known; without an owner it is a new owner's."""
         if all(q.likelihood is None for q in self.quantities):
             return [None] * len(self.quantities)
-        name = self.chosen.name if self.chosen is not None and len(self.gp.likelihoods) > 1 else None
-        observed = self.gp._observed(X, self.owner, name).map(torch.Tensor.cpu)
+        observed = self.gp._observed(X, self.owner, self._name).map(torch.Tensor.cpu)
         return [*observed.outputs()] if outputs_of(self.gp.likelihoods[0]) else [observed]
+
+    @property
+    def _name(self) -> str | None:
+        """Of the likelihood, where there are several."""
+        return self.chosen.name if self.chosen is not None and len(self.gp.likelihoods) > 1 else None
 
     @property
     def _calibrated_columns(self) -> tuple[str, ...]:

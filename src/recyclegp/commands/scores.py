@@ -90,6 +90,7 @@ def _of(found: Score) -> Facts:
     else:
         facts |= {"log_loss": found.nlpd, "brier": found.brier, "auroc": found.auroc, "ece": found.ece}
         facts["error_rate"] = found.error
+        facts |= {} if math.isnan(found.crps) else {"crps": found.crps}  # of levels in an order
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in facts.items()}
 
 
@@ -172,6 +173,8 @@ def say_one(facts: Facts) -> None:
     classes = "error_rate" in facts
     words = {"rows": f"{facts['rows']:,}"}
     words |= {name: _number(facts[key]) for name, key in (OF_CLASSES if classes else OF_NUMBERS).items()}
+    if classes and "crps" in facts:
+        words["CRPS"] = _number(facts["crps"])
     if not classes:
         said = [f"{_number(facts[key])} of {level}" for level, key in COVERAGES.items()]
         words["coverage"] = f"{', '.join(said)} bands"

@@ -72,8 +72,8 @@ def to_fit(
 ) -> Targets:
     """Several columns are as many outputs, each of this likelihood, unless that has several functions itself."""
     if classes is not None and _reading(likelihood) is not Reading.LABELS:
-        raise RecycleGPError(f"--classes {classes}: they are for --likelihood categorical")
-    if likelihood.meaning != ONE:
+        raise RecycleGPError(f"--classes {classes}: they are for --likelihood categorical and ordinal")
+    if likelihood.meaning != ONE or likelihood.names_classes:
         _check_one(names, f"--likelihood {likelihood.name}")
     several = tuple(names) if len(names) > 1 else ()
     found = _targets({name: likelihood for name in names}, several, missing, positive, (REFUSE, ALLOW, *FILL))
@@ -124,7 +124,7 @@ def _targets(
         raise RecycleGPError(f"--positive {positive}: it is for a single target; write the classes of each as 0 and 1")
     if positive is not None and Reading.LABELS in readings.values():
         raise RecycleGPError(
-            f"--positive {positive}: it is for --likelihood bernoulli; categorical takes labels as they are"
+            f"--positive {positive}: it is for --likelihood bernoulli; categorical and ordinal take labels as they are"
         )
     if positive is not None and Reading.TWO_CLASSES not in readings.values():
         raise RecycleGPError(f"--positive {positive}: it is for classes; use --likelihood bernoulli")
@@ -143,7 +143,7 @@ def _with_censored(found: Targets, likelihood: Likelihood, censored: str | None)
 def _reading(likelihood: Likelihood) -> Reading:
     if not likelihood.classifies:
         return Reading.NUMBERS
-    return Reading.TWO_CLASSES if likelihood.meaning == ONE else Reading.LABELS
+    return Reading.LABELS if likelihood.names_classes else Reading.TWO_CLASSES
 
 
 def _check_one(names: Sequence[str], what: str) -> None:

@@ -10,10 +10,11 @@ from .screen import Screen
 
 if TYPE_CHECKING:
     from ..categories import Categories
+    from ..likelihoods import Likelihood
     from ..models.load import Model
     from ..target import Target
 
-CHOSEN = ("outputs", "classes")  # what functions may be, where their names are somebody's words
+CHOSEN = ("outputs", "classes", "levels")  # what functions and classes may be, where their names are somebody's words
 
 Words = dict[str, list[str]]  # by what they are
 
@@ -43,12 +44,17 @@ def words(
     return {what: some for what, some in every.items() if some}
 
 
+def words_of_y(likelihoods: Sequence[Likelihood]) -> tuple[str, tuple[str, ...]]:
+    """What words y has, by the one of these likelihoods that has some."""
+    return next((p for p in likelihoods if p.own_labels), likelihoods[0]).words_of_y
+
+
 def of_model(model: Model) -> Words:
     """Of a model that is, or will be, in a file."""
     from ..models.ensemble import Ensemble
 
     names, owners = (model.names, model.owners) if isinstance(model, Ensemble) else ([model.name], [model.owner])
-    functions = model.likelihoods[0].meaning, model.functions
+    functions = words_of_y(model.likelihoods)
     return words(names, owners, model.columns, model.categories, model.targets, functions)
 
 

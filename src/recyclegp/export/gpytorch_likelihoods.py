@@ -15,6 +15,7 @@ from gpytorch.likelihoods import (
 )
 from torch import Tensor
 
+from ..errors import RecycleGPError
 from ..likelihoods import (
     Bernoulli,
     BernoulliProbit,
@@ -86,6 +87,8 @@ def to_gpytorch(likelihood: Likelihood) -> gpytorch.likelihoods.Likelihood:
         made.noise, made.deg_free = torch.tensor(likelihood.parameters, dtype=torch.float64)[:, None]
     elif isinstance(likelihood, NegativeBinomial):
         made = NegativeBinomialLikelihood(*likelihood.parameters)
+    elif type(likelihood) not in WITHOUT_PARAMETERS:
+        raise RecycleGPError(f"to_gpytorch: GPyTorch has no likelihood {likelihood.name!r}; use predict_y")
     else:
         made = WITHOUT_PARAMETERS[type(likelihood)]()
     return made.eval()

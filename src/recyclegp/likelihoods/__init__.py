@@ -18,6 +18,7 @@ from .heteroscedastic import Heteroscedastic
 from .lognormal import Lognormal
 from .negative_binomial import NegativeBinomial
 from .observed import Observed
+from .ordinal import Ordinal
 from .outputs import Outputs, matrix, noise_of_cells
 from .poisson import Poisson
 from .quantiles import Interval
@@ -39,6 +40,7 @@ FAMILIES: dict[str, type[Likelihood]] = {
         SoftmaxCategorical,
         DirichletCategorical,
         Heteroscedastic,
+        Ordinal,
     )
 }
 
@@ -55,13 +57,7 @@ def named(name: str, parameters: Sequence[float] = ()) -> Likelihood:
     name = name.replace("_", "-")
     if name not in FAMILIES:
         raise RecycleGPError(Argument("likelihood", name[:50]), f" is not known; use one of {', '.join(FAMILIES)}")
-    family = FAMILIES[name]
-    if len(parameters) not in (0, len(family.parameter_names)):
-        raise RecycleGPError(
-            f"likelihood {name!r} takes {len(family.parameter_names)} positive parameters {family.parameter_names}, "
-            f"got {tuple(parameters)}"
-        )
-    return family(*parameters)
+    return FAMILIES[name]().with_parameters(parameters)
 
 
 def first_of(name: str) -> Likelihood:

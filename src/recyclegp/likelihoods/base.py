@@ -89,12 +89,19 @@ class Likelihood(ABC):
     log_concave: ClassVar[bool] = True  # in f
     has_units: ClassVar[bool] = False  # is f in the units of y, which may then be changed?
     classifies: ClassVar[bool] = False  # is y a class?
+    names_classes: ClassVar[bool] = False  # do classes have names of their own, and are not 0 and 1?
+    ordered: ClassVar[bool] = False  # are classes levels, from a lowest to a highest?
     counts: ClassVar[bool] = False  # is y a number of things, 0, 1, 2, …?
     censors: ClassVar[bool] = False  # may y say only that something is larger than it?
     sharing: ClassVar[Sharing] = Sharing.NOTHING  # of its functions
     choices: ClassVar[tuple[float, ...]] = ()  # how functions may see y, where data decide; the first is usual
 
     # --- parameters ---
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """Of its parameters, one for each: a family may have as many of one kind as there are levels."""
+        return self.parameter_names
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -114,6 +121,19 @@ class Likelihood(ABC):
         """The same family with other parameters, in their order."""
         return type(self)(*values)
 
+    def with_parameters(self, parameters: Sequence[float]) -> Self:
+        """The same with numbers that somebody gives; without them they are not known."""
+        if len(parameters) not in (0, len(self.value_names)):
+            raise RecycleGPError(
+                f"likelihood {self.name!r} takes {len(self.value_names)} positive parameters {self.value_names}, "
+                f"got {tuple(parameters)}"
+            )
+        return self.with_values(*parameters) if parameters else self
+
+    def widened(self, other: Likelihood) -> Likelihood:
+        """With what another of its family knows beyond it: parameters, or further levels."""
+        return self if self.known else other
+
     def with_logs(self, logs: Tensor) -> Self:
         """Parameters exp(logs) (…, q) of many models side by side."""
         return self.with_values(*logs.exp().unbind(-1))
@@ -130,7 +150,7 @@ class Likelihood(ABC):
         known = [v for v in numbers if v is not None]
         if len(known) not in (0, len(numbers)) or not all(math.isfinite(v) and v > 0 for v in known):
             raise RecycleGPError(
-                f"likelihood {self.name!r} takes {len(numbers)} positive parameters {self.parameter_names}, "
+                f"likelihood {self.name!r} takes {len(numbers)} positive parameters {self.value_names}, "
                 f"got {tuple(known)}"
             )
 
@@ -160,10 +180,29 @@ class Likelihood(ABC):
         if classes is not None:
             raise RecycleGPError(
                 Name("classes"),
-                ": only likelihood 'categorical' has any to name; leave them out, or use ",
+                ": only likelihoods 'categorical' and 'ordinal' have any to name; leave them out, or use ",
                 Name("labels"),
             )
         return self
+
+    @property
+    def own_labels(self) -> tuple[str, ...]:
+        """What classes are called, where that is part of the likelihood."""
+        return ()
+
+    def with_labels(self, labels: Sequence[str]) -> Likelihood:
+        """The same of classes that are called so."""
+        raise RecycleGPError(f"labels are given for likelihood {self.name!r}, which has none")
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Of levels: the f at which each next one begins to be the more probable side; () of others."""
+        return ()
+
+    @property
+    def words_of_y(self) -> tuple[str, tuple[str, ...]]:
+        """What its words are, and the words: names of functions, or of levels."""
+        return self.meaning, self.functions
 
     def seen(self, y: Tensor) -> Tensor:
         """What f sees of y, which is checked: y itself, or its logarithm."""
@@ -236,6 +275,10 @@ class Likelihood(ABC):
             raise self._undefined("quantiles of y are", "predict_proba")
         find = quantiles.of_counts if self.counts else quantiles.of_numbers
         return find(self, p, mean, variance)
+
+    def quantile_among(self, p: float, probabilities: Tensor) -> Tensor:
+        """The same of levels with these probabilities (n, K)."""
+        raise self._undefined("quantiles of y are", "predict_proba")
 
     def interval(self, mean: Tensor, variance: Tensor, level: float) -> Interval:
         """The central interval that holds a new y with this probability; of counts, at least with this one."""

@@ -22,6 +22,7 @@ class Categorical(SeveralFunctions):
 
     labels: tuple[str, ...]  # () of one of the functions alone
     classifies: ClassVar[bool] = True
+    names_classes: ClassVar[bool] = True
     sharing: ClassVar[Sharing] = Sharing.KERNEL
 
     @property
@@ -43,6 +44,13 @@ class Categorical(SeveralFunctions):
     @property
     def classes(self) -> tuple[str, ...]:
         return self.labels
+
+    @property
+    def own_labels(self) -> tuple[str, ...]:
+        return self.labels
+
+    def with_labels(self, labels: Sequence[str]) -> Likelihood:
+        return type(self)(tuple(labels))  # type: ignore[call-arg]
 
     def united(self, other: Likelihood) -> Likelihood:
         super().united(other)

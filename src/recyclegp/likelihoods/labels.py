@@ -52,6 +52,22 @@ def in_order(text: str) -> tuple[float, str]:
         return math.inf, text
 
 
+def is_a_number(text: str) -> bool:
+    return math.isfinite(in_order(text)[0])
+
+
+def ordered_categories(y: Any) -> list[Any] | None:
+    """All levels of a column whose order pandas knows, from the lowest; None of any other."""
+    dtype = getattr(y, "dtype", None)
+    return list(dtype.categories) if dtype is not None and getattr(dtype, "ordered", False) else None
+
+
+def ordered_levels(y: Any) -> list[str] | None:
+    """The same as text."""
+    found = ordered_categories(y)
+    return None if found is None else texts(found, None)
+
+
 def codes(y: Any, rows: int, names: Sequence[str]) -> Tensor:
     """(n,) positions of the labels among the names."""
     known = {name: i for i, name in enumerate(names)}

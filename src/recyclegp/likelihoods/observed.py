@@ -62,6 +62,8 @@ class Observed(NamedTuple):
 
     def quantile(self, p: float) -> Tensor:
         """The smallest y with P(Y ≤ y) ≥ p."""
+        if self.ways and self.likelihood.ordered:
+            return self.likelihood.quantile_among(p, self.probabilities())
         if not self.ways or self.likelihood.classifies:
             return self.likelihood.quantile_at(p, self.at)
         if isinstance(self.likelihood, Outputs):
@@ -73,7 +75,7 @@ class Observed(NamedTuple):
 
     def interval(self, level: float) -> Interval:
         """The central interval that holds y with this probability; of counts, at least with this one."""
-        if not self.ways or self.likelihood.classifies:
+        if not self.ways or (self.likelihood.classifies and not self.likelihood.ordered):
             return self.likelihood.interval_at(self.at, level)
         return Interval(*(self.quantile(0.5 * (1 + side * level)) for side in (-1, 1)))
 

@@ -19,7 +19,6 @@ from ..categories import NO_CATEGORIES
 from ..devices import device_of
 from ..errors import Argument, Either, FewRowsError, Name, RecycleGPError
 from ..likelihoods import (
-    Categorical,
     FunctionRows,
     Likelihood,
     Outputs,
@@ -152,7 +151,8 @@ class FitValidator:
         What is wrong, and with which of them, is said by looking at them one by one.
         """
         wanted, naming = self.options.inference, self.options.naming
-        if any(len(one) != len(data[0]) for one in data) or isinstance(self.family, SeveralFunctions):
+        together = isinstance(self.family, SeveralFunctions) or self.family.names_classes
+        if any(len(one) != len(data[0]) for one in data) or together:
             return None
         X, y, *own = (arrays.side_by_side(some) for some in zip(*data, strict=True))
         refused = (wanted.missing, wanted.classes, naming.positive) != (REFUSE, None, None)
@@ -210,7 +210,7 @@ class FitValidator:
     def _numbers(self, y: Array) -> tuple[Array, Target | None]:
         """y as numbers where it is words of which one is class 1, and what these say of it."""
         naming = self.options.naming
-        if not self.family.classifies or isinstance(self.family, SeveralFunctions) or _has_columns(y):
+        if not self.family.classifies or self.family.names_classes or _has_columns(y):
             if naming.positive is not None:
                 raise RecycleGPError(
                     Argument("positive", naming.positive), ": it is for y of two classes, with ", TWO_CLASSES
@@ -223,6 +223,8 @@ class FitValidator:
                     TWO_CLASSES,
                     ", any number of them for ",
                     Argument("likelihood", "categorical"),
+                    ", levels in an order for ",
+                    Argument("likelihood", "ordinal"),
                 )
             return y, None
         known = described(None, None, None, naming.labels).labels
@@ -244,7 +246,12 @@ class FitValidator:
             target = Target(target.name or words.name, target.unit, words.labels)
         classes = self.options.inference.classes
         whole = family.for_data(y, rows, classes)
-        if isinstance(whole, Categorical) and classes is None and not self.options.publishing.allow_small:
+        if (
+            whole.names_classes
+            and classes is None
+            and labels.ordered_levels(y) is None
+            and not self.options.publishing.allow_small
+        ):
             check_classes(labels.texts(y, rows), self.guard.rows)
         if target.labels is not None and not family.classifies:
             raise RecycleGPError(Name("labels"), f": likelihood {family.name!r} has no classes; leave them out")
@@ -253,7 +260,7 @@ class FitValidator:
     def _described(self, y: Array) -> Target:
         """What a user says of y; classes with names of their own need none for 0 and 1, and have no unit."""
         naming = self.options.naming
-        own_names = self.family.classifies and isinstance(self.family, SeveralFunctions)
+        own_names = self.family.names_classes
         words = (None, None) if own_names else (naming.unit, naming.labels)
         return described(y, naming.target, *words)  # type: ignore[arg-type]
 

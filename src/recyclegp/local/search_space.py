@@ -135,7 +135,7 @@ def search_space(
     B, D = data.x.shape
     table = entries(structure)
     size = len(table)
-    extra = [PRIORS.likelihood[name] for name in likelihood.parameter_names]
+    extra = [PRIORS.likelihood[name] for name in likelihood.value_names]
     prior = data.x.new_tensor([PRIORS.kernel] * size + extra + [PRIORS.mean])
     centre, sd = prior[:, 0].clone(), prior[:, 1]
     groups = _together(structure)
@@ -145,7 +145,7 @@ def search_space(
     # a matern52 is as curved as an rbf whose lengthscales are shorter: what is expected of functions is the same
     centre[:size] -= smoother(Kernel(structure, centre.new_zeros(size))).theta
     log_y2 = 2 * data.y.log()
-    own = [log_y2 if name == "noise" else torch.zeros_like(log_y2) for name in likelihood.parameter_names]
+    own = [log_y2 if name == "noise" else torch.zeros_like(log_y2) for name in likelihood.value_names]
     tail = torch.stack([*own, data.y_centre], dim=-1)
     origin = torch.cat([reference(structure, data.x, data.x_centre, data.y), tail], dim=-1)
     unit = torch.ones_like(origin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -152,6 +152,7 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     Members whose searches elsewhere had not ended say nothing of theirs, where others do.
     """
     found: dict[str, dict[tuple[float, ...], float]] = {}  # votes, by parameters
+    labels: dict[str, tuple[str, ...]] = {}  # the most levels that anybody has; those of others are the first of these
     counted = active(members)
     alike: dict[tuple[tuple[Likelihood, ...], float | None, bool], list[float]] = {}  # votes of those who say the same
     unsure = {id(m) for m in unfinished(counted)}
@@ -166,22 +167,31 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
         said = [(p.name, p.parameters if sure or p.name not in told else ()) for p in likelihoods]
         if noise is not None:  # to which it was brought
             said = [(p.name, (noise,)) for p in likelihoods if isinstance(p, Gaussian)]
+        for p in likelihoods:
+            labels[p.name] = max(labels.get(p.name, ()), p.own_labels, key=len)
         for name, values in said:
             same = found.setdefault(name, {})
             same[values] = same.get(values, 0.0) + vote
     pooled = []
     for name in (f for f in FAMILIES if f in found):  # in one order, whoever came first
-        family, known = FAMILIES[name], [values for values in found[name] if values]  # not all know theirs
-        weights = [found[name][values] for values in known]
-        columns = zip(family.parameter_names, zip(*known, strict=True), strict=False)  # none known: none
-        pooled.append(named(name, [_pool(v, weights, -1 if n in family.precisions else 1) for n, v in columns]))
+        family = named(name).with_labels(labels[name]) if labels[name] else named(name)
+        each = [_pool_one(found[name], i, n in family.precisions) for i, n in enumerate(family.value_names)]
+        pooled.append(family.with_parameters([v for v in each if v is not None] if None not in each else []))
     return tuple(pooled)
 
 
+def _pool_one(votes: Mapping[tuple[float, ...], float], i: int, precision: bool) -> float | None:
+    """One parameter, from those who know it: not all know theirs, or have as many levels."""
+    known = {values: vote for values, vote in votes.items() if len(values) > i}
+    if not known:
+        return None
+    return _pool([values[i] for values in known], list(known.values()), -1 if precision else 1)
+
+
 def with_unknown_filled(old: Sequence[Likelihood], pooled: Sequence[Likelihood]) -> tuple[Likelihood, ...]:
-    """Likelihoods stay as they were, but for new families and for parameters that were not known before."""
+    """Likelihoods stay as they were, but for new families, further levels and parameters that were not known."""
     found = {p.name: p for p in pooled}
-    kept = [p if p.known else found.get(p.name, p) for p in old]
+    kept = [p.widened(found.get(p.name, p)) for p in old]
     have = {p.name for p in old}
     return (*kept, *(p for p in pooled if p.name not in have))
 

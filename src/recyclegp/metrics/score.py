@@ -58,7 +58,7 @@ class Score(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """What scores are made of, row by row. The last three are of numbers, `proba` of classes; else they are None.
+    """What scores are made of, row by row. The last three are of numbers, `proba` of classes, all four of levels.
 
     Examples:
         >>> import numpy as np, recyclegp as rgp
@@ -205,7 +205,7 @@ def _evaluate_one(observed: Observed, y: torch.Tensor) -> Evaluated:
         proba = p.numpy()
         if predicted.ndim == 2:  # the probability of what happened
             predicted, truth = p.gather(1, y[:, None])[:, 0], torch.ones_like(p[:, 0])
-    else:
+    if not chosen.classifies or chosen.ordered:
         below, up_to = (t.numpy() for t in observed.distribution(y))
         crps = chosen.crps_at(y, observed.at).numpy()
     density = observed.log_density(y).numpy()
@@ -248,12 +248,14 @@ def summary(rows: Evaluated) -> Score:
         on=rows.on,
     )
     if rows.proba is not None:
-        return found._replace(
+        found = found._replace(
             error=classes.error_rate(rows.proba, rows.y),
             auroc=classes.auroc(rows.proba, rows.y),
             brier=classes.brier(rows.proba, rows.y),
             ece=classes.ece(rows.proba, rows.y),
         )
+    if rows.crps is None:
+        return found
     half, most, all_but_few = (_coverage(rows, level) for level in LEVELS)
     return found._replace(
         coverage=all_but_few, coverage_80=most, coverage_50=half, crps=float(np.mean(np.asarray(rows.crps)))

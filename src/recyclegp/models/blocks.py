@@ -303,7 +303,7 @@ def _origin(request: FitRequest, models: Fitted, i: int) -> Origin:
 
 def _published(part: Likelihood, models: Fitted) -> Fitted:
     """With the parameters that their likelihood has: functions of classes are fitted as if they had a noise."""
-    own = len(part.parameter_names)
+    own = len(part.value_names)
     if models.parameters.shape[1] == own:
         return models
     return models._replace(parameters=models.parameters[:, :own], noise=torch.full_like(models.noise, torch.nan))

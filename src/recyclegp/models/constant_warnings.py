@@ -37,7 +37,8 @@ def _target(own: FunctionRequests, c: int) -> str:
     request, target, likelihood = own.requests[c], own.targets[c], own.likelihood.parts[c]
     name = target.name or (own.likelihood.functions[c] if isinstance(own.likelihood, Outputs) else "y")
     value = likelihood.shown(request.y[0])
-    label = None if target.labels is None else target.labels[int(value)]
+    names = likelihood.classes if likelihood.names_classes and likelihood.classes else target.labels
+    label = None if names is None else names[int(value)]
     return f"{name!r} is {value:.6g}" if label is None else f"{name!r} is {label!r}"
 
 

@@ -71,7 +71,7 @@ def contribute(
 ) -> AnswerFacts:
     """All that one owner says."""
     check_not_people(publishing.privacy)
-    if len(plan.priors) == 1 and plan.likelihood.classifies:
+    if len(plan.priors) == 1 and plan.likelihood.classifies and not plan.likelihood.names_classes:
         y = labels.as_numbers(y, plan.targets[0].labels)
     if private is not None:
         _check_private(plan, private, noise, weights, score, with_derivatives)
@@ -189,7 +189,7 @@ def _options(plan: PlanFacts, publishing: Publishing, missing: str) -> FitOption
         inducing=Z,
         publish=Publishing(None, publishing.rows_per_point, publishing.allow_small, None),
         target=list(whole.functions) if isinstance(whole, Outputs) else None,
-        classes=whole.labels if isinstance(whole, Categorical) else None,
+        classes=whole.own_labels or None,
         missing=missing,
     )
 

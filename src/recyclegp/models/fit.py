@@ -82,8 +82,9 @@ def fit(
             the time t; otherwise as "lognormal"), "student-t", "bernoulli" (logistic), "bernoulli-probit", "poisson",
             "negative-binomial" (counts that vary more: mean exp f and variance μ + μ²/r, r learned), "counts" (one of
             these two, by the evidence of some of the rows); "categorical" (any number of classes, which may be text, by
-            a regression for each) or "categorical-softmax" (by their softmax, slower); "heteroscedastic" (Gaussian,
-            with a noise that is a function of the inputs, too). docs/likelihoods.md says which for what.
+            a regression for each) or "categorical-softmax" (by their softmax, slower); "ordinal" (levels in an order,
+            as none, mild, severe: a cumulative probit); "heteroscedastic" (Gaussian, with a noise that is a function of
+            the inputs, too). docs/likelihoods.md says which for what.
         kernel: a name ("matern52", "rbf + linear", …), a GPyTorch kernel in your units, or "auto": rbf, matern52 or
             matern32, with a linear part where that is better, by the evidence of some of the rows. "category" sees the
             columns of categories and the others those of numbers; a name without it is multiplied by it.
@@ -125,6 +126,7 @@ def fit(
             cells of several outputs may be empty. docs/messy-tables.md says which when.
         classes: of "categorical", all that a row could have had. Without it they are those that y has: an owner who
             has not met a class says nothing about it. Named here and not met, a class is one that does not occur.
+            Of "ordinal" all levels, from the lowest to the highest; not needed for numbers, and where pandas knows it.
         weights: how often each row counts, n positive numbers: as p(y|f)^w, so that a row of weight two is a row that
             is there twice, and equal rows are one row with the sum of their weights. Of Gaussian rows f sees the noise
             σ²/w, and σ², which is that of a single row, is learned from as many rows as the weights add up to. Rows are

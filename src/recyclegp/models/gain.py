@@ -98,7 +98,7 @@ def gain(
     held = held_back.is_held_back(_own_columns(X, about), seen, share)
     _check_rows(about, alone, seen, ~held)
     X, seen = held_back.take(X, held), held_back.take(seen, held)
-    known = _met(alone, seen) if mine.classifies and mine.predicts_all else np.ones(len(X), dtype=bool)
+    known = _met(alone, seen) if mine.names_classes else np.ones(len(X), dtype=bool)
     if not known.any():
         raise RecycleGPError(f"{about.name}: it has met none of the classes of the {len(X)} rows that were held back")
     X, seen, left_out = held_back.take(X, known), held_back.take(seen, known), int((~known).sum())
@@ -193,7 +193,7 @@ def _check_rows(about: About, alone: Module, seen: Any, kept: np.ndarray) -> Non
 
 def _met(alone: Module, y: Any) -> np.ndarray:
     """(n,) bool  rows of a class that the module knows."""
-    return np.isin(labels.texts(y, len(y)), alone.likelihoods[0].functions)
+    return np.isin(labels.texts(y, len(y)), alone.likelihoods[0].classes)
 
 
 def _each(log_density: Any) -> np.ndarray:

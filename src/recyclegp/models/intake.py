@@ -363,6 +363,7 @@ class ModuleIntake:
         for c, own in enumerate(read.functions):
             before = [] if self._known is None else [m for m in self._known.members if m.function == c]
             _check_scales([*before, *own.members])
+            _check_levels([*before, *own.members])
         if not any(m.weight > 0 for m in members):
             raise RecycleGPError("weights are all zero; give at least one module a positive weight")
         self._warnings.warn(self.frame.columns)
@@ -382,6 +383,30 @@ def _check_scales(members: Sequence[Member]) -> None:
             f"{logarithm.name!r} ({logarithm.likelihoods[0].name}); fit one of them again with the same ",
             Argument("likelihood"),
         )
+
+
+def _check_levels(members: Sequence[Member]) -> None:
+    """Have all whose y is one of ordered levels the same ones, or the lowest of the same?
+
+    f is measured from the first cut, and cuts are counted from there: who lacks levels at the top has said nothing of
+    their cuts, but who lacks another one has cuts of other meanings.
+    """
+    most: tuple[Member, tuple[str, ...]] | None = None
+    for member, levels in {
+        p.own_labels: (m, p.own_labels) for m in members for p in m.likelihoods if p.ordered
+    }.values():
+        if most is None:
+            most = member, levels
+            continue
+        (few, less), (many, more) = sorted([(member, levels), most], key=lambda one: len(one[1]))
+        if more[: len(less)] != less:
+            raise RecycleGPError(
+                f"y has the levels {' < '.join(less)} for module {few.name!r} and {' < '.join(more)} for {many.name!r}"
+                "; fit them again with the same ",
+                Argument("classes"),
+                ", all levels from the lowest to the highest",
+            )
+        most = many, more
 
 
 class _Shared:

@@ -5,6 +5,7 @@ What is said here of a family its class says, too, and a test compares them.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ..errors import RecycleGPError
@@ -22,6 +23,7 @@ class Family(NamedTuple):
     conjugate: bool = False
 
 
+ORDINAL = "ordinal"
 FAMILIES = {
     "gaussian": Family(("noise",), True, True),
     "lognormal": Family(("noise",), True, True),
@@ -31,6 +33,7 @@ FAMILIES = {
     "negative-binomial": Family(("dispersion",)),
     "student-t": Family(("noise", "df"), True),
     "survival": Family(("noise",), True),
+    ORDINAL: Family(("gap",)),
 }
 CATEGORICAL = ("categorical", "categorical-softmax")
 HETEROSCEDASTIC, OF_VARYING_NOISE = "heteroscedastic", ("f", "log noise")
@@ -41,7 +44,8 @@ class LikelihoodWords:
     """One of them; that of several functions has one for each in `parts`."""
 
     has_units = conjugate = False
-    known = True
+    known, ordered = True, False
+    own_labels: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -54,6 +58,15 @@ class LikelihoodWords:
         self.parts = parts or (self,) * len(functions)
         self.parameters: tuple[float, ...] = ()
 
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Of levels: where each next one begins."""
+        return tuple(accumulate(self.parameters, initial=0.0)) if self.ordered and self.known else ()
+
+    @property
+    def words_of_y(self) -> tuple[str, tuple[str, ...]]:
+        return ("levels", self.own_labels) if self.ordered else (self.meaning, self.functions)
+
 
 def read(found: Any) -> LikelihoodWords:
     entry = fields(found, "a likelihood")
@@ -61,6 +74,8 @@ def read(found: Any) -> LikelihoodWords:
         return _outputs(listed(entry["functions"], "functions", most=MOST_FUNCTIONS))
     name = text(entry["name"], "a likelihood").replace("_", "-")
     given = listed(entry.get("parameters", []), "parameters", most=MOST_PARAMETERS)
+    if name == ORDINAL:
+        return _ordinal(entry, tuple(positive(v, "a parameter") for v in given))
     if name in FAMILIES:
         _check_absent(entry, "labels", "function")
         return _of_one(name, tuple(positive(v, "a parameter") for v in given))
@@ -78,14 +93,32 @@ def _of_one(name: str, parameters: tuple[float, ...]) -> LikelihoodWords:
     return found
 
 
+def _ordinal(entry: Header, gaps: tuple[float, ...]) -> LikelihoodWords:
+    _check_absent(entry, "function")
+    found = LikelihoodWords(ORDINAL)
+    found.ordered, found.own_labels, found.parameters = True, _labels(entry, "a level"), gaps
+    wanted = max(0, len(found.own_labels) - 2)
+    if len(found.own_labels) == 1 or len(found.own_labels) > MOST_PARAMETERS or len(gaps) not in (0, wanted):
+        raise RecycleGPError("other levels, or other parameters, than the likelihood has")
+    found.known = bool(found.own_labels) and len(gaps) == wanted
+    return found
+
+
+def _labels(entry: Header, what: str) -> tuple[str, ...]:
+    labels = tuple(text(label, "a label") for label in listed(entry.get("labels") or [], "labels", most=MOST_FUNCTIONS))
+    if labels:
+        check_names(labels, what)
+    return labels
+
+
 def _categorical(name: str, entry: Header) -> LikelihoodWords:
     _check_absent(entry, "function")
     if entry.get("labels") is None:
         return LikelihoodWords(name, "classes")
-    labels = tuple(text(label, "a label") for label in listed(entry["labels"], "labels", most=MOST_FUNCTIONS))
-    if labels:
-        check_names(labels, "a class")
-    return LikelihoodWords(name, "classes", labels or ("f",))
+    labels = _labels(entry, "a class")
+    found = LikelihoodWords(name, "classes", labels or ("f",))
+    found.own_labels = labels
+    return found
 
 
 def _heteroscedastic(name: str, entry: Header) -> LikelihoodWords:

@@ -145,7 +145,7 @@ class Model(ABC):
 
     def _as_numbers(self, y: Any) -> Any:
         """y as 0 and 1 where it holds the words that classes are called by here; else as it is."""
-        two = len(self.functions) == 1 and all(p.classifies for p in self.likelihoods)
+        two = len(self.functions) == 1 and all(p.classifies and not p.names_classes for p in self.likelihoods)
         return labels.as_numbers(y, self.targets[0].labels) if two else y
 
     @property

@@ -298,7 +298,7 @@ class _FunctionReader:
         self.messages = messages
         self.kernel = len(FACTS) + len(NOISE)  # where its parameters begin, and those of the likelihood
         self.likelihood = self.kernel + len(self.learned)
-        self.width = self.likelihood + len(likelihood.parameter_names)
+        self.width = self.likelihood + len(likelihood.value_names)
 
     def check(self, table: Tensor) -> None:
         fact = {name: table[:, i] for i, name in enumerate((*FACTS, *NOISE))}

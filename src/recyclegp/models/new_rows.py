@@ -194,11 +194,11 @@ def _one(X: Tensor, y: Array, known: Sequence[Likelihood], likelihood: str | Non
     """Of one function; the likelihood is one of those known, or another whose parameters are."""
     if not arrays.are_several(noise):
         chosen = _likelihood_for(known, likelihood, noise)
-        return Observed(X, chosen.seen(chosen.check(arrays.targets(y, len(X), device=X.device))), chosen)
+        return Observed(X, chosen.seen(chosen.targets(y, len(X), X.device)), chosen)
     own = known_noise(arrays.variances(noise, len(X), device=X.device))
     chosen = _likelihood_for(known, likelihood, own.mean)
     check_rows_have_noises(chosen)
-    return Observed(X, chosen.seen(chosen.check(arrays.targets(y, len(X), device=X.device))), chosen, own.w)
+    return Observed(X, chosen.seen(chosen.targets(y, len(X), X.device)), chosen, own.w)
 
 
 def _likelihood_for(known: Sequence[Likelihood], name: str | None, noise: object) -> Likelihood:

@@ -86,7 +86,7 @@ class Plan:
             columns: names for the columns of X.
             target: what y is called; several names for as many outputs.
             unit: what y is measured in; of several outputs one for all, or one each.
-            classes: of "categorical" and "categorical-softmax", all that a row could have been.
+            classes: of "categorical", "categorical-softmax" and "ordinal", all that a row could have been.
 
         Raises:
             RecycleGPError: Points coincide, a kernel does not fit them, or the noise is missing.

@@ -14,7 +14,7 @@ from ..core.effects import Effects
 from ..errors import Argument, RecycleGPError
 from ..kernels import Kernel, parse
 from ..kernels.parsing import parse_with_values
-from ..likelihoods import Categorical, Likelihood, Outputs
+from ..likelihoods import Likelihood, Outputs
 from ..local.options import KernelLike
 from ..plans.prior import Prior
 from ..plans.search import Search
@@ -51,7 +51,7 @@ def from_public_knowledge(
     family = likelihoods.named(likelihood)
     if classes is not None:
         family = family.for_data(list(classes), len(classes), classes)
-    elif isinstance(family, Categorical):
+    elif family.names_classes:
         raise RecycleGPError(Argument("classes"), " is missing; a plan needs all that a row could have been")
     whole: Likelihood = Outputs(names, (family,) * len(names)) if names else family
     C = len(whole.functions)
@@ -66,6 +66,12 @@ def from_public_knowledge(
         raise RecycleGPError(Argument("noise"), " is missing; a plan needs the noise variance of a row")
     if noise is not None and not family.has_units:
         raise RecycleGPError(Argument("noise", noise), f": likelihood {family.name!r} has none; leave it out")
+    if not (family.has_units or family.known):
+        raise RecycleGPError(
+            Argument("likelihood", family.name),
+            f": the {family.parameter_names[0]} of it is learned from rows; merge modules, and make the plan of their "
+            "ensemble (Ensemble.plan)",
+        )
     noises = _each(1.0 if noise is None else noise, C, "noise")
     if not family.conjugate:
         if noise is not None:

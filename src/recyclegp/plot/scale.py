@@ -53,7 +53,7 @@ class Scale(NamedTuple):
     @property
     def function(self) -> str:
         """What f is called: measurements are f and noise, while classes and counts only depend on it."""
-        measured = self.likelihood is not None and not (self.is_probability or self.is_rate)
+        measured = self.likelihood is not None and not (self.likelihood.classifies or self.is_rate)
         return self.name or (self.target if measured else None) or ("y" if self.is_logarithm else "f")
 
     @property
@@ -65,7 +65,7 @@ class Scale(NamedTuple):
 
     @property
     def is_probability(self) -> bool:
-        return self.likelihood is not None and self.likelihood.classifies
+        return self.likelihood is not None and self.likelihood.classifies and not self.likelihood.ordered
 
     @property
     def is_rate(self) -> bool:

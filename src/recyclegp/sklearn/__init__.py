@@ -23,7 +23,19 @@ from ..likelihoods import CHOICES, FAMILIES, Gaussian, Heteroscedastic, Lognorma
 from ..models.module import Module
 from ..target import target_name
 from .estimator import OwnerOfRows, RandomState, RecyclableGP
-from .labels import AUTO, OF_TWO, all_classes, check_known, classes_of, likelihood_for, words_of, words_of_two
+from .labels import (
+    AUTO,
+    OF_LEVELS,
+    OF_TWO,
+    all_classes,
+    check_known,
+    classes_of,
+    in_order,
+    likelihood_for,
+    words_in_order,
+    words_of,
+    words_of_two,
+)
 from .parts import checked, fitted_modules, regions, seed_of, target_names
 
 __all__ = ["RecyclableGPClassifier", "RecyclableGPRegressor", "regions"]
@@ -254,24 +266,29 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
     ----------
     kernel : str or gpytorch.kernels.Kernel
         A name ("matern52", "rbf + linear", …) or a GPyTorch kernel in your units.
-    likelihood : {"auto", "bernoulli", "bernoulli-probit", "categorical", "categorical-softmax"}
+    likelihood : {"auto", "bernoulli", "bernoulli-probit", "categorical", "categorical-softmax", "ordinal"}
         "auto" is "bernoulli" (logistic) for two classes and "categorical" (a regression for each) for more.
-        "categorical-softmax" fits their softmax, which is much slower. The last two match classes by name when they
-        are merged, so that estimators may know different ones.
+        "categorical-softmax" fits their softmax, which is much slower. These two match classes by name when they
+        are merged, so that estimators may know different ones. "ordinal" is for levels in an order.
     inducing, publish, rows_per_point, privacy, learn, hold_back, missing, categories, ensemble_inducing, owners, trust
         As for `RecyclableGPRegressor`, which explains them.
     n_partitions, n_jobs, name, random_state
         As for `RecyclableGPRegressor`, which explains them.
+    levels : list or None
+        Of "ordinal" all labels, from the lowest to the highest. None for numbers, which sort themselves, and for a y
+        whose order pandas knows.
 
     Attributes
     ----------
     classes_ : array of shape (C,)
-        The labels, in order. Of two, the second is class 1 of modules of two classes.
+        The labels, in order: numbers by size, words by the alphabet, also those of "ordinal". Of two, the second is
+        class 1 of modules of two classes.
     modules_, ensemble_, likelihood_, n_features_in_, feature_names_in_
         As for `RecyclableGPRegressor`.
     """
 
     likelihood: str = AUTO
+    levels: Sequence[Any] | None = None
     classes_: np.ndarray = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
@@ -303,6 +320,8 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
     ) -> Self:
         options: dict[str, Any] = {"target": target_name(y)}
         rows = checked(self, X, y, sample_weight, owner, reset=not old)
+        order = in_order(self.levels, y, self.likelihood)
+        given = order if given is None else given
         known = None if given is None else classes_of(given)
         if old and known is not None and not np.array_equal(known, self.classes_):
             raise RecycleGPError(f"classes={known.tolist()}, but the first call had {self.classes_.tolist()}")
@@ -315,10 +334,13 @@ class RecyclableGPClassifier(ClassifierMixin, RecyclableGP):
             options["labels"] = words_of_two(classes)
         else:
             words = words_of(classes)
+            told = words
+            if self.likelihood_ == OF_LEVELS:
+                told = list(old[0].classes) if old else words_in_order(classes, order)
             if known is None and not old:
                 check_classes(map(str, labels.tolist()))
             labels = np.array(words, dtype=object)[np.searchsorted(classes, labels)]
-            options["classes"] = words
+            options["classes"] = told
         return self._take(old, fitted_modules(self, rows._replace(y=labels), self.likelihood_, old, **options))
 
     def _learn_from(self, fitted: Self, items: Sequence[Any]) -> None:

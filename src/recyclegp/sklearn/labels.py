@@ -10,13 +10,14 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..errors import RecycleGPError
-from ..likelihoods import Bernoulli, BernoulliProbit, DirichletCategorical, SoftmaxCategorical, check_names
-from ..likelihoods.labels import label
+from ..likelihoods import Bernoulli, BernoulliProbit, DirichletCategorical, Ordinal, SoftmaxCategorical, check_names
+from ..likelihoods.labels import label, ordered_categories
 from ..target import LONGEST
 
 AUTO = "auto"
 OF_TWO = (Bernoulli.name, BernoulliProbit.name)
 OF_ANY = (DirichletCategorical.name, SoftmaxCategorical.name)
+OF_LEVELS = Ordinal.name
 
 
 def classes_of(y: Any) -> np.ndarray:
@@ -32,8 +33,9 @@ def likelihood_for(wanted: Any, classes: np.ndarray) -> str:
     """That of two classes, or of any number."""
     if wanted == AUTO:
         return OF_TWO[0] if len(classes) == 2 else OF_ANY[0]
-    if wanted not in (*OF_TWO, *OF_ANY):
-        raise RecycleGPError(f"likelihood={wanted!r}; use {AUTO}, {', '.join((*OF_TWO, *OF_ANY))}")
+    known = (*OF_TWO, *OF_ANY, OF_LEVELS)
+    if wanted not in known:
+        raise RecycleGPError(f"likelihood={wanted!r}; use {AUTO}, {', '.join(known)}")
     if wanted in OF_TWO and len(classes) > 2:
         # These are the words that scikit-learn's own checks expect.
         raise RecycleGPError(
@@ -41,6 +43,27 @@ def likelihood_for(wanted: Any, classes: np.ndarray) -> str:
             f"use {' or '.join(OF_ANY)}"
         )
     return str(wanted)
+
+
+def in_order(levels: Any, y: Any, likelihood: Any) -> list[Any] | None:
+    """All labels from the lowest to the highest, where somebody says so: `levels`, or a column of pandas."""
+    if likelihood != OF_LEVELS:
+        if levels is not None:
+            raise RecycleGPError(f"levels={levels!r}: they are for likelihood={OF_LEVELS!r}; leave them out")
+        return None
+    return ordered_categories(y) if levels is None else list(levels)
+
+
+def words_in_order(classes: np.ndarray, levels: Sequence[Any] | None) -> list[str]:
+    """Labels as modules of levels hold them, from the lowest to the highest; numbers sort themselves."""
+    if levels is not None:
+        return [label(each) or "" for each in levels]
+    if classes.dtype.kind not in "iufb":
+        raise RecycleGPError(
+            f"y holds the labels {classes.tolist()[:6]}, whose order nobody has said; pass levels= with all of them, "
+            "from the lowest to the highest"
+        )
+    return words_of(classes)
 
 
 def check_known(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -87,7 +110,7 @@ def all_classes(estimator: Any, items: Sequence[Any]) -> np.ndarray:
     of_two = estimator.likelihood_ in OF_TWO
     for item in items:
         theirs = getattr(item, "classes_", None)
-        if (item.likelihood_ in OF_TWO if theirs is not None else len(item.functions) == 1) != of_two:
+        if (item.likelihood_ in OF_TWO if theirs is not None else not item.likelihoods[0].names_classes) != of_two:
             raise RecycleGPError(
                 "merge: some have two classes, 0 and 1, and others have classes by name; fit all of them with "
                 f"likelihood={OF_ANY[0]!r}"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..times import When
 
 MOST_LIKELIHOODS = 16
-MOST_PARAMETERS = 8  # of a likelihood
+MOST_PARAMETERS = 32  # of a likelihood
 LONGEST_DATE = 40  # characters
 
 
@@ -274,14 +274,14 @@ def numbers_from_json(entry: Header, dimension: int, about: tuple[Any, ...]) -> 
 
 def likelihood_to_json(p: Likelihood, *, numbers: bool = True) -> Header:
     """Its parameters only where they are known, and wanted."""
-    from ..likelihoods import Categorical, Heteroscedastic, Outputs
+    from ..likelihoods import Heteroscedastic, Outputs
 
     said: Header = {"name": p.name}
     if isinstance(p, Outputs):
         parts = zip(p.names, p.each, strict=True)
         said["functions"] = [{"name": n, "likelihood": likelihood_to_json(q, numbers=numbers)} for n, q in parts]
-    if isinstance(p, Categorical) and p.labels:
-        said["labels"] = list(p.labels)
+    if p.own_labels:
+        said["labels"] = list(p.own_labels)
     if isinstance(p, Heteroscedastic) and p.alone is not None:
         said["function"] = p.alone
     if p.parameters and numbers:
@@ -296,21 +296,15 @@ def likelihood_from_json(found: Any) -> Likelihood:
     entry = fields(found, "a likelihood")
     if entry["name"] == Outputs.name:
         return _outputs(listed(entry["functions"], "functions", most=MOST_FUNCTIONS))
-    parameters = listed(entry.get("parameters", []), "parameters", most=MOST_PARAMETERS)
-    p = likelihoods.named(text(entry["name"], "a likelihood"), [positive(v, "a parameter") for v in parameters])
+    p = likelihoods.named(text(entry["name"], "a likelihood"))
     if entry.get("labels") is not None:
-        return _with_labels(p, listed(entry["labels"], "labels", most=MOST_FUNCTIONS))
+        labels = listed(entry["labels"], "labels", most=MOST_FUNCTIONS)
+        p = p.with_labels([text(label, "a label") for label in labels])
+    parameters = listed(entry.get("parameters", []), "parameters", most=MOST_PARAMETERS)
+    p = p.with_parameters([positive(v, "a parameter") for v in parameters])
     if entry.get("function") is not None:
         return _alone(p, entry["function"])
     return p
-
-
-def _with_labels(p: Likelihood, labels: list[Any]) -> Likelihood:
-    from ..likelihoods import Categorical
-
-    if not isinstance(p, Categorical):
-        raise RecycleGPError(f"labels are given for likelihood {p.name!r}, which has none")
-    return type(p)(tuple(text(label, "a label") for label in labels))  # type: ignore[call-arg]
 
 
 def _alone(p: Likelihood, function: Any) -> Likelihood:
