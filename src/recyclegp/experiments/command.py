@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..errors import PublishingWarning, RecycleGPError, RecycleGPWarning
+from ..errors import PublishingWarning, RecycleGPError, RecycleGPWarning, UncheckedWarning
 from ..storage.atomic import replacing, write_atomically
 from ..threads import using_threads
 from ..version import __version__
@@ -135,12 +135,14 @@ def _bar(name: str, total: int | None, console: Console) -> Iterator[Report]:
 def _collected() -> Iterator[list[str]]:
     """The library's own warnings, each once, as notes; other libraries' are not about this experiment.
 
-    How many points modules publish, and of how many rows, is part of an experiment: nobody needs to be warned of it.
+    How many points modules publish, of how many rows, and how little owners of adjoining regions know of each other, is
+    part of an experiment: nobody needs to be warned of it.
     """
     said: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warnings.simplefilter("ignore", PublishingWarning)
+        for known in (PublishingWarning, UncheckedWarning):
+            warnings.simplefilter("ignore", known)
         yield said
     words = [str(w.message) for w in caught if issubclass(w.category, RecycleGPWarning)]
     said += [f"{text} (warned {words.count(text)} times)" for text in dict.fromkeys(words)]

@@ -77,8 +77,8 @@ def draw(made: Compared, rows: list[Row]) -> Figure:
         look: dict[str, Any] = {"color": style.PALETTE[k % 4], "ms": 6, "mec": "white", "mew": 0.7, "zorder": 5}
         zoom.plot(Z[inside, 0], m.predict(Z)[0][inside], "o", label=label, **look)
     style.tidy(whole, f"Sunspots: {K} segments of time, merged at {len(merged.inducing)} points", ylabel="log(1+y)")
-    look = {"xlabel": "time, scaled to [0, 100]", "ylabel": "log(1+y)", "ylim": (-0.6, 7.2)}  # room for the legend
-    style.tidy(zoom, "A closer look", {"loc": "upper center", "fontsize": 9, "ncols": 4}, **look)
+    look = {"xlabel": "time, scaled to [0, 100]", "ylabel": "log(1+y)", "ylim": (-0.6, 8.2)}  # room for the legend
+    style.tidy(zoom, "A closer look", {"loc": "upper center", "fontsize": 9, "ncols": 2}, **look)
     best = min((r for r in rows if np.isfinite(r.nlpd)), key=lambda r: r.nlpd)
     figures.excess(table, rows, best.model, "On the same held-out months")
     return figure
