@@ -38,5 +38,5 @@ def test_what_two_searches_share_is_carried_over_and_the_rest_is_as_uncertain_as
             else:
                 assert float(found[i, j]) == pytest.approx(float(variance[i]) if i == j else 0.0)
     assert space.metric(None, 40) is None
-    other = SearchSpace.of(parse("matern52", 3), Z)
+    other = SearchSpace.of(parse("matern32", 3), Z)
     assert space.metric(Curvature(known, other, 20), 40) is None

@@ -7,7 +7,7 @@ import torch
 import recyclegp as rgp
 from recyclegp.experiments.grouped_run import run_set
 from recyclegp.kernels import DEFAULT_KERNEL, parse
-from recyclegp.kernels.units import smoother
+from recyclegp.kernels.units import alike, smoother
 
 RNG = np.random.default_rng(3)
 
@@ -43,6 +43,9 @@ def test_a_smoother_kernel_is_equally_curved():
         fall = [float(1 - k.matrix(origin, near) / k.diagonal(origin)) for k in (one, smoother(one))]
         assert fall[0] == pytest.approx(fall[1], rel=0.01)
     assert smoother(rbf) == rbf
+    np.testing.assert_allclose(alike(smoother(one), one).theta, one.theta)
+    assert alike(one, rbf) == smoother(one)
+    assert alike(one, parse("matern32", 2)) is None
 
 
 def test_a_smooth_function_is_found_to_be_smooth():

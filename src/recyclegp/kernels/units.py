@@ -155,6 +155,16 @@ def smoother(kernel: Kernel) -> Kernel:
     return _with_leaves(kernel, change)
 
 
+def alike(kernel: Kernel, other: Kernel) -> Kernel | None:
+    """The kernel with the other's structure, which has rbf where it has matern52, or the reverse; else None."""
+    if kernel.structure == other.structure:
+        return kernel
+    smooth, changed = smoother(kernel), smoother(other)
+    if smooth.structure != changed.structure:
+        return None
+    return Kernel(other.structure, smooth.theta - (changed.theta - other.theta))
+
+
 def times(kernel: Kernel, other: Kernel) -> Kernel:
     """The product of two kernels."""
     return Kernel(Product((kernel.structure, other.structure)), torch.cat([kernel.theta, other.theta], -1))

@@ -17,7 +17,7 @@ from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.stacked import Evidence, Stacked, log_evidence, stack
 from ..kernels import Kernel
-from ..kernels.units import smoother
+from ..kernels.units import alike, smoother
 from . import affordable
 from .constants import EFFECTS, LEARNING, NOISE
 from .noise import PooledNoise, Readings, StackedNoise
@@ -38,6 +38,12 @@ class Learned(NamedTuple):
     unclear: bool = False  # more modules might show that owners differ
     of_all: bool = False  # was it learned from all modules?
     curvature: Curvature | None = None  # where the search ended
+    nothing_missed: bool = False  # noises were no better explained by what modules have missed of f
+
+    @property
+    def ended_at(self) -> PooledNoise | None:
+        """Noise where the search ended, also if all have one noise then."""
+        return self.noise if self.curvature is None else self.curvature.noise
 
 
 class Sites(NamedTuple):
@@ -76,25 +82,26 @@ def learn_exactly(
     readings: Readings | None = None,
     *,
     approximate: bool = False,
+    known: Learned | None = None,
 ) -> Learned:
     """On all modules where that is affordable, and begun on some of them where it is long.
 
     `numbers` are those of the members' owners, `about` is where the prior of the kernel is centred, `kernels` are where
     the search may begin, and `readings` are what members say about their noise, where it is to be pooled. `approximate`
-    says that some likelihoods are.
+    says that some likelihoods are. `known` is what fewer modules have said: it begins there.
     """
     few = affordable.decided(store.largest)
     if store.rows <= few:
-        return decide(Sites.of(store, numbers, readings), about, kernels, owners, approximate=approximate)
+        return decide(Sites.of(store, numbers, readings), about, kernels, owners, approximate=approximate, known=known)
     with store.thinned(few) as some:
-        first = decide(Sites.of(some, numbers, readings), about, kernels, owners, approximate=approximate)
+        first = decide(Sites.of(some, numbers, readings), about, kernels, owners, approximate=approximate, known=known)
     if store.rows > affordable.learned():
         return first
     everything = Sites.of(store, numbers, readings)
     space = SearchSpace.of(about, everything.stacked.Z, _model(first.effects))
     if first.noise is not None and everything.noise is not None:
         space = replace(space.pooling(everything.noise.readings.level), missed=first.noise.has_missed)
-    return _learn(everything, space, [space.start(first.kernel, first.effects, first.noise)], first.curvature)
+    return _learn(everything, space, [space.start(first.kernel, first.effects, first.ended_at)], first.curvature)
 
 
 def decide_from_some(
@@ -107,12 +114,17 @@ def decide_from_some(
     *,
     approximate: bool = False,
     compare_smoothness: bool = False,
+    known: Learned | None = None,
 ) -> Learned:
-    """The same by some of the modules; by more of them where it is not clear whether owners differ."""
+    """The same by some of the modules; by more of them where it is not clear whether owners differ.
+
+    `known` was learned from other modules: the search begins where that has ended, and with its smoothness.
+    """
     few, more = affordable.first(store.largest), affordable.decided(store.largest)
     with store.thinned(few) as some:
         sites = Sites.of(some, numbers, readings)
-        first = decide(sites, about, kernels, owners, approximate=approximate)
+        near = about if known is None or known.kernel.structure == about.structure else smoother(about)
+        first = decide(sites, near, kernels if near is about else [], owners, approximate=approximate, known=known)
         if compare_smoothness:
             first = as_smooth_as_it_is(sites, about, first, approximate=approximate)
     if not first.unclear or store.points <= few:
@@ -125,14 +137,16 @@ def decide_from_some(
 
 
 def as_smooth_as_it_is(sites: Sites, about: Kernel, found: Learned, *, approximate: bool) -> Learned:
-    """What was found, or the same with rbf in place of matern52, by the evidence.
+    """What was found, or the same with rbf in place of matern52 (or the reverse), by the evidence.
 
-    How smooth a function is shows between rows of many owners; none of them may have enough to see it.
+    How smooth a function is shows between rows of many owners; none of them may have enough to see it. Like is compared
+    with like: where modules have missed some of f, they have also if it is smoother.
     """
-    other = smoother(about)
-    if other.structure == about.structure:
+    other = smoother(about) if found.kernel.structure == about.structure else about
+    kernel = alike(found.kernel, other)
+    if other.structure == found.kernel.structure or kernel is None:
         return found
-    again = decide(sites, other, [smoother(found.kernel)], _model(found.effects), approximate=approximate)
+    again = decide(sites, other, [kernel], _model(found.effects), approximate=approximate, known=found)
     return again._replace(unclear=found.unclear) if again.value > found.value else found
 
 
@@ -143,14 +157,23 @@ def _model(effects: Effects) -> Owners:
 
 
 def decide(
-    sites: Sites, about: Kernel, kernels: Sequence[Kernel] | None, owners: Owners, *, approximate: bool = False
+    sites: Sites,
+    about: Kernel,
+    kernels: Sequence[Kernel] | None,
+    owners: Owners,
+    *,
+    approximate: bool = False,
+    known: Learned | None = None,
 ) -> Learned:
     """The models that are wanted, from the simplest on, each where the evidence asks for it.
 
     Without kernels to begin at, the kernel is `about` itself, and only effects are learned. A search with effects
     begins where that without them has ended. But if its lengths have become ever shorter to explain owners who
-    contradict each other, it begins at `about`: no search comes back from there.
+    contradict each other, it begins at `about`: no search comes back from there. The first search begins where a
+    similar one has ended, if that is `known`.
     """
+    if known is not None and _has_collapsed(known.kernel, about, sites.stacked.Z.shape[1]):
+        known = None
     count = len(sites.stacked.owner.unique())
     best: Learned | None = None
     unclear = False
@@ -158,21 +181,24 @@ def decide(
         space = SearchSpace.of(about, sites.stacked.Z, model)
         if sites.noise is not None:
             space = space.pooling(sites.noise.readings.level)
-        if best is not None and best.noise is not None and best.noise.has_missed:
-            space = replace(space, missed=True)
+            if known is not None and known.noise is not None and known.noise.has_missed:
+                space = replace(space, missed=True)
         if kernels is None:
             space = space.at(about)
-        begins, known = [space.start(kernel) for kernel in (kernels or [about])], None
+        begins, curvature = [space.start(kernel) for kernel in (kernels or [about])], None
         if best is not None and _has_collapsed(best.kernel, about, sites.stacked.Z.shape[1]):
             begins = [space.start(about, best.effects)]
-        elif best is not None:
-            begins, known = [space.start(best.kernel, best.effects, best.noise)], best.curvature
-        found = _learn(sites, space, begins, known)
-        if kernels is not None and not space.missed:
-            found = _with_missed(sites, space, found)
+        elif known is not None and (there := alike(known.kernel, about)) is not None:
+            begins, curvature = [space.start(there, known.effects, known.ended_at)], known.curvature
+        found = _learn(sites, space, begins, curvature)
         price = model.price(count, approximate=approximate)
+        if kernels is not None and not space.missed:
+            ruled_out = known is not None and known.nothing_missed and not known.effects.present
+            wins = best is not None and found.value - best.value > price
+            found = found._replace(nothing_missed=True) if ruled_out and not wins else _with_missed(sites, space, found)
         if best is None or found.value - best.value > price:
             best, unclear = found, False
+            known = best
         else:  # more of the modules could show it
             unclear = unclear or found.value - best.value > EFFECTS.unclear * price
     assert best is not None  # there is at least one model
@@ -200,8 +226,9 @@ def _with_missed(sites: Sites, space: SearchSpace, found: Learned) -> Learned:
     tried = [replace(noise, level=level, missed_scale=c, dof=NOISE.missed_dof) for c in NOISE.missed_tried]
     begins = [space.start(found.kernel, found.effects, noise) for noise in tried]
     again = _learn(sites, space, begins, found.curvature)
+    gain = again.value - found.value
     least = NOISE.missed_gain if space.owners is not Owners.SMOOTH else -NOISE.missed_loss
-    return again if again.value - found.value > least else found
+    return again if gain > least else found._replace(nothing_missed=gain < 0)
 
 
 def _has_collapsed(kernel: Kernel, about: Kernel, dimension: int) -> bool:
@@ -225,7 +252,7 @@ def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor], known: Curvat
         )
     kernel, owners = space.kernel_at(best.x), len(sites.stacked.owner.unique())
     effects = detached(space.effects_at(best.x), owners)
-    noise = detached_noise(space.noise_at(best.x), kernel)
+    noise = ended_at = detached_noise(space.noise_at(best.x), kernel)
     log.info(
         "exact evidence %.3f after %d evaluations, owners=%s: %s, offset sd %.3g, smooth sd %.3g",
         best.value,
@@ -242,7 +269,7 @@ def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor], known: Curvat
             as_one = sites.log_evidence(kernel, effects, common)
             if value - as_one.value < NOISE.apart_gain:
                 noise, mean = common, as_one.mean
-    curvature = Curvature(best.metric, space, rows)
+    curvature = Curvature(best.metric, space, rows, ended_at)
     return Learned(kernel, float(mean), effects, best.value, ended(best), noise, curvature=curvature)
 
 

@@ -65,6 +65,7 @@ class MergeProblem:
             self.owners,
             approximate=approximated(self.members),
             compare_smoothness=True,
+            known=self.first,
         )
         same = first.kernel.structure == self.start.structure
         return replace(self, start=self.start if same else other, first=first, compare_smoothness=False)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..core.effects import NO_EFFECTS, Effects
 from ..kernels import Kernel, entries, learned
+from ..kernels.units import alike
 from .constants import EFFECTS, LEARNING, NOISE, OUTPUTS
 from .noise import PooledNoise
 from .owners import Owners
@@ -96,7 +97,7 @@ class SearchSpace:
 
         What is new here is as uncertain as its prior.
         """
-        if known is None or known.space.about.structure != self.about.structure:
+        if known is None or alike(known.space.about, self.about) is None:
             return None
         mine, theirs = self._labels, known.space._labels
         shared = [name for name in mine if name in theirs]
@@ -197,6 +198,7 @@ class Curvature(NamedTuple):
     metric: Tensor  # (p, p)  inverse curvature
     space: SearchSpace  # whose entries these are
     rows: int  # of pseudo-observations behind it
+    noise: PooledNoise | None = None  # where it ended, also if all have one noise then
 
 
 def detached(effects: Effects, owners: int) -> Effects:
