@@ -93,3 +93,24 @@ def test_what_killed_writers_left_is_cleaned_and_what_is_being_written_is_not(tm
         fcntl.flock(stream, fcntl.LOCK_EX)
         write_atomically(tmp_path / "a", b"whole")
     assert sorted(os.listdir(tmp_path)) == sorted([held.name, young.name, other.name, "a"])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders can be opened on POSIX")
+def test_the_new_name_is_made_durable_after_the_file(tmp_path, monkeypatch):
+    """The content first, then the name, then the folder that has it: else a power cut could leave an empty file."""
+    real = {name: getattr(os, name) for name in ("fsync", "replace")}
+    done = []
+
+    def fsync(handle):
+        kind = "folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file"
+        done.append((kind, os.path.samestat(os.fstat(handle), os.stat(tmp_path))))
+        real["fsync"](handle)
+
+    def replace(old, new):
+        done.append(("rename", new == tmp_path / "a"))
+        real["replace"](old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    write_atomically(tmp_path / "a", b"whole")
+    assert done == [("file", False), ("rename", True), ("folder", True)]
