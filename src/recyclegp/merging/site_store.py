@@ -112,15 +112,14 @@ class SiteStore(SiteSource):
         if group is not None:
             self._pack(group)
 
-    def put_all(self, sites: Sequence[Site], weights: Sequence[float], first: int) -> None:
-        """Many sites, of the members from `first` on; those of weight zero are left out."""
-        sizes = {site.Z.shape for site in sites}
-        if len(sizes) > 1 or min(weights) <= 0:
+    def put_all(self, sites: Sequence[Site], weights: Sequence[float], first: int, shapes: set[torch.Size]) -> None:
+        """Many sites with points of these shapes, of the members from `first` on; those of weight zero are left out."""
+        if len(shapes) > 1 or min(weights) <= 0:
             for i, (site, weight) in enumerate(zip(sites, weights, strict=True)):
                 if weight > 0:
                     self.put(site, weight, first + i)
             return
-        size, self._dimension = sizes.pop()
+        ((size, self._dimension),) = shapes
         step = min(SITES, -(-PACK // (size * (size + self._dimension))))  # as many as `put` would wait for
         for start in range(0, len(sites), step):
             some = slice(start, start + step)

@@ -70,8 +70,8 @@ class _Reading:
             self.store.put(site, member.weight, len(self.members))
         self.members.append(member if keep else member.with_site(None))
 
-    def extend(self, members: Sequence[Member], sites: Sequence[Site], keep: bool) -> None:
-        self.store.put_all(sites, [m.weight for m in members], len(self.members))
+    def extend(self, members: Sequence[Member], sites: Sequence[Site], shapes: set[torch.Size], keep: bool) -> None:
+        self.store.put_all(sites, [m.weight for m in members], len(self.members), shapes)
         self.members += members if keep else [m.with_site(None) for m in members]
 
     def take(self, member: Member, site: Site | None) -> None:
@@ -180,7 +180,8 @@ class ModuleIntake:
         abouts, latents = [m.about for m in modules], [m.latents[0] for m in modules]
         names, sites = [a.name for a in abouts], [site for own in latents if (site := own.site) is not None]
         likelihoods, first = [m.likelihoods for m in modules], abouts[0]
-        dimensions = {Z.shape[-1] for Z, *_ in sites}
+        shapes = {site[0].shape for site in sites}  # of their points
+        dimensions = {shape[-1] for shape in shapes}
         targets = {id(a.targets[0]): a.targets[0] for a in abouts}.values()  # mostly one object for all
         unsettled = [a for a, own in zip(abouts, latents, strict=True) if not own.convergence.converged]
         if (
@@ -199,7 +200,7 @@ class ModuleIntake:
         self._seen.update(names)
         self.count = len(names)
         self._warnings.look_at_all(abouts, unsettled)
-        self._single.extend(list(map(Member, abouts, latents, likelihoods, weights)), sites, self._keep)
+        self._single.extend(list(map(Member, abouts, latents, likelihoods, weights)), sites, shapes, self._keep)
         return True
 
     def append_pieces(self, pieces: Iterable[Piece], label: str, check: Callable[[Frame], None] | None = None) -> None:
