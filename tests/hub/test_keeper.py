@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,8 +13,8 @@ pytest.importorskip("cryptography")
 
 import cases_hub as cases
 import recyclegp as rgp
+from recyclegp.hub import exchanges, merges, protocol, receipts, rounds, server, worker
 from recyclegp.hub import keeper as keeping
-from recyclegp.hub import merges, receipts, server, worker
 from recyclegp.hub.folder import read_json
 from recyclegp.hub.hub import Hub, State
 from recyclegp.hub.keeper import Keeper
@@ -206,3 +207,50 @@ def test_there_are_files_for_all_connections(monkeypatch):
     assert server.room_for(1000) == (1024 - server.FILES) // 2
     now.update(soft=resource.RLIM_INFINITY, hard=resource.RLIM_INFINITY)
     assert server.room_for(1000) == 1000
+
+
+def test_a_clock_that_is_set_back_stops_nobody(hub, monkeypatch):
+    put(hub, *(cases.module(name, seed) for seed, name in enumerate(NAMES)))
+    monkeypatch.setattr(keeping.time, "time", lambda: 1e9)  # years ago
+    assert steps(hub) == ["merge"]
+
+
+def test_rounds_begin_only_with_the_modules_of_their_plan(hub):
+    put(hub, *(cases.module(name, seed) for seed, name in enumerate(NAMES)))
+    steps(hub)
+    here = dict(hub.modules())
+    put(hub, cases.module("late", 7))
+    folder = rounds.new_folder(hub.folder.rounds, 1e9)
+    assert exchanges.begin(hub, folder, "a plan", here) is None
+    assert hub.run() is None
+    assert exchanges.begin(hub, folder, "a plan", hub.modules()) is not None
+    assert exchanges.begin(hub, folder, "a plan", hub.modules()) is None  # one goes on
+
+
+def test_a_hub_that_starts_remembers_no_merge(hub):
+    """Also where its jobs are threads of the same process."""
+    before = merges.of(hub.folder.modules)
+    assert merges.of(hub.folder.modules) is before
+    Keeper(hub, lambda: ThreadPoolExecutor(1)).close()
+    assert merges.of(hub.folder.modules) is not before
+
+
+def test_registering_keeps_no_small_question_waiting(hub, monkeypatch):
+    """What is written to a slow disk for one does not hold what all others need."""
+    key, free = cases.new_key(), []
+    real = hub.registry.register
+
+    def register(*arguments):
+        def ask():
+            free.append(hub.lock.acquire(blocking=False))
+            hub.lock.release()
+
+        other = threading.Thread(target=ask)
+        other.start()
+        other.join(60)
+        return real(*arguments)
+
+    monkeypatch.setattr(hub.registry, "register", register)
+    said = protocol.Signed("POST", "/register", protocol.raw(key), "north", 0, "0" * 32, "", hub.public)
+    assert hub.register(said, None).name == "north"
+    assert free == [True]

@@ -66,7 +66,7 @@ class Here:
 @contextlib.contextmanager
 def running(folder, **chosen):
     """Jobs run in a thread, which starts at once."""
-    options = {name: chosen.pop(name) for name in ("certificate", "public_page") if name in chosen}
+    options = {name: chosen.pop(name) for name in ("certificate", "public_page", "behind_proxy") if name in chosen}
     hub = Hub(folder, settings(**chosen))
     try:
         with serving(hub, executor=lambda: ThreadPoolExecutor(1), **options) as found:

@@ -52,6 +52,7 @@ class Admission:
         self._of_key, self._of_address = Buckets(limits.of_key), Buckets(limits.of_address)
         self._refused = Buckets(limits.refused)
         self._uploads = Slots(limits.uploads_at_once, limits.waiting)
+        self._registrations = Slots(1, limits.waiting)  # which are written down one by one
         self.turned_away = 0  # requests, for the page
 
     def open(
@@ -67,14 +68,17 @@ class Admission:
                 said, person = self._checked(request, roles, also_left)
                 largest = self._limits.largest_module if upload else self._limits.largest_question
                 size = _announced(request, largest)
-                if person is not None:  # a stranger can only register, which twice is the same as once
-                    self._hub.nonces.once(said, time.time())
+                self._hub.nonces.once(said, time.time())  # also of strangers: who has left would be back otherwise
                 if upload:
                     async with self._uploads.one():
                         found = await self._with_file(request, said, person, size, handler)
                 else:
-                    body = await self._body(request, said, largest)
-                    found = await handler(SignedQuery(person, said, request, body, None))
+                    query = SignedQuery(person, said, request, await self._body(request, said, largest), None)
+                    if roles is None:  # threads are few, and others have small questions
+                        async with self._registrations.one():
+                            found = await handler(query)
+                    else:
+                        found = await handler(query)
                 return self._signed(found, said)
             except (RecycleGPError, OSError, ClientDisconnect) as refused:
                 return self._turned_away(refused, said, address)

@@ -28,9 +28,11 @@ def want(hub: HubRecords, by: Person, count: int, points: int, deadline: float) 
         hub.log("asked for rounds", by, rounds=count, points=points)
 
 
-def begin(hub: HubRecords, folder: Path, plan: str) -> Run:
-    """From a plan that the merge has proposed."""
+def begin(hub: HubRecords, folder: Path, plan: str, here: Mapping[str, str]) -> Run | None:
+    """From a plan that the merge of these modules has proposed; None where others are here by now."""
     with hub.lock:
+        if hub.modules() != here or hub.run() is not None:
+            return None
         asked = hub.counted_owners()
         wanted = hub.wanted_rounds()
         before = rounds.newest(hub.folder.rounds)

@@ -112,7 +112,7 @@ class Hub(HubRecords):
     # --- what owners do ---
 
     def register(self, said: Signed, invitation: str | None) -> Person:
-        with self.lock:
+        with self.registering:  # and not the lock of all, behind which small questions would wait for the disk
             before = self.registry.get(said.key)
             person = self.registry.register(said.key, said.name, invitation, self.settings.admission, time.time())
             if person != before:

@@ -82,7 +82,7 @@ class Keeper:
         """Owners whose modules arrive while rounds go on are screened, and then asked, too."""
         hub = self._hub
         run = await asyncio.to_thread(hub.run)
-        if run is None or run.given or time.time() - hub.arrived < hub.settings.quiet:
+        if run is None or run.given or time.monotonic() - hub.arrived < hub.settings.quiet:
             return False
         here = await asyncio.to_thread(hub.modules)
         if set(here) <= set(run.facts.get("modules", here)):
@@ -117,11 +117,11 @@ class Keeper:
 
     async def _merge(self) -> bool:
         hub = self._hub
-        if hub.run() is not None or time.time() - hub.arrived < hub.settings.quiet:
+        if hub.run() is not None or time.monotonic() - hub.arrived < hub.settings.quiet:
             return False
         here = await asyncio.to_thread(hub.modules)
         same = here == hub.current["modules"]
-        if same and not hub.must_learn() and not hub.may_learn(time.time()):
+        if same and not hub.must_learn() and not hub.may_learn(time.monotonic()):
             return False
         if here == self._failed_with and time.monotonic() - self._failed_at < AGAIN:
             return False
@@ -149,8 +149,7 @@ class Keeper:
         folder = await asyncio.to_thread(rounds.new_folder, hub.folder.rounds, time.time())
         try:
             plan = await self._job(worker.plan, model, folder.name, hub.wanted_rounds()["points"])
-            if hub.modules() == here:
-                await asyncio.to_thread(exchanges.begin, hub, folder, plan)
+            if await asyncio.to_thread(exchanges.begin, hub, folder, plan, here) is not None:
                 return True
         except RecycleGPError as refused:
             await asyncio.to_thread(exchanges.fail, hub, str(refused))

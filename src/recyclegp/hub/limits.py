@@ -32,10 +32,10 @@ class Limits:
     largest_module: int = 64 * 2**20  # bytes
     largest_question: int = 2**16  # bytes of any other body
     of_key: Rate = Rate(10, 100)  # requests of one owner
-    of_address: Rate = Rate(100, 1000)  # of all owners behind one address
+    of_address: Rate = Rate(200, 2000)  # of all owners behind one address: 200 who ask every two seconds take half
     refused: Rate = Rate(5, 200)  # refused requests of one address, beyond which it is not listened to
     uploads_at_once: int = 4  # that are read and checked; others wait
-    waiting: float = 60.0  # seconds that an upload waits for its turn
+    waiting: float = 60.0  # seconds that an upload, or somebody who registers, waits for its turn
     body_seconds: float = 30.0  # a body must be there by then, and
     slowest: float = 50_000.0  # bytes for each further second
     connections: int = 1000  # at once
@@ -88,7 +88,7 @@ class Slots:
             async with asyncio.timeout(self._waiting):
                 await self._free.acquire()
         except TimeoutError:
-            raise RefusedError("too many uploads at once; try again in a minute", 503) from None
+            raise RefusedError("too many at once; try again in a minute", 503) from None
         try:
             yield
         finally:

@@ -6,6 +6,7 @@ the keeper may ask of it.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from pathlib import Path
@@ -43,10 +44,11 @@ class HubRecords:
         self.nonces = Nonces(self.folder.nonces, time.time())
         self.dictionary = Dictionary(self.folder.modules)
         self.lock = threading.RLock()
+        self.registering = threading.RLock()  # one key at a time
         self.sums = Sums()
         self._turns: dict[str, threading.RLock] = {}
         self.seen: dict[str, float] = {}  # id of a key → when it has asked last; not worth a file
-        self.arrived = 0.0  # when modules have changed last
+        self.arrived = -math.inf  # when modules have changed last, by a clock that nobody sets
         self._listed: tuple[float, dict[str, str]] | None = None  # when, and what
         self.failed: str | None = None  # why the last merge failed
         self._told = Buckets(Rate(0.1, 20))  # refusals that are written down
@@ -82,7 +84,7 @@ class HubRecords:
         """A module has come, or gone."""
         rest = {known: own for known, own in self.modules().items() if known != name}
         self._listed = time.monotonic(), rest if digest is None else {**rest, name: digest}
-        self.arrived = time.time()
+        self.arrived = time.monotonic()
 
     def turn(self, person: Person) -> threading.RLock:
         """One change of a module of this owner at a time. It is taken before the lock of the hub, never after it."""
