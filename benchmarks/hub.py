@@ -5,7 +5,11 @@
 
 The hub is a process of its own (`recyclegp hub`). Owners upload at once while one of them asks small questions, whose
 times are reported. Then hostile requests: malformed, oversized, replayed, forged, slow. None may be accepted, and the
-hub's memory is watched.
+hub's memory is watched. A second hub has the limits that hubs usually have: all owners upload from one address, and
+then ask every two seconds, as `recyclegp join` does.
+
+The exit code is 1, and the last line says why, where a module is missing, something was accepted that should not be,
+small requests are slow, memory grows, or somebody who says nothing is listened to.
 """
 
 from __future__ import annotations
@@ -23,11 +27,12 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -40,13 +45,30 @@ from recyclegp.storage.signing import private_key
 HERE = "127.0.0.1"
 PROGRAM = "from recyclegp.cli import app; app()"
 KINDS = ("malformed", "oversized", "replayed", "forged", "garbage")  # and slow ones beside them
+SLOW = 50
+WARM = 2  # measurements of memory before it has to be flat
+GROWTH = 32.0  # MiB that it may differ from then on: nonces are remembered for five minutes
+POLL = 2.0  # seconds, as owners' commands wait
+
+
+class Running(NamedTuple):
+    """A hub."""
+
+    address: str
+    page: str
+    pid: int
+
+    def turned_away(self) -> int:
+        """Requests, by what its page says."""
+        with urllib.request.urlopen(f"{self.page}state.json") as answer:
+            return int(json.load(answer)["turned_away"])
 
 
 @contextlib.contextmanager
-def hub(folder: Path) -> Iterator[tuple[str, int]]:
-    """The address and the process id; it ends with the block."""
+def hub(folder: Path, *more: str) -> Iterator[Running]:
+    """It ends with the block."""
     command = [sys.executable, "-c", PROGRAM, "hub", str(folder), "--port", "0", "--json", "--admission", "open"]
-    command += ["--no-evaluate", "--no-rate-limits"]
+    command += ["--no-evaluate", *more]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     try:
@@ -57,7 +79,8 @@ def hub(folder: Path) -> Iterator[tuple[str, int]]:
             if not line:
                 raise RuntimeError("the hub has ended")
             said += line
-        yield json.loads(said)["address"], process.pid
+        facts = json.loads(said)
+        yield Running(facts["address"], facts["page"], process.pid)
     finally:
         process.terminate()
         process.wait(30)
@@ -88,23 +111,11 @@ def modules(count: int, folder: Path) -> list[bytes]:
     return found
 
 
-def many_owners(address: str, contents: list[bytes]) -> dict[str, Any]:
-    """All upload at once; meanwhile one asks small questions."""
+def many_owners(address: str, contents: list[bytes], polling: float = 0.0) -> dict[str, Any]:
+    """All upload at once; meanwhile one asks small questions. Then all of them ask for some seconds."""
     clients = [
         HubClient(address, Ed25519PrivateKey.generate(), f"owner-{i:03d}", patience=300) for i in range(len(contents))
     ]
-    asking = HubClient(address, Ed25519PrivateKey.generate(), "asking", patience=300)
-    asking.ask("POST", "/register", {"invitation": None})
-    small: list[float] = []
-    over = threading.Event()
-
-    def questions() -> None:
-        while not over.is_set():
-            start = time.perf_counter()
-            asking.ask("GET", "/tasks")
-            small.append(time.perf_counter() - start)
-            time.sleep(0.02)
-
     barrier = threading.Barrier(len(clients))
 
     def one(client: HubClient, content: bytes) -> float:
@@ -115,15 +126,27 @@ def many_owners(address: str, contents: list[bytes]) -> dict[str, Any]:
         assert found["module"] == protocol.digest_of(content)
         return time.perf_counter() - start
 
-    watcher = threading.Thread(target=questions)
-    watcher.start()
-    begin = time.perf_counter()
+    with asking(address, 0.1 if polling else 0.02) as small:  # no more than an owner may, where that is limited
+        begin = time.perf_counter()
+        with ThreadPoolExecutor(len(clients)) as pool:
+            each = list(pool.map(one, clients, contents))
+        wall = time.perf_counter() - begin
+    polls: list[float] = []
+
+    def poll(i: int) -> None:
+        end = time.monotonic() + polling
+        time.sleep(POLL * i / len(clients))  # they did not begin in the same moment
+        while time.monotonic() < end:
+            start = time.perf_counter()
+            clients[i].ask("GET", "/tasks")
+            polls.append(time.perf_counter() - start)
+            time.sleep(max(0.0, POLL - polls[-1]))
+
     with ThreadPoolExecutor(len(clients)) as pool:
-        each = list(pool.map(one, clients, contents))
-    wall = time.perf_counter() - begin
-    over.set()
-    watcher.join()
+        list(pool.map(poll, range(len(clients) if polling else 0)))
     return {
+        "polls": len(polls),
+        "polls_p99": float(np.quantile(polls, 0.99)) if polls else None,
         "owners": len(clients),
         "seconds": wall,
         "upload_median": float(np.median(each)),
@@ -133,6 +156,43 @@ def many_owners(address: str, contents: list[bytes]) -> dict[str, Any]:
         "small_p99": float(np.quantile(small, 0.99)),
         "small_longest": max(small),
     }
+
+
+def questions(address: str, pause: float) -> None:
+    """Small ones, until nobody listens; prints how many seconds each has taken."""
+    client = HubClient(address, Ed25519PrivateKey.generate(), "asking", patience=300)
+    client.ask("POST", "/register", {"invitation": None})
+    over = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    print("ready", flush=True)
+    small: list[float] = []
+    while not over.is_set():
+        start = time.perf_counter()
+        client.ask("GET", "/tasks")
+        small.append(time.perf_counter() - start)
+        time.sleep(pause)
+    print(json.dumps(small))
+
+
+@contextlib.contextmanager
+def asking(address: str, pause: float) -> Iterator[list[float]]:
+    """Somebody asks meanwhile, in a process of its own: threads of this one wait for each other. Filled at the end."""
+    small: list[float] = []
+    command = [sys.executable, __file__, "--ask", address, "--pause", str(pause)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield small
+        small += json.loads(process.communicate(timeout=300)[0])
+    finally:
+        process.kill()
+        process.wait()
 
 
 class Hostile:
@@ -224,7 +284,8 @@ def hostile(address: str, pid: int, count: int, folder: Path, workers: int = 8) 
         line.close()
         return found
 
-    slow_ones = [threading.Thread(target=lambda: seen.update({("slow", slow(address, 60)): 1})) for _ in range(50)]
+    ends: list[int] = []
+    slow_ones = [threading.Thread(target=lambda: ends.append(slow(address, 60))) for _ in range(SLOW)]
     for thread in slow_ones:
         thread.start()
     begin = time.perf_counter()
@@ -239,6 +300,7 @@ def hostile(address: str, pid: int, count: int, folder: Path, workers: int = 8) 
     wall = time.perf_counter() - begin
     for thread in slow_ones:
         thread.join()
+    seen.update(("slow", end) for end in ends)
     accepted = sum(n for (_, status), n in seen.items() if status == 200)
     after = {p["name"] for p in chief.ask("GET", "/people")["people"]}
     assert victim.ask("GET", "/tasks")["state"] in ("ready", "merging", "collecting")
@@ -248,8 +310,33 @@ def hostile(address: str, pid: int, count: int, folder: Path, workers: int = 8) 
         "accepted": accepted,
         "people_changed": len(after ^ before),
         "statuses": {f"{kind} {status}": n for (kind, status), n in sorted(seen.items())},
+        "slow_closed": ends.count(0),
         "memory_mib": [round(size, 1) for size in sizes],
     }
+
+
+def lost(folder: Path, contents: list[bytes]) -> int:
+    """Modules that were acknowledged and are not there."""
+    here = {entry.digest for entry in rgp.Dictionary(folder / "modules").list()}
+    return sum(protocol.digest_of(content) not in here for content in contents)
+
+
+def problems(results: dict[str, Any], p99: float) -> list[str]:
+    """What must not be, in words."""
+    many, usual, harm = results["many owners"], results["usual limits"], results["hostile"]
+    sizes = harm["memory_mib"][WARM:]
+    growth = max(sizes) - sizes[0]
+    found = {
+        f"{many['lost']} modules are missing": many["lost"],
+        f"{usual['lost']} modules are missing under the usual limits": usual["lost"],
+        f"{usual['turned_away']} honest requests were turned away by the usual limits": usual["turned_away"],
+        f"{harm['accepted']} requests were accepted that should not be": harm["accepted"],
+        f"{harm['people_changed']} people have come or gone": harm["people_changed"],
+        f"{SLOW - harm['slow_closed']} of those who say nothing are listened to": SLOW - harm["slow_closed"],
+        f"p99 of small requests is {many['small_p99']:.2f} s, and may be {p99:g} s": many["small_p99"] > p99,
+        f"memory has grown by {growth:.0f} MiB, and may by {GROWTH:g}": growth > GROWTH,
+    }
+    return [words for words, bad in found.items() if bad]
 
 
 def main() -> None:
@@ -257,30 +344,36 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--owners", type=int, default=200)
     parser.add_argument("--hostile", type=int, default=100_000)
+    parser.add_argument("--polling", type=float, default=20.0, help="seconds under the usual limits")
+    parser.add_argument("--p99", type=float, default=1.0, help="seconds that small requests may take")
+    parser.add_argument("--ask", help=argparse.SUPPRESS)
+    parser.add_argument("--pause", type=float, default=0.02, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    if chosen.ask:
+        questions(chosen.ask, chosen.pause)
+        return
     if chosen.quick:
-        chosen.owners, chosen.hostile = 20, 2_000
+        chosen.owners, chosen.hostile, chosen.polling = 20, 2_000, 5.0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
     with tempfile.TemporaryDirectory(prefix="recyclegp-") as name:
         folder = Path(name)
         contents = modules(chosen.owners, folder)
-        with hub(folder / "hub") as (address, pid):
+        with hub(folder / "usual") as running:
+            usual = many_owners(running.address, contents, chosen.polling)
+            usual |= {"turned_away": running.turned_away(), "lost": lost(folder / "usual", contents)}
+        with hub(folder / "hub", "--no-rate-limits") as (address, _, pid):
             assert HERE in address
             before = cpu(pid)
-            results = {"many owners": many_owners(address, contents)}
+            results = {"usual limits": usual, "many owners": many_owners(address, contents)}
             results["many owners"]["hub_cpu_seconds"] = cpu(pid) - before
-            from recyclegp import Dictionary
-
-            here = {entry.digest for entry in Dictionary(folder / "hub" / "modules").list()}
-            results["many owners"]["lost"] = sum(protocol.digest_of(c) not in here for c in contents)
+            results["many owners"]["lost"] = lost(folder / "hub", contents)
             before = cpu(pid)
             results["hostile"] = hostile(address, pid, chosen.hostile, folder / "hub")
             results["hostile"]["hub_cpu_seconds"] = cpu(pid) - before
         print(json.dumps(results, indent=1))
-    many, harm = results["many owners"], results["hostile"]
-    if many["lost"] or harm["accepted"] or harm["people_changed"]:
-        raise SystemExit("LOST: a module is missing, or something was accepted that should not be")
+    if found := problems(results, chosen.p99):
+        raise SystemExit(f"LOST: {'; '.join(found)}")
 
 
 if __name__ == "__main__":
