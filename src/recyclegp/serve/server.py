@@ -21,6 +21,18 @@ HOST = "127.0.0.1"
 MOST_PENDING = 512  # connections that the system keeps until they are taken
 
 
+class Server(uvicorn.Server):
+    """One that ends what it is computing first, so that whoever waits for it is told so, and nobody else waits."""
+
+    def __init__(self, config: uvicorn.Config, workers: Workers) -> None:
+        super().__init__(config)
+        self.workers = workers
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.workers.end()
+        await super().shutdown(sockets)
+
+
 class Page(NamedTuple):
     """A page whose address can be opened already; it answers as soon as it runs."""
 
@@ -55,7 +67,7 @@ def page(
             timeout_graceful_shutdown=1,
             ws="none",
         )
-        yield Page(f"http://{HOST}:{listener.getsockname()[1]}/{token}/", uvicorn.Server(config), listener)
+        yield Page(f"http://{HOST}:{listener.getsockname()[1]}/{token}/", Server(config, workers), listener)
 
 
 @contextmanager
