@@ -7,7 +7,7 @@ lists of sizes; sites of one size are taken out of it side by side.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -41,6 +41,15 @@ class SiteColumns:
     def ends(self) -> Tensor:
         """(K,)  where in `flat` each site ends."""
         return self.sizes.cumsum(0)
+
+    @property
+    def constants(self) -> Tensor:
+        """(K,)  e of each."""
+        return self.flat[self.ends - 1]
+
+    def with_constants(self, e: Tensor) -> SiteColumns:
+        """The same sites, but for these."""
+        return replace(self, flat=self.flat.index_copy(0, (self.ends - 1).to(self.flat.device), e.to(self.flat)))
 
     def within(self, largest: float) -> Tensor:
         """(K,) bool: those of which every number is a number, and no larger."""

@@ -19,6 +19,7 @@ class Folded(NamedTuple):
     chosen: Tensor | None  # (m,)  which of them, in the order of their values; None: all, as they were
     counts: Tensor | None  # (m,)  how often each counts; None: once
     each: Tensor | None  # (m,)  rows behind each: its weight, if all weights are whole numbers; its shares; None: one
+    heaviest: float = 1.0  # the largest weight that somebody has given to a row
 
     def take(self, values: Tensor) -> Tensor:
         """Of values for all rows those that are left."""
@@ -59,7 +60,9 @@ def fold(parts: list[Tensor], weights: Tensor | None, shares: np.ndarray | None 
     counts = np.add.reduceat(weight[order], starts)
     whole = bool((weight == np.round(weight)).all()) and shares is None
     each = counts if whole else np.add.reduceat(np.ones(len(table)) if shares is None else shares[order], starts)
-    return Folded(*(torch.as_tensor(found, device=parts[0].device) for found in (order[first], counts, each)))
+    heaviest = float((weight if shares is None else weight / shares).max())
+    kept = [torch.as_tensor(found, device=parts[0].device) for found in (order[first], counts, each)]
+    return Folded(kept[0], kept[1], kept[2], heaviest)
 
 
 def may_repeat(X: Tensor, y: Tensor) -> Tensor:

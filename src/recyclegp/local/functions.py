@@ -29,7 +29,7 @@ from ..likelihoods import (
 )
 from ..record import Privacy
 from ..target import Target, described, target_name
-from . import folding, held_back, placement, secret
+from . import folding, held_back, people, placement, secret
 from .candidates import is_row
 from .constants import PLANNING, PUBLISHED
 from .folding import AS_THEY_ARE, Folded
@@ -373,7 +373,7 @@ class FitValidator:
         noise = _noise_of_rows(own, data.noise, c)
         known = None if not isinstance(noise, Tensor) else _known(noise, folded.counts, plan.method)
         w = None if folded.counts is None else folded.counts.sqrt()
-        return FitRequest(
+        request = FitRequest(
             name=name,
             X=X,
             y=own.y,
@@ -394,7 +394,11 @@ class FitValidator:
             counts=folded.counts,
             privacy=self.options.publishing.privacy,
             held_back=self.options.inference.hold_back,
+            heaviest=folded.heaviest,
         )
+        if people.are_people(request):
+            people.check_alike(request)
+        return request
 
     def _plan(self, likelihood: Likelihood, shape: Shape, most: int) -> FitPlan:
         key = (likelihood, shape, most)

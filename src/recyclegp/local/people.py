@@ -22,12 +22,14 @@ from torch import Tensor
 from ..core import least_squares, linalg
 from ..core.least_squares import CentredRows, Solution
 from ..core.rounding import significant
+from ..errors import RecycleGPError
 from ..kernels import Kernel, Unit
 from ..record import Privacy
 from .candidates import as_index, spread
 from .constants import PEOPLE
+from .planning import PEOPLE_OPTION
 from .request import FitRequest
-from .samples import Samples
+from .samples import Samples, side_by_side
 from .search_space import Hyperparameters
 
 
@@ -39,6 +41,29 @@ def published_rows(request: FitRequest) -> int:
     """How many rows the module says that it has: of people not exactly."""
     step = PEOPLE.rows_step if are_people(request) else 1
     return step * round(request.rows / step)
+
+
+def check_alike(request: FitRequest) -> None:
+    """Rows of which few count far more than the others say what these few are like."""
+    alike = float(rows_alike(side_by_side([request.sample], request.X.device), [request])[0])
+    if alike < PEOPLE.fewest:
+        raise RecycleGPError(
+            PEOPLE_OPTION,
+            f": one row counts so much more than others that all of them are worth {alike:.3g} like it, and "
+            f"{PEOPLE.fewest} are needed; give weights, or noises of rows, that are more alike",
+        )
+
+
+def rows_alike(data: Samples, requests: Sequence[FitRequest]) -> Tensor:
+    """(B,)  how many rows that count as the one that counts most would say as much as all do.
+
+    A row with noise σ_i² and weight ω says ω/σ_i² (of the mean of many rows, σ²/σ_i² = v²), and is wrong by σ_i²: it
+    moves what is known by ω²v² in units in which all rows together say Σw², with w² = ωv². So its share is ω²v²/Σw².
+    """
+    counts = torch.where(data.often > 0, data.often, 1.0)
+    largest = (data.w.square() / counts).amax(-1)  # v²
+    heaviest = largest.new_tensor([max(1.0, r.heaviest) for r in requests])
+    return torch.minimum(data.w.square().sum(-1) / (heaviest.square() * largest), data.rows)
 
 
 # --- made-up rows -----------------------------------------------------------------------------
@@ -113,7 +138,7 @@ def _common_values(central: Tensor, levels: Sequence[int]) -> dict[int, Tensor]:
 
 
 def shared(
-    said: CentredRows, made_up: CentredRows, rows: Tensor, requests: Sequence[FitRequest], functions: int
+    said: CentredRows, made_up: CentredRows, alike: Tensor, requests: Sequence[FitRequest], functions: int
 ) -> CentredRows:
     """What real rows say about the whitened values v, as if each published number were the mean of many of them.
 
@@ -125,7 +150,8 @@ def shared(
 
     Where d² may be 1/k at most, as of the mean of k rows, most information ½Σ log(1 + γ_j) is kept by γ_j =
     max(0, θ(1 + λ_j) − 1) with one θ (`_filled`): weak directions, which few rows support, are left out, and the strong
-    ones have alike much noise. Functions of one model share the bound.
+    ones have alike much noise. Functions of one model share the bound. Where rows do not count equally, n is `alike`,
+    so that d² is that of the row that counts most (`rows_alike`).
 
     Real rows may know less of a direction than made-up ones do. With I + P = CCᵀ of the real rows, m their posterior
     mean and c = uᵀ(I + P)⁻¹u, the mean of uᵀm is (1 − c)uᵀv, but for other directions. So uᵀm/(1 − c) says uᵀv, with
@@ -137,7 +163,7 @@ def shared(
     said = least_squares.compress(said)
     solved = least_squares.solve(said)
     U, precision = _directions(solved.C, made_up.H)
-    kept = _filled(precision, rows / (PEOPLE.rows_share * functions))
+    kept = _filled(precision, alike / (PEOPLE.rows_share * functions))
     seen = _seen(solved, U)
     kept = torch.where(seen.share > PEOPLE.least_seen, kept * _on_powers(1 / (seen.variance * kept)), 0.0)
     noise = [
@@ -146,8 +172,8 @@ def shared(
     ]
     added = (1 / kept - seen.variance).clamp_min(0).sqrt() * as_index(np.stack(noise), kept.device)
     rho = torch.where(kept > 0, kept.sqrt() * (seen.value + added), 0.0)
-    H, rho, e = (significant(t, PEOPLE.digits) for t in (kept.sqrt()[..., None] * U.mT, rho, said.e))
-    return CentredRows(H, rho, e, said.slack)
+    H, rho = (significant(t, PEOPLE.digits) for t in (kept.sqrt()[..., None] * U.mT, rho))
+    return CentredRows(H, rho, said.e, said.slack)
 
 
 class _Seen(NamedTuple):
@@ -197,6 +223,36 @@ def _filled(precision: Tensor, most: Tensor) -> Tensor:
         low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
     theta = torch.where((1 - rest).sum(-1) <= most, torch.ones_like(low), low)[:, None]
     return torch.minimum((theta * (1 + precision) - 1).clamp_min(0), precision)
+
+
+# --- evidence ---------------------------------------------------------------------------------
+
+
+def coarse_evidence(e: Tensor, noise: Tensor, alike: Tensor, requests: Sequence[FitRequest]) -> tuple[Tensor, Tensor]:
+    """The constants e (B,) and what rows say of their noise (B, 4), in steps of what `PEOPLE.rows_share` rows change.
+
+    χ²/n, q, the residual for each degree of freedom and the rows n − tr W² that explain f are means over rows: a step
+    of their logarithms is 20/n. e is a sum, and its step at least 20 times what a row has on average. Grids begin at
+    random, other for each module and number, as those of hyperparameters.
+    """
+    rows = torch.tensor([r.effective_rows for r in requests], dtype=e.dtype)
+    told = torch.tensor([float(published_rows(r)) for r in requests], dtype=e.dtype)
+    begin = np.stack([np.random.default_rng([*r.entropy, 7]).uniform(size=5) for r in requests])
+    begins = torch.as_tensor(begin, dtype=e.dtype)
+    step = (PEOPLE.rows_share / alike).clamp_max(1.0)
+
+    def coarse(values: Tensor, i: int) -> Tensor:
+        grid = ((values.clamp_min(1e-300).log() / step - begins[:, i]).round() + begins[:, i]) * step
+        return torch.where(values > 0, grid.exp(), values)
+
+    chi2, q, residual, dof = noise.unbind(-1)
+    variance = residual / torch.where(dof > 0, dof, 1.0)
+    left = (told - coarse((rows - dof).clamp_min(0), 3)).clamp_min(0)
+    left = torch.where(dof > 0, left, dof)
+    said = [coarse(chi2 / rows, 0) * told, coarse(q, 1), coarse(variance, 2) * torch.where(dof > 0, left, 1.0), left]
+    each = torch.exp2((PEOPLE.rows_share * (e.abs() / alike).clamp_min(1.0)).log2().ceil())
+    whole = ((e / each - begins[:, 4]).round() + begins[:, 4]) * each
+    return significant(whole, PEOPLE.digits), significant(torch.stack(said, -1), PEOPLE.digits)
 
 
 # --- hyperparameters --------------------------------------------------------------------------

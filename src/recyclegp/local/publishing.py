@@ -142,7 +142,8 @@ def _publish_some(
     if places is not batch:
         resembling = summarise(method, places.data.select(index), points, hyper, batch.group.functions).rows
         own = [batch.requests[i] for i in index.tolist()]
-        rows = people.shared(summary.rows, resembling, data.rows, own, batch.group.functions)
+        alike = people.rows_alike(data, own)
+        rows = people.shared(summary.rows, resembling, alike, own, batch.group.functions)
         summary = summary._replace(rows=rows)
         kept = (information(rows, torch.zeros_like(known.total)).total / known.total.clamp_min(1e-300)).clamp(1e-12, 1)
     made = _models(summary, points, hyper, kept, residuals, [learned.ends[i] for i in index.tolist()])
@@ -154,7 +155,11 @@ def _publish_some(
     if method is not Method.EXACT:
         made = _at_fewer_points(batch, made, found, known, sound, hyper, fewer)
     if places is not batch:
-        made = made._replace(noise=significant(made.noise, PEOPLE.digits), kept=significant(made.kept, PEOPLE.digits))
+        e, noise = people.coarse_evidence(
+            made.sites.constants.cpu(), made.noise, alike.cpu()[sound], [batch.requests[i] for i in found]
+        )
+        kept = significant(made.kept, PEOPLE.digits)
+        made = made._replace(sites=made.sites.with_constants(e), noise=noise, kept=kept)
     return PublishedBatch(found, made)
 
 

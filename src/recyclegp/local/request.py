@@ -59,6 +59,7 @@ class FitRequest(NamedTuple):
     counts: Tensor | None = None  # as in Samples
     privacy: Privacy | None = None  # what its rows are about, where somebody has said so
     held_back: float | None = None  # the share of its owner's rows that are not among these
+    heaviest: float = 1.0  # the largest weight that somebody has given to a row
 
     @property
     def sample(self) -> Sample:
