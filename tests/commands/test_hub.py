@@ -71,6 +71,27 @@ def test_an_owner_comes_and_goes(tmp_path):
         assert code(gone) == 4
 
 
+def test_who_does_not_wait_for_ever(tmp_path):
+    """It ends with a code of its own, whatever it waits for, and goes on where it was."""
+    with cases.running(tmp_path / "hub", admission=Admission.APPROVED, expect=2) as here:
+        early = join(here, tmp_path, "north", "--yes", "--wait", 0)
+        assert code(early) == 7
+        assert "0 seconds are over, and the coordinator has not approved this key yet; nothing is lost" in early.stderr
+        assert "seen by       the coordinator; as a curve under your name all owners and readers" in early.stderr
+        here.owner("south")
+        for name in ("north", "south"):
+            ok("coordinate", here.address, "approve", name, "--key", tmp_path / "hub" / "coordinator.pem")
+        early = join(here, tmp_path, "north", "--wait", 0)
+        assert code(early) == 7
+        assert "the model is not complete" in early.stderr
+        assert set(here.hub.modules()) == {"north"}  # it was sent
+        here.client("south", here.keys["south"]).send("/module", cases.content(cases.module("south", 1), tmp_path))
+        here.merged("north", "south")
+        here.until(lambda: here.hub.state().value == "ready")
+        assert code(join(here, tmp_path, "north", "--wait", 600)) == 0
+        assert code(join(here, tmp_path, "north", "--wait", 0, "--stay")) == 0
+
+
 def test_what_is_wrong_is_said(tmp_path):
     cases.table(0).to_csv(tmp_path / "north.csv", index=False)
     away = run("join", "http://127.0.0.1:9", tmp_path / "north.csv", "--target", "level", "--yes", "--patience", 0.3)

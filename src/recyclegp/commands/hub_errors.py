@@ -18,6 +18,7 @@ class Code(IntEnum):
     REFUSED = 4  # it answers, and does not let this key do it
     NOT_AGREED = 5  # nobody has agreed to what would leave
     DOES_NOT_COUNT = 6  # the hub has the module, and screening has left it out
+    NOT_YET = 7  # the time that was given is over, and the model is not complete
 
 
 @contextmanager
@@ -25,11 +26,13 @@ def exit_codes() -> Iterator[None]:
     """What a hub says, or does not say, in one line and a code."""
     from ..hub.client import UnreachableError
     from ..hub.protocol import RefusedError
+    from ..hub.waiting import NotYetError
 
+    codes = {UnreachableError: Code.UNREACHABLE, RefusedError: Code.REFUSED, NotYetError: Code.NOT_YET}
     try:
         yield
-    except (UnreachableError, RefusedError) as failed:
-        code = Code.UNREACHABLE if isinstance(failed, UnreachableError) else Code.REFUSED
+    except (UnreachableError, RefusedError, NotYetError) as failed:
+        code = next(own for kind, own in codes.items() if isinstance(failed, kind))
         typer.echo(f"recyclegp: {printable(_line(failed))}", err=True)
         raise typer.Exit(code) from None
 

@@ -75,6 +75,7 @@ def join(
     ] = False,
     yes: Annotated[bool, switch("-y --yes", "Agree beforehand to what will leave this machine.")] = False,
     stay: Annotated[bool, switch("--stay", "Go on answering when the model is complete, until Ctrl-C.")] = False,
+    wait: Annotated[float | None, option("Seconds for all of it.", "SECONDS", "until it is done", min=0)] = None,
     categories: options.Categories = None,
     dates: options.Dates = None,
     positive: options.Positive = None,
@@ -101,7 +102,8 @@ def join(
     but answers only, to a plan that the coordinator has made without your rows.
 
     Exit codes: 0 done, 2 something to put right here, 3 the hub is not
-    reachable, 4 it refuses, 5 nobody has agreed, 6 it does not count the module.
+    reachable, 4 it refuses, 5 nobody has agreed, 6 it does not count the module,
+    7 --wait is over before the model is complete.
 
     Example: recyclegp join https://hub.example:8443 north.csv --target y
     """
@@ -118,14 +120,23 @@ def join(
     with exit_codes():
         from ..hub.client import HubClient
         from ..hub.home import Home
+        from ..hub.waiting import Wait
 
+        limit = Wait(wait)
         table = _read(screen, given, private)
         own = Home(place)
         own.make()
         with own.lock():
             _check_same(own, address, called)
             client = HubClient(
-                address, own.key(), called, hub=own.hub(), patience=patience, certificate=certificate, say=screen.note
+                address,
+                own.key(),
+                called,
+                hub=own.hub(),
+                patience=patience,
+                wait=limit,
+                certificate=certificate,
+                say=screen.note,
             )
             about = client.about()
             own.note(address=client.address, hub=about["key"], name=called)
@@ -135,10 +146,10 @@ def join(
             promise = Promise(guarantee, secure) if guarantee is not None or secure else None
             _agree(screen, own, about["title"], yes, promise)
             owner = Owner(client, own, rows, share_score=share_score, say=screen.note, promise=promise)
-            owner.register(invitation, poll, patience)
+            owner.register(invitation, poll, patience, limit)
             if promise is None:
                 owner.send_module()
-            status = owner.attend(poll, stay=stay)
+            status = owner.attend(poll, stay=stay, wait=limit)
             _finish(screen, owner, own, status, output or own.merged)
 
 
@@ -274,6 +285,10 @@ def _agree(screen: Screen, own: Home, title: str, yes: bool, promise: Promise | 
         if facts["privacy"] == "people":
             asked = "no sums over your rows, but those under masks that cancel, when it asks for a secure sum"
         more = f"{asked}; of rows held back, two sums of scores"
+        shown["seen by"] = (
+            "the coordinator; as a curve under your name all owners and readers of this hub, and anybody where its "
+            "page is public; in part everybody who has the merged model"
+        )
     else:
         what = f"no module, answers {promise.words}"
         shown = {"module": "none: it stays here, and so do scores; neither has a guarantee"}

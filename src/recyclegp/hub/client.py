@@ -18,6 +18,7 @@ from ..errors import RecycleGPError, printable
 from ..storage import strict_json
 from . import protocol
 from .protocol import RefusedError
+from .waiting import FOR_EVER, Wait
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -45,6 +46,7 @@ class HubClient:
         patience: float = 60.0,
         certificate: Path | None = None,
         say: Callable[[str], None] = lambda text: None,
+        wait: Wait = FOR_EVER,
     ) -> None:
         parts = urlsplit(address if "//" in address else f"http://{address}")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
@@ -54,6 +56,7 @@ class HubClient:
         if parts.scheme == "https":
             self._tls = ssl.create_default_context(cafile=None if certificate is None else str(certificate))
         self._key, self.name, self._patience, self._say = key, name, patience, say
+        self._wait = wait  # for all questions together
         self.hub = hub  # its public key, once it is known
 
     # --- questions ---
@@ -106,7 +109,8 @@ class HubClient:
         self, method: str, path: str, body: bytes, sent: dict[str, str], digest: str = "", *, signed: bool = True
     ) -> tuple[int, dict[str, str], bytes]:
         """Until there is an answer that is not "later", or patience ends. Every try is signed anew."""
-        end = time.monotonic() + self._patience
+        patience = self._wait.within(self._patience)
+        end = time.monotonic() + patience
         wait, tries = FIRST_WAIT, 0
         while True:
             tries += 1
@@ -131,7 +135,7 @@ class HubClient:
             if left <= 0:
                 raise UnreachableError(
                     f"{self.address}: the hub is not reachable ({why}); tried {tries} times in "
-                    f"{self._patience:g} seconds. Is it running, and is this the right address?"
+                    f"{patience:.3g} seconds. Is it running, and is this the right address?"
                 )
             if tries == 3:
                 self._say(f"{self.address} does not answer ({why}); trying again for {left:.0f} seconds")

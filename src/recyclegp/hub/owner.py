@@ -29,6 +29,7 @@ from .client import HubClient, query
 from .folder import Facts
 from .home import Home, token_of
 from .protocol import RefusedError
+from .waiting import FOR_EVER, Wait
 
 SETTLED = ("ready",)  # states of a hub in which nothing more is to be waited for
 
@@ -78,7 +79,7 @@ class Owner:
         self._share_score, self._promise = share_score, promise
         self._sums: dict[str, SumOwner] = {}  # run → its secrets, which are nowhere else
 
-    def register(self, invitation: str | None, poll: float, patience: float) -> None:
+    def register(self, invitation: str | None, poll: float, patience: float, wait: Wait = FOR_EVER) -> None:
         """Until the coordinator has approved it, where that is needed."""
         assert self._client.hub is not None
         token = None if invitation is None else token_of(invitation, self._client.hub)
@@ -89,7 +90,8 @@ class Owner:
         while found["standing"] == "waiting":
             if time.monotonic() > end:
                 raise RefusedError("the coordinator has not approved this key yet; start again later, nothing is lost")
-            time.sleep(poll)
+            wait.check("the coordinator has not approved this key yet")
+            wait.pause(poll)
             found = self._client.ask("POST", "/register", {"invitation": None})
         if found["standing"] != "in":
             raise RefusedError("the coordinator has not let this key in", 403)
@@ -101,7 +103,7 @@ class Owner:
         found = self._client.send("/module", self._home.module.read_bytes())
         return str(found["module"])
 
-    def attend(self, poll: float, *, stay: bool = False) -> Facts:
+    def attend(self, poll: float, *, stay: bool = False, wait: Wait = FOR_EVER) -> Facts:
         """Answer what is asked, until the model is complete; gives the last status."""
         declined = set[str]()
         said = ""
@@ -119,7 +121,10 @@ class Owner:
             settled = status["state"] in SETTLED and (self._promise is None or status["counted"])
             if not waiting and settled and not stay:
                 return status
-            time.sleep(0 if waiting else poll)
+            if not waiting and settled and wait.is_over:
+                return status
+            wait.check(f"the model is not complete ({words})")
+            wait.pause(0 if waiting else poll)
 
     def _check_module(self, status: Facts) -> None:
         if self._promise is not None:
