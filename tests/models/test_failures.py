@@ -67,6 +67,8 @@ def test_files_that_cannot_be_read_are_skipped_and_remembered(honest, tmp_path):
     e.save(tmp_path / "out" / "all.safetensors")
     again = rgp.load(tmp_path / "out" / "all.safetensors")
     assert again.skipped == e.skipped
+    for row in (*e.report(), *again.report()):
+        assert sorted(row["skipped"]) == sorted([str(tmp_path / "a-broken.safetensors"), "wide"])
     assert dict(again.skipped)["wide"] == "it has 2 inputs, where most have 1"
     assert answer("inspect", str(tmp_path / "out" / "all.safetensors"))["skipped"] == dict(e.skipped)
 

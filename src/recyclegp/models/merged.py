@@ -249,7 +249,8 @@ class MergedModel(Predictive):
         of `screen`, None where nobody looked, and `proposal` the change of units that would explain a flagged module.
         `guarantee` says, the same in every row, what holds of modules that were removed (`unlearned` says more).
         `waiting` are rows that came by `update` and are too few to be written. `signed_by` is the public key with which
-        its file was signed, where `recyclegp merge` has verified that, else None.
+        its file was signed, where `recyclegp merge` has verified that, else None. `skipped` are, the same in every row,
+        the names of modules and files that the merge went on without (`skipped` of the ensemble says why).
 
         Examples:
             >>> [row["name"] for row in e.report()]
@@ -259,7 +260,8 @@ class MergedModel(Predictive):
         waiting = {w.member.name for w in self._settled._waiting}
         members = [m for group in self._live for m in group.report()]
         keys = {s.name: s.key for s in self.how.signers}
-        return reporting.rows(members, self.functions, guarantee, waiting, keys)
+        skipped = tuple(s.name for s in self.skipped)
+        return reporting.rows(members, self.functions, guarantee, waiting, keys, skipped)
 
     def gain(
         self,

@@ -17,12 +17,16 @@ def rows(
     guarantee: Guarantee,
     waiting: Collection[str],
     keys: Mapping[str, str],
+    skipped: tuple[str, ...],
 ) -> list[dict[str, Any]]:
-    """One for each function of each module; updates of the names that are waiting have not been published."""
+    """One for each function of each module; updates of the names that are waiting have not been published.
+
+    What holds of the whole ensemble, as who was skipped, is the same in every row.
+    """
     several = repeated(m.name for m in members)
     return [
         _row(m, functions[m.function], guarantee, alone=m.name not in several)
-        | {"waiting": m.update and m.name in waiting, "signed_by": keys.get(m.name)}
+        | {"waiting": m.update and m.name in waiting, "signed_by": keys.get(m.name), "skipped": skipped}
         for m in members
     ]
 
