@@ -24,6 +24,7 @@ import torch
 import recyclegp as rgp
 from data import intervals, noisy, oracle
 from gpu_profile import profiled, python_calls
+from provenance import provenance
 from speed_rows import timed
 
 if TYPE_CHECKING:
@@ -111,7 +112,11 @@ class Floor(NamedTuple):
 def floors(device: str, quick: bool, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Each row is printed and saved as soon as it is known; the work furthest from its limit is then profiled."""
     size = 20 if quick else 1
-    found: dict[str, Any] = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+    found: dict[str, Any] = provenance() | {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+    }
     found["device"] = torch.cuda.get_device_name() if device.startswith("cuda") else device
     print(f"{found['device']}, torch {found['torch']}, {found['cores']} cores", flush=True)
     whole(64, 200, device)  # what is computed once for all

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from provenance import provenance
 from speed_rows import HEADER, Options, Row, line, markdown
 
 SECTIONS = ("merge", "fit", "predict", "whole")
@@ -32,7 +33,7 @@ def fix_threads(threads: int) -> dict[str, str]:
     return chosen
 
 
-def machine(environment: dict[str, str]) -> dict[str, Any]:
+def machine(environment: dict[str, str], arguments: list[str] | None = None) -> dict[str, Any]:
     """What the figures depend on, and nothing that says whose machine it is."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
@@ -46,6 +47,7 @@ def machine(environment: dict[str, str]) -> dict[str, Any]:
         except PackageNotFoundError:
             versions[package] = "not installed"
     return {
+        **provenance(arguments),
         "python": platform.python_version(),
         "processor": platform.machine(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -97,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
         load.append(os.getloadavg()[0])
     result = {
         "options": options._replace(earlier=options.earlier and "given")._asdict(),
-        "machine": machine(environment),
+        "machine": machine(environment, arguments),
         "load_per_minute": load,  # others on the same cores: how far the figures can be trusted
         "rows": [row.as_dict() for row in found],
     }

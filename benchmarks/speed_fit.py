@@ -144,7 +144,7 @@ def against_sklearn(sizes: Sizes, ours: list[float], parts: list[Part], processe
         exact,
         name,
         ours=each * mine,
-        target=3.0,
+        target=4.0,
         note=f"both extrapolated from {len(sample)} models; our log evidence is {median(gain):+.2f} nats from theirs",
         raw={"ours_sample": [mine], "evidence_less_theirs": gain, **raw},
         **common,

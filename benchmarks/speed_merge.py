@@ -21,31 +21,42 @@ from recyclegp.core.stacked import stack
 from recyclegp.kernels import parse
 from recyclegp.merging.exact_learning import Sites
 from speed_cases import TimingCase, merged, timing_case
+from speed_default import Owners, against_once
 from speed_rows import Options, Row, finite, interleaved, shown, timed, versus
 
 OPTIMISERS = {"published": "VEM, published rates", "adam": "VEM, Adam", "lbfgs": "VEM, L-BFGS"}
 COUNTED_FROM = 160  # modules: below, what every merge costs hides how it grows
 
 
+class Floor(NamedTuple):
+    K: int  # modules
+    M: int  # points
+
+
 class Sizes(NamedTuple):
     vem_seconds: float
     most: int  # modules in the doubling
     rounds: int
-    K: int  # modules at the floor
-    M: int
+    floors: tuple[Floor, ...]
     exact: int  # modules of 128 points in the exact evidence
+    owners: Owners  # of the default merge
+    default_rounds: int
 
 
-FULL = Sizes(vem_seconds=120.0, most=5120, rounds=9, K=5000, M=512, exact=16)
-QUICK = Sizes(vem_seconds=4.0, most=640, rounds=5, K=500, M=128, exact=4)
+SMALL = Floor(500, 128)
+FULL = Sizes(120.0, 5120, 9, (SMALL, Floor(5000, 512)), 16, Owners(16, 128, 8, 400), 2)
+QUICK = Sizes(4.0, 640, 5, (SMALL,), 4, Owners(8, 24, 4, 80), 3)
+TARGETS = {"published": 800.0, "adam": 20.0, "lbfgs": 4.0}  # times VEM, by its optimiser
 
 
 def rows(options: Options) -> Iterator[Row]:
     sizes = QUICK if options.quick else FULL
     yield from against_vem(sizes, options.seed)
     yield doubling(sizes, options.seed)
-    yield from against_floor(sizes, options.seed)
+    for size in sizes.floors:
+        yield from against_floor(size, sizes.rounds, options.seed)
     yield exact_evidence(sizes, options.seed)
+    yield against_once(sizes.owners, sizes.default_rounds, options.seed)
 
 
 # --- variational EM ---------------------------------------------------------------------------
@@ -73,7 +84,7 @@ def against_vem(sizes: Sizes, seed: int) -> Iterator[Row]:
             name,
             ours=median(times),
             other=last.seconds,
-            target=500.0 if way == "published" else None,
+            target=TARGETS[way],
             bounded=not found.reached,
             note=_ending(found, bound),
             sizes=case,
@@ -119,13 +130,13 @@ def doubling(sizes: Sizes, seed: int) -> Row:
 # --- the floor --------------------------------------------------------------------------------
 
 
-def against_floor(sizes: Sizes, seed: int) -> Iterator[Row]:
+def against_floor(sizes: Floor, rounds: int, seed: int) -> Iterator[Row]:
     """V = L⁻¹K_*k and HᵀH cannot be had for less than (M×M)@(M×n) and (M×n)@(n×M), n = ΣM_k."""
     case = timing_case(sizes.K, sizes.M, 2, seed)
     n = 3 * sizes.K
     floor = products(sizes.M, n, seed)
     what = {"K": sizes.K, "M_k": 3, "M": sizes.M, "n": n}
-    times = interleaved({"merge": lambda: merged(case, sizes.K), "floor": floor}, sizes.rounds)
+    times = interleaved({"merge": lambda: merged(case, sizes.K), "floor": floor}, rounds)
     named = f"({sizes.M}×{sizes.M})@({sizes.M}×{n}), ({sizes.M}×{n})@({n}×{sizes.M})"
     yield Row(
         "merge",
@@ -137,7 +148,7 @@ def against_floor(sizes: Sizes, seed: int) -> Iterator[Row]:
         sizes=what,
         **versus(times, "merge", "floor"),
     )
-    times = evaluation(case, lambda step: interleaved({"step": step, "floor": floor}, max(3, sizes.rounds // 2)))
+    times = evaluation(case, lambda step: interleaved({"step": step, "floor": floor}, max(3, rounds // 2)))
     yield Row(
         "merge",
         f"one evidence and gradient, M={sizes.M}",
