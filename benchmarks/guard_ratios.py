@@ -12,7 +12,7 @@ import torch
 
 import guard_commands
 import recyclegp as rgp
-from data import adjoining
+from data import adjoining, intervals
 from guard_rows import Row
 from recyclegp.baselines.vem import vem
 from speed_cases import SIDE, merged, timing_case
@@ -40,14 +40,14 @@ def against_vem() -> Iterator[Row]:
         return rgp.merge(modules, kernel=kernel, inducing=Z, learn=False)
 
     bound = ours().bound
-    limits = {"lbfgs": (3.0, 8), "published": (400.0, 1)}
+    limits = {"lbfgs": (3.0, 8, 4.0), "published": (400.0, 1, 800.0)}
     best = min(timed(ours, CPU)[0] for _ in range(ROUNDS))
-    for way, (limit, times) in limits.items():
+    for way, (limit, times, target) in limits.items():
         options = {"kernel": kernel, "optimiser": way, "target": bound, "seconds": 30.0, "seed": 0}
         with mock.patch.object(time, "perf_counter", CPU):  # by which it measures itself
             runs = [vem(modules, Z, **options) for _ in range(times)]
         theirs = min(found.trace[-1].seconds for found in runs)
-        yield Row(f"VEM ({way}) / merge, 50 modules, M=35", theirs / best, limit, at_least=True)
+        yield Row(f"VEM ({way}) / merge, 50 modules, M=35", theirs / best, limit, True, target)
 
 
 def doubling() -> Iterator[Row]:
@@ -63,12 +63,20 @@ def floor() -> Iterator[Row]:
         "merge of 500 modules, M=128 / two products",
         ratio(lambda: merged(case, 500), products(128, 1500, 0)),
         8.0,
+        target=3.0,
     )
+
+
+def screening() -> Iterator[Row]:
+    """Honest modules of a wave, many of which stand out until a kernel is learned from the others."""
+    modules = rgp.fit_many(list(intervals(400, 200, 0)), progress=False, **COLLAPSED)
+    found = ratio(lambda: rgp.merge(modules), lambda: rgp.merge(modules, trust=None), 2)
+    yield Row("default merge of 400 modules / trust=None", found, 1.6)
 
 
 def exact_evidence() -> Iterator[Row]:
     step, factor = exact_step(4, 128, 8, 0)
-    yield Row("exact evidence and gradient, n=512 / a factor", ratio(step, factor), 4.0)
+    yield Row("exact evidence and gradient, n=512 / a factor", ratio(step, factor), 4.0, target=3.0)
 
 
 def predictions() -> Iterator[Row]:
@@ -97,7 +105,7 @@ def commands() -> Iterator[Row]:
     with guard_commands.files() as folder:
         found = guard_commands.times_of_python(guard_commands.COMMANDS, folder)
         for command, times in zip(guard_commands.COMMANDS, found, strict=True):
-            yield Row(f"recyclegp {command.what} / python -c pass", times, command.most)
+            yield Row(f"recyclegp {command.what} / python -c pass", times, command.most, target=5.0)
 
 
-ROWS = {f.__name__: f for f in (against_vem, doubling, floor, exact_evidence, predictions, fits, commands)}
+ROWS = {f.__name__: f for f in (against_vem, doubling, floor, screening, exact_evidence, predictions, fits, commands)}
