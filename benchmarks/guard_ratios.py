@@ -106,6 +106,9 @@ def commands() -> Iterator[Row]:
         found = guard_commands.times_of_python(guard_commands.COMMANDS, folder)
         for command, times in zip(guard_commands.COMMANDS, found, strict=True):
             yield Row(f"recyclegp {command.what} / python -c pass", times, command.most, target=5.0)
+        with_torch = guard_commands.WITH_TORCH
+        (times,) = guard_commands.times_of_python([with_torch], folder, rounds=2)
+        yield Row(f"recyclegp {with_torch.what} / python -c pass", times, with_torch.most)
 
 
 ROWS = {f.__name__: f for f in (against_vem, doubling, floor, screening, exact_evidence, predictions, fits, commands)}

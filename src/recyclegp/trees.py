@@ -189,7 +189,7 @@ def interleaved(found: Iterable[Parameter], logs: list[float], places: list[floa
 
 def parameters(tree: Tree, carries: bool = True) -> list[Parameter]:
     """What its numbers are, in the order of θ; `carries`: do the units of y² still have to go somewhere?"""
-    found = _own_parameters(tree, carries)
+    found = own_parameters(tree, carries)
     for part in tree.parts:
         takes = carries and tree.kind != "scale" and (tree.kind == "sum" or _has_amplitude(part))
         found += parameters(part, takes)
@@ -197,7 +197,7 @@ def parameters(tree: Tree, carries: bool = True) -> list[Parameter]:
     return found
 
 
-def _own_parameters(tree: Tree, carries: bool) -> list[Parameter]:
+def own_parameters(tree: Tree, carries: bool) -> list[Parameter]:
     kind, columns, width = tree.kind, tree.columns, tree.width
     if kind == "scale":
         return [Parameter("outputscale", Unit.AMPLITUDE, 1, None, carries)]

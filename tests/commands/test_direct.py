@@ -4,13 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
+import numpy as np
 import pytest
+from gpytorch.kernels import RBFKernel, ScaleKernel
 
 import recyclegp as rgp
 from cases_cli import NORTH, SOUTH, module, ok
 from recyclegp.cli import PANELS, direct, full, help_pages, write_pages
 from recyclegp.cli.help_pages import NAME
+from recyclegp.models import plain_evidence
 
 COMMANDS = [full.command_name(function) for functions in PANELS.values() for function in functions]
 HEAVY = ("typer", "click", "rich", "numpy", "torch", "pandas", "dataclasses", "logging")
@@ -37,6 +41,13 @@ def folder(tmp_path_factory):
     (place / "one" / "süd.safetensors").write_bytes((place / "süd.safetensors").read_bytes())
     (place / "other.safetensors").write_bytes((place / "süd.safetensors").read_bytes())
     (place / "other.safetensors.sig").write_bytes((place / "nor.safetensors.sig").read_bytes())
+    rows = np.linspace(0, 200, 400)[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rough = ScaleKernel(RBFKernel())
+        rough.base_kernel.lengthscale = 0.5
+        large = rgp.fit(rows, np.sin(rows[:, 0]), publish=plain_evidence.MOST_POINTS + 1, kernel=rough, learn=False)
+    large.save(place / "large.safetensors")
     (place / "short.safetensors").write_bytes((place / "nor.safetensors").read_bytes()[:-8])
     wards = rgp.Dictionary(place / "wards")
     for name in ("nor", "süd"):
@@ -117,8 +128,15 @@ TAKEN = [
     ["modules", "wards", "--owner", "nobody", "-q"],
     ["modules", "wards", "--likelihood", "poisson"],
 ]
-LEFT = [
+TAKEN += [
     ["inspect", "nor.safetensors", "--json"],
+    ["inspect", "--json", "süd.safetensors", "nor.safetensors"],
+    ["inspect", "one", "--json"],
+    ["inspect", "nor.safetensors", "--json", "--quiet"],
+]
+LEFT = [
+    ["inspect", "large.safetensors", "--json"],  # whose evidence takes torch
+    ["inspect", "city.safetensors", "--json"],
     ["inspect", "city.safetensors"],
     ["inspect", "nor.safetensors", "city.safetensors"],
     ["inspect", "short.safetensors"],

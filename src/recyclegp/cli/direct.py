@@ -71,8 +71,9 @@ class Given:
 
 def _inspect(given: Given) -> Tell | None:
     from ..commands.inspecting import inspect
+    from ..commands.screen import Screen
 
-    return inspect(given.words, quiet="--quiet" in given.on)
+    return inspect(given.words, Screen("--quiet" in given.on, "--json" in given.on))
 
 
 def _verify(given: Given) -> Tell | None:
@@ -99,7 +100,7 @@ QUIET = {"-q": "--quiet", "--quiet": "--quiet"}
 JSON = {"--json": "--json"}
 COMMANDS: dict[str, tuple[Callable[[Given], Tell | None], dict[str, str], tuple[str, ...]]] = {
     # what a command does, and the options with which it is taken: those without a value, and those with one
-    "inspect": (_inspect, QUIET, ()),
+    "inspect": (_inspect, QUIET | JSON, ()),
     "verify": (_verify, QUIET | JSON, ("--trusted",)),
     "modules": (_modules, QUIET | JSON, ("--name", "--owner", "--likelihood", "--target")),
 }

@@ -5,25 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from ..models import module_look
+from ..models import module_look, plain_evidence
 from . import fact_words, module_facts, words
 from .module_facts import Facts
 from .plain_paths import expanded
-from .screen import say, show
+from .screen import Screen, say, show
 
 
-def inspect(files: Sequence[str], *, quiet: bool) -> Callable[[], int] | None:
+def inspect(files: Sequence[str], screen: Screen) -> Callable[[], int] | None:
     """Look at every file; what is returned says what was found. None where a file is of another kind, or refused."""
     found = list[Facts]()
     for path in expanded(files):
-        facts = of_file(path)
+        facts = of_file(path, for_machines=screen.as_json)
         if facts is None:
             return None
         found.append(facts)
+    alone = len(files) == 1 and os.path.isfile(files[0])
 
     def tell() -> int:
-        if not quiet:
-            tell_of(found, alone=len(files) == 1 and os.path.isfile(files[0]))
+        screen.result(found[0] if alone else found, lambda: tell_of(found, alone=alone))
         return 0
 
     return tell
@@ -37,10 +37,13 @@ def tell_of(found: Sequence[Facts], *, alone: bool) -> None:
         show(fact_words.table(found))
 
 
-def of_file(path: str) -> Facts | None:
-    """All but its evidence, which takes torch."""
+def of_file(path: str, *, for_machines: bool) -> Facts | None:
+    """With its evidence only for machines: people are not told of it. None where this takes torch."""
     looked = module_look.look(path)
     if looked is None:
+        return None
+    evidence = plain_evidence.evidence(looked.record) if for_machines else None
+    if for_machines and evidence is None:
         return None
     about = looked.record.about
     region = looked.region
@@ -54,7 +57,7 @@ def of_file(path: str) -> Facts | None:
     )
     return {
         "file": path,
-        **module_facts.of_module(looked.record, None),
+        **module_facts.of_module(looked.record, evidence),
         **module_facts.place(about.columns, about.categories, region),
         "words": named,
         **module_facts.of_any(path, looked.header, looked.content_id),
