@@ -49,7 +49,7 @@ def readme(names, folder):
 
 
 def plan(names, folder):
-    assert names["e"].names == [f"ward-{k}" for k in range(10)]
+    assert names["e"].names == [f"machine-{k}" for k in range(10)]
     assert sorted(rgp.load(folder / "city-2.safetensors").names) == ["east", "north", "south"]
 
 

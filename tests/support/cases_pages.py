@@ -79,15 +79,15 @@ def large():
     written(owner(1, 0, 3), "large.csv")
 
 
-def wards():
+def plants():
     """Three tables, and a folder with their modules."""
-    for folder in ("wards", "answers"):
+    for folder in ("plants", "answers"):
         Path(folder).mkdir()
     for seed, name in enumerate(("north", "south", "east")):
         table = owner(seed, 0, 6, 80)
         written(table, f"{name}.csv")
         m = rgp.fit(table[["day", "depth"]], table["y"], name=name, privacy="things", target="y")
-        m.save(f"wards/{name}.safetensors")
+        m.save(f"plants/{name}.safetensors")
 
 
 def inbox():
@@ -194,7 +194,7 @@ GIVEN = {
     "days": days,
     "functions": functions,
     "large table": large,
-    "wards": wards,
+    "plants": plants,
     "an inbox": inbox,
     "five hospitals": five_hospitals,
     "a GPyTorch model": gpytorch_model,
