@@ -92,7 +92,7 @@ def test_parts_come_with_units_and_digits(several, out):
         (["--target", "heat,salt", "--missing", "maybe"], "use refuse, allow, impute or marginalise"),
         (["--target", "heat,salt", "--missing", "allow", "--drop-missing"], "give one"),
         (["--target", "heat", "--classes", "a,b"], "they are for --likelihood categorical"),
-        (["--target", "heat", "--likelihood", "categorical", "--positive", "a"], "takes labels as they are"),
+        (["--target", "heat", "--likelihood", "categorical", "--positive", "a"], "take labels as they are"),
         (["--target", "heat,salt", "--likelihood", "bernoulli", "--positive", "a"], "it is for a single target"),
         (["--target", "heat,salt", "--likelihood", "bernoulli"], "write the classes of each output as 0 and 1"),
         (["--target", "heat,salt", "--inputs", "day,salt"], "it is among the inputs"),
