@@ -1,11 +1,12 @@
 """Files appear whole or not at all, and errors name the file the user knows of."""
 
+import errno
 import os
 import stat
 
 import pytest
 
-from recyclegp.storage.atomic import check_writable, replacing, write_atomically
+from recyclegp.storage.atomic import check_writable, create, replacing, write_atomically
 
 fcntl = pytest.importorskip("fcntl") if os.name == "posix" else None
 
@@ -114,3 +115,40 @@ def test_the_new_name_is_made_durable_after_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", replace)
     write_atomically(tmp_path / "a", b"whole")
     assert done == [("file", False), ("rename", True), ("folder", True)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("call", ["fsync", "link", "unlink"])
+def test_a_new_file_is_never_half(tmp_path, monkeypatch, call):
+    """Its writer is killed at any call: a key of no bytes would be one that nobody can use, or replace."""
+    target = tmp_path / "key.pem"
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(os, call, lambda *arguments, **options: os._exit(9))
+        create(target, b"secret", 0o600)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    if not target.exists():
+        create(target, b"secret", 0o600)
+    assert target.read_bytes() == b"secret"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_new_file_replaces_none(tmp_path, monkeypatch, links):
+    def none(*arguments):
+        raise PermissionError(errno.EPERM, "this file system has none")
+
+    if not links:
+        monkeypatch.setattr(os, "link", none)
+    target = tmp_path / "key.pem"
+    create(target, b"first", 0o600)
+    with pytest.raises(FileExistsError) as caught:
+        create(target, b"second", 0o600)
+    assert caught.value.filename == str(target)
+    assert target.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["key.pem"]
+    with pytest.raises(FileNotFoundError) as absent:
+        create(tmp_path / "absent" / "key.pem", b"x", 0o600)
+    assert absent.value.filename == str(tmp_path / "absent" / "key.pem")

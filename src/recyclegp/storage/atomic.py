@@ -100,19 +100,35 @@ def write_atomically(target: Path, content: bytes) -> None:
 
 
 def create(target: Path, content: bytes, mode: int) -> None:
-    """A new file with these permissions from its first moment; one that is there is never replaced."""
+    """A new file with these permissions from its first moment, whole or not at all; one that is there stays."""
 
     def opener(path: str, flags: int) -> int:
         return os.open(path, flags, mode)
 
-    with open(target, "xb", opener=opener) as stream:
-        try:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        except BaseException:
-            target.unlink()
-            raise
+    temporary = _beside(target)
+    try:
+        with _blamed_on(target, temporary):
+            with open(temporary, "xb", opener=opener) as stream:
+                _lock(stream)
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            _name(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(target.parent)
+
+
+def _name(temporary: Path, target: Path) -> None:
+    """The name of a file that is complete, unless somebody else has it."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+    except OSError:  # a file system without links: between the two lines somebody else may come, and is replaced
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        os.rename(temporary, target)
 
 
 def check_writable(target: Path) -> None:
