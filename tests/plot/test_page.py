@@ -14,6 +14,7 @@ import pytest
 import cases_joint as several
 import cases_plot as cases
 import recyclegp as rgp
+from recyclegp.models.how import Signer
 from recyclegp.target import Target
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -397,3 +398,16 @@ def test_a_stranger_s_name_does_nothing_in_a_browser(tmp_path):
     images, *names = browse(tmp_path / "page.html", HOVER + ask)
     assert images == 0
     assert set(names) == {"■ <img src=x onerror=alert(1)>", "■ ward-7"}
+
+
+def test_who_has_signed_what(tmp_path):
+    """Of an ensemble whose modules' signatures were verified when it was merged; of others nothing is said."""
+    merged = cases.ensemble(1, "gaussian")
+    note = json.loads(Elements(page([merged], tmp_path)).texts["data"])["note"]
+    assert "Signed" not in note
+    names = merged.names[:2]
+    signed = merged._signed(Signer(name, f"{i}" * 64, 3) for i, name in enumerate(names, 1))
+    note = json.loads(Elements(page([signed], tmp_path)).texts["data"])["note"]
+    assert note.endswith(f"Signed: {names[0]} with key {'1' * 16}, {names[1]} with key {'2' * 16}")
+    note = json.loads(Elements(page([signed], tmp_path, title="mine")).texts["data"])["note"]
+    assert note.startswith("Signed: ")

@@ -32,6 +32,7 @@ from .subject import Marks, Subject, plain
 COLOUR_STOPS = 64  # colours of a map, between which the page interpolates
 SHADES = 24  # of the colour of each class, from the least certain to the most
 DPI = 80  # of the picture for browsers without scripts
+MOST_SIGNERS = 20  # that are named
 DIGITS = 5  # significant digits of every number in the file
 
 Json = dict[str, Any]
@@ -43,7 +44,9 @@ def write(scenes: Sequence[Scene], title: str | None = None) -> bytes:
     picture = encoded(figure.new(scenes, title)[0], "png", dpi=DPI)
     parts = {
         "title": html.escape(heading),
-        "data": _embedded({"note": note, "views": [_view(scene) for scene in scenes]}),
+        "data": _embedded(
+            {"note": ". ".join(filter(None, [note, _signed(scenes)])), "views": [_view(scene) for scene in scenes]}
+        ),
         "picture": base64.b64encode(picture).decode("ascii"),
         "drawing": asset("drawing.js").strip(),
         "maps": asset("maps.js").strip(),
@@ -51,6 +54,15 @@ def write(scenes: Sequence[Scene], title: str | None = None) -> bytes:
     template = asset("page.html")
     # All parts are filled in at once: names that strangers chose may themselves look like a place to fill in.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template).encode()
+
+
+def _signed(scenes: Sequence[Scene]) -> str:
+    """Whose signatures were verified when ensembles were merged, in words; nothing where none were."""
+    models = [subject.model for scene in scenes for subject in scene.subjects]
+    signers = dict.fromkeys((s.name, s.key) for model in models for s in getattr(model, "signers", ()))
+    said = [f"{plain(name)} with key {key[:16]}" for name, key in signers]
+    more = [f"and {len(said) - MOST_SIGNERS:,} more"] if len(said) > MOST_SIGNERS else []
+    return f"Signed: {', '.join([*said[:MOST_SIGNERS], *more])}" if said else ""
 
 
 def _view(scene: Scene) -> Json:
