@@ -27,6 +27,8 @@ def table(**columns):
 
 CITIES = np.array(["a", "b", "c"])[np.arange(45) // 3 % 3]
 TWO = np.c_[Y, X]
+LEVELS = (["low", "middle", "high"], ["high", "low", "middle"])
+ORDER = [np.array(names)[np.digitize(Y, [-0.3, 0.3])] for names in LEVELS]
 CASES = {  # of the first, of the others, and why the first is left out
     "inputs": (dict(inputs=table(hour=X, day=X)), {}, "it has 2 inputs, where most have 1"),
     "columns": (dict(inputs=table(xx=X)), {}, "it has the columns xx, where most have hour"),
@@ -42,6 +44,11 @@ CASES = {  # of the first, of the others, and why the first is left out
         "it has f that is the logarithm of y, where most have f that is y",
     ),
     "outputs": (dict(y=TWO, target=["a", "b"]), {}, "it has outputs, where most have one function"),
+    "levels": (
+        dict(y=ORDER[1], likelihood="ordinal", classes=["high", "low", "middle"]),
+        dict(y=ORDER[0], likelihood="ordinal", classes=["low", "middle", "high"]),
+        "it has the levels high < low < middle, where most have low < middle < high",
+    ),
     "classes": (
         dict(y=(Y > 0).astype(float), likelihood="bernoulli", labels=("no", "yes")),
         dict(y=(Y > 0).astype(float), likelihood="bernoulli", labels=("yes", "no")),

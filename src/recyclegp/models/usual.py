@@ -79,7 +79,7 @@ def _kind(whole: Likelihood) -> str:
 
 def _other_functions(records: Records) -> dict[int, str]:
     """Whose y is of another unit, of other classes, or whose f is the logarithm of y, unlike that of most."""
-    units, labels, scales = (defaultdict[Hashable, dict[int, Any]](dict) for _ in range(3))
+    units, labels, scales, levels = (defaultdict[Hashable, dict[int, Any]](dict) for _ in range(4))
     for i, r in records.items():
         whole = r.likelihoods[0]
         for name, own, target in zip(whole.functions, whole.parts, r.about.targets, strict=True):
@@ -87,6 +87,8 @@ def _other_functions(records: Records) -> dict[int, str]:
                 units[name, own.name][i] = f"y in {target.unit!r}"
             if target.labels is not None:
                 labels[name, own.name][i] = target.labels
+            if own.ordered:
+                levels[name][i] = own.own_labels
             if own.has_units:
                 scales[name][i] = "f that is y" if own.of_seen is own else "f that is the logarithm of y"
     found: dict[int, str] = {}
@@ -99,7 +101,22 @@ def _other_functions(records: Records) -> dict[int, str]:
             why = contradiction(usual, Target(labels=others))
             if why is not None:
                 found[i] = f"it contradicts what most have: {why}"
+    for said in levels.values():
+        found |= _other_levels(said)
     return found
+
+
+def _other_levels(said: Mapping[int, tuple[str, ...]]) -> dict[int, str]:
+    """Whose ordered levels are not the lowest of those of others, or the other way round."""
+    chain: list[tuple[str, ...]] = []
+    for levels, _ in Counter(said.values()).most_common():
+        if all(one[: len(levels)] == levels[: len(one)] for one in chain):
+            chain.append(levels)
+    return {
+        i: f"it has the levels {' < '.join(own)}, where most have {' < '.join(chain[0])}"
+        for i, own in said.items()
+        if own not in chain
+    }
 
 
 def _listed(names: Iterable[Hashable]) -> str:
