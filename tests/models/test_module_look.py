@@ -76,10 +76,13 @@ def in_full(path):
 def test_the_same_is_said_of_a_module(files, what, tmp_path):
     path = tmp_path / "m.safetensors"
     path.write_bytes(files[what])
-    found = inspecting.of_file(str(path))
+    found = inspecting.of_file(str(path), for_machines=False)
     assert found is not None
     assert found == in_full(path)
     assert list(found) == list(in_full(path))
+    told = inspecting.of_file(str(path), for_machines=True)
+    assert told == facts.of_file(path)
+    assert told["evidence"] == pytest.approx(rgp.load(path).evidence, rel=1e-7)
 
 
 @pytest.mark.parametrize("name", likelihood_words.FAMILIES)
@@ -193,7 +196,7 @@ def test_kernels_of_levels_are_described_alike():
 
 def agrees(path):
     """Whether the file is said something of without torch; then the same is said of it with torch."""
-    found = inspecting.of_file(str(path))
+    found = inspecting.of_file(str(path), for_machines=False)
     if found is None:
         return False
     full = in_full(path)  # an error where the file is refused

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..models import module_look, plain_evidence
 from ..models.disclosure import Disclosure
 from ..models.ensemble import Ensemble
 from ..models.group import Group
@@ -19,8 +20,8 @@ from ..models.load import load, load_many
 from ..models.model import squeezed
 from ..record import Privacy, worst
 from ..storage import container
-from ..storage.making import ANSWER, MODULE, MODULES, PLAN
-from . import fact_words, inspecting, module_facts, plan_facts, words
+from ..storage.making import ANSWER, MODULES, PLAN
+from . import fact_words, module_facts, plan_facts, words
 from .screen import Screen, say
 
 Facts = dict[str, Any]
@@ -35,8 +36,6 @@ def report(screen: Screen, path: Path, **more: Any) -> None:
 def of_file(path: Path) -> Facts:
     """Read the file as anybody who receives it would."""
     kind = container.header(path).get("kind")
-    if kind == MODULE and (looked := inspecting.of_file(str(path), for_machines=True)) is not None:
-        return looked  # the very numbers that are printed where torch is not imported
     if kind == MODULES:
         found = _of_many(path)
     elif kind in (PLAN, ANSWER):
@@ -47,11 +46,18 @@ def of_file(path: Path) -> Facts:
         found = (
             _of_ensemble(model)
             if isinstance(model, Ensemble)
-            else module_facts.of_module(model._record, model.evidence)
+            else module_facts.of_module(model._record, _evidence(path, model))
         )
         found |= module_facts.place(model.columns, model.categories, model.region) | {"words": words.of_model(model)}
     document = container.read(path, identify=True)
     return {"file": str(path), **found, **module_facts.of_any(path, document.header, document.content_id)}
+
+
+def _evidence(path: Path, model: Any) -> float:
+    """To its last digit as it is printed where torch is not imported."""
+    looked = module_look.look(path)
+    plain = None if looked is None else plain_evidence.evidence(looked.record)
+    return float(model.evidence) if plain is None else plain
 
 
 # --- an ensemble ------------------------------------------------------------------------------

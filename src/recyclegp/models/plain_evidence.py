@@ -23,10 +23,14 @@ SQRT3, SQRT5 = math.sqrt(3), math.sqrt(5)
 
 
 def evidence(record: Record) -> float | None:
-    """Of all its functions together; None where there is too much to compute."""
+    """Of all its functions together; None where there is too much to compute, or numbers are too large for it."""
     if any(len(latent.known_site.Z) > MOST_POINTS for latent in record.latents):
         return None
-    return sum(map(_of_function, record.latents))
+    try:
+        found = sum(map(_of_function, record.latents))
+    except (ArithmeticError, ValueError):  # of a matrix that is singular to rounding
+        return None
+    return found if math.isfinite(found) else None
 
 
 def _of_function(latent: Latent) -> float:
