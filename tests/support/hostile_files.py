@@ -348,8 +348,9 @@ def tells_more(path):
         model = _read(path)
         if isinstance(model, (Plan, Answer)):
             return not refused
-        looked = inspecting.of_file(str(path))
-        assert looked is None or fact_words.in_words(looked)
+        for machines in (False, True):
+            looked = inspecting.of_file(str(path), for_machines=machines)
+            assert looked is None or fact_words.in_words(looked)
         X = _places(model)
         for ask in _questions(model):
             _refusals(lambda ask=ask: _check_numbers(ask(X)))  # of some likelihoods there is no answer
