@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import recyclegp as rgp
-from recyclegp.target import NO_TARGET, Target, contradiction, described, target_name, united
+from recyclegp.target import NO_TARGET, Target, contradiction, described, target_name, united, with_unit
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,14 @@ def test_names_come_with_series_and_frames():
     assert described(pd.Series([1.0], name="pressure"), "other", None, None) == Target("other")
     assert str(Target("pressure", "mmHg")) == "pressure in mmHg"
     assert str(Target("state", None, (None, "ill"))) == "state ill against the rest"
+
+
+def test_a_unit_is_said_once():
+    assert with_unit("pressure", "mmHg") == "pressure (mmHg)"
+    assert with_unit("pressure (mmHg)", "mmHg") == with_unit("pressure (mmHg)", None) == "pressure (mmHg)"
+    assert with_unit("pressure (kPa)", "mmHg") == "pressure (kPa) (mmHg)"
+    assert str(Target("pressure [mmHg]", "mmHg")) == "pressure [mmHg]"
+    assert str(Target(None, "mmHg")) == "in mmHg"
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,16 @@ class Target(_Words):
         return Target(self.name, unit, self.labels) if changed else self
 
     def __str__(self) -> str:
-        said = [self.name or "", f"in {self.unit}" if self.unit else ""]
+        named = self.unit is not None and self.name is not None and with_unit(self.name, self.unit) == self.name
+        said = [self.name or "", f"in {self.unit}" if self.unit and not named else ""]
         if self.labels is not None:
             said.append(f"{self.labels[1] or 'class 1'} against {self.labels[0] or 'the rest'}")
         return " ".join(word for word in said if word)
+
+
+def with_unit(name: str, unit: str | None) -> str:
+    """For an axis, once: names of columns often have the unit already."""
+    return name if unit is None or name.endswith((f"({unit})", f"[{unit}]")) else f"{name} ({unit})"
 
 
 NO_TARGET = Target()  # nobody has said anything

@@ -176,6 +176,9 @@ def test_rows_with_missing_values(each_kind, data, tmp_path, monkeypatch):
     found = pd.read_csv(out, dtype={"id": str})
     assert found["id"].tolist() == table["id"].tolist()
     assert np.flatnonzero(found["mean"].isna()).tolist() == [12, 40]
+    written(table[12:14], tmp_path / "two.csv")
+    said = ok("predict", model, tmp_path / "two.csv", "-o", out).stderr
+    assert "1 of 2 rows lacks an input (day: 1): its prediction is empty" in said
     ok("predict", model, data, "-o", out, "--drop-missing")
     assert pd.read_csv(out, dtype={"id": str})["id"].tolist() == table.drop([12, 40])["id"].tolist()
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import matplotlib as mpl
 import numpy as np
@@ -29,6 +30,20 @@ def test_every_kind_is_a_picture_with_its_colours_and_legible_text(dimension, li
     for colour in wanted:
         assert int(colour[1:], 16) in seen, colour
     assert overlaps(figure, canvas.get_renderer()) == []
+
+
+@pytest.mark.parametrize(("dimension", "panel"), [(2, -1), (3, 0)])
+def test_long_numbers_do_not_touch(dimension, panel):
+    """Days since 1970, as --dates days reads them."""
+    X, y = cases.rows(dimension, "gaussian", 0)
+    X[:, 0] = 19_732 + 60 * X[:, 0]
+    figure, axes = cases.drawn([rgp.fit(X, y, publish=6, learn=False, name=name, privacy="things") for name in "ab"])
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    labels = axes[panel].get_xticklabels()
+    boxes = [label.get_window_extent(canvas.get_renderer()) for label in labels if len(label.get_text()) == 5]
+    assert len(boxes) > 2
+    assert all(right.x0 - left.x1 > 0.5 * left.height for left, right in pairwise(boxes))
 
 
 def overlaps(figure, renderer):

@@ -87,10 +87,14 @@ def _one_line(text: str) -> str:
 
 @contextmanager
 def _plain_warnings(debug: bool | None) -> Iterator[None]:
-    """Show the library's own warnings as one line each, and none of other libraries, which the user cannot act upon."""
+    """Show each of the library's own warnings once, as one line; nobody can act upon those of other libraries."""
+    said: set[str] = set()
 
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        typer.echo(f"recyclegp: warning: {_one_line(in_words([message], shell=True))}", err=True)
+        line = _one_line(in_words([message], shell=True))
+        if line not in said:
+            typer.echo(f"recyclegp: warning: {line}", err=True)
+        said.add(line)
 
     with warnings.catch_warnings():
         if not debug:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import printable
+from ..magnitudes import in_digits
 from . import plan_words
 from .lines import Table
 from .screen import plain_table
@@ -179,7 +180,7 @@ def _holds(f: Facts) -> str:
 
 def _place(f: Facts) -> Lines:
     """Where its points are."""
-    region = _some(f"{name} from {low:.4g} to {high:.4g}" for name, (low, high) in f["region"].items())
+    region = _some(f"{name} from {in_digits(low)} to {in_digits(high)}" for name, (low, high) in f["region"].items())
     unnamed = " (the columns have no names)" if region and f["columns"] is None else ""
     each = f["categories"].items()
     return {
@@ -210,14 +211,18 @@ def words(found: dict[str, list[str]]) -> str:
 def _one_function(f: Facts) -> Lines:
     noise = f["noise"]
     lines: Lines = {
-        "kernel": f"{f['kernel_in_short']}, prior mean {f['mean']:.4g}",
-        "noise": None if noise is None else f"variance {noise:.4g}, standard deviation {math.sqrt(noise):.4g}",
+        "kernel": f"{f['kernel_in_short']}, prior mean {in_digits(f['mean'])}",
+        "noise": None if noise is None else _noise(noise),
     }
     if f["kind"] == "module":
         after = f"after {many(f['evaluations'], 'evaluation')}" if f["evaluations"] else f["convergence"]
         return lines | {"converged": f"{'yes' if f['converged'] else 'NO: ' + f['convergence']}, {after}"}
     late = None if f["converged"] else f"NO: the search for the kernel {f['convergence']}"
     return lines | {"form": f["size"], "owners": _difference(f), "converged": late}
+
+
+def _noise(variance: float) -> str:
+    return f"variance {in_digits(variance)}, standard deviation {in_digits(math.sqrt(variance))}"
 
 
 def _functions(f: Facts) -> Lines:
@@ -232,9 +237,9 @@ def _function(own: Facts) -> str:
         said.insert(0, own["target"])
     if own.get("kept") is not None:
         said.append(f"{own['kept']:.0%} kept")
-    said.append(f"{own['kernel_in_short']}, prior mean {own['mean']:.4g}")
+    said.append(f"{own['kernel_in_short']}, prior mean {in_digits(own['mean'])}")
     if own["noise"] is not None:
-        said.append(f"noise variance {own['noise']:.4g}")
+        said.append(f"noise variance {in_digits(own['noise'])}")
     differ = _difference(own)
     if differ:
         said.append(f"owners {differ}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..magnitudes import in_digits
+
 PLAN, ANSWER = "plan", "answer"  # kinds of facts
 Facts = dict[str, Any]
 
@@ -29,7 +31,8 @@ def _called(p: Facts, functions: int) -> str:
 
 
 def _prior(p: Facts) -> str:
-    said = f"{p['points']} points, {p['kernel_in_short']}, prior mean {p['mean']:.4g}, noise variance {p['noise']:.4g}"
+    mean, noise = in_digits(p["mean"]), in_digits(p["noise"])
+    said = f"{p['points']} points, {p['kernel_in_short']}, prior mean {mean}, noise variance {noise}"
     differ = [f"a constant of sd {p['offset_sd']:.3g}"] if p["offset_sd"] else []
     differ += [f"a smooth function of {p['smooth_sd']:.3g} times the sd of the shared one"] if p["smooth_sd"] else []
     return said + (f"; owners differ by {' and '.join(differ)}" if differ else "")

@@ -92,15 +92,16 @@ def predict(
         write = _json_rows if as_json and output == STDOUT else csv_rows
         count = write(stream, map(asked.frame, parts))
     if rows.filled and not drop_missing:
-        have = "rows lack" if rows.filled > 1 else "row lacks"
-        screen.note(f"{rows.filled:,} of {rows.read:,} {have} an input ({rows.where}): their predictions are empty")
+        have, whose = ("lack", "their predictions are") if rows.filled > 1 else ("lacks", "its prediction is")
+        screen.note(f"{rows.filled:,} of {rows.read:,} rows {have} an input ({rows.where}): {whose} empty")
     _report(screen, output, count, rows.left_out, asked.outside, [*kept, *asked.columns])
 
 
 def _report(screen: Screen, output: Path, count: int, left_out: int, outside: int, columns: list[str]) -> None:
     if outside:
+        lie = "lie" if outside > 1 else "lies"
         screen.note(
-            f"{outside:,} of {count:,} rows lie outside every module's region, where nobody has seen data: "
+            f"{outside:,} of {count:,} rows {lie} outside every module's region, where nobody has seen data: "
             "outside is 1 there"
         )
     if output != STDOUT:

@@ -14,6 +14,7 @@ import typer
 
 from .. import metrics
 from ..errors import RecycleGPError
+from ..magnitudes import in_digits
 from ..metrics import Evaluated, OutputRows, Score
 from ..models.calibration import Calibrated
 from .lines import Table
@@ -215,7 +216,4 @@ def _table(first: str, rows: list[Facts], classes: bool) -> Table:
 
 
 def _number(value: float | None) -> str:
-    """Four digits of whatever size, as other numbers have."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+    return "–" if value is None else in_digits(value)

@@ -21,7 +21,7 @@ from . import maps, numbers
 from .lines import HOLDING, LANE_HEIGHT, Key, as_text, mark_held, more
 from .scale import Array
 from .scene import MOST_TOLD_APART, Scene
-from .style import FAINT, PALETTE, first, tidy
+from .style import FAINT, PALETTE, few_ticks, first, tidy
 from .subject import Marks, Subject, plain, together
 
 PLACES = 301  # along a curve
@@ -145,6 +145,7 @@ def _draw_curves(axes: Sequence[Axes], scene: Scene, subject: Subject) -> None:
         low = -1.02 * depth / (1 - depth)  # room below zero for the lanes of points
         label = as_text(plain(scene.columns[own.column]))
         tidy(ax, xlim=tuple(scene.region[own.column]), ylim=(low, 1.02), xlabel=label)
+        few_ticks(ax)
         ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
         for k, marks in enumerate(lanes):
             Z, level = marks.Z[:, own.column], low * (k + 0.8) / (len(lanes) + 0.5)

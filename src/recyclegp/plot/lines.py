@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from . import ranges
 from .numbers import Curve, Panel
 from .scene import MOST_TOLD_APART, Scene
-from .style import CHOSEN, FAINT, inducing, mark_of, tidy
+from .style import CHOSEN, FAINT, few_ticks, inducing, mark_of, tidy
 from .subject import Marks
 
 LANE_HEIGHT = 0.1  # inches, for each lane of points
@@ -37,6 +37,7 @@ def draw(axes: Sequence[Axes], panels: Sequence[Panel], scene: Scene, span: rang
         depth = min(0.5, lane * (len(panel.lanes) + 0.5)) if panel.lanes else 0.0
         ax.set_yscale("log" if span.log else "linear")
         tidy(ax, xlim=panel.limits, ylim=(span.lowered(depth), span.high), xlabel=as_text(panel.label))
+        few_ticks(ax)
         if span.log:
             ax.set_yticks(span.round_values(6))
             ax.set_yticks([], minor=True)

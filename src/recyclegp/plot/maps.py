@@ -18,7 +18,7 @@ from .lines import Key, as_text, more
 from .numbers import Map
 from .scale import Array, Scale
 from .scene import DASHES, MOST_TOLD_APART, Scene
-from .style import BLACK, CHOSEN, FAINT
+from .style import BLACK, CHOSEN, FAINT, few_ticks
 from .subject import Marks, plain
 
 DOT_SHAPES = dict(zip(DASHES, "osD^", strict=True))  # what dashes are for lines
@@ -70,6 +70,7 @@ def image(ax: Axes, x: Array, y: Array, values: Array, **style: Any) -> AxesImag
 def frame(ax: Axes, scene: Scene, title: str) -> None:
     """The region of both inputs, with their names."""
     ax.set(xlim=scene.region[0], ylim=scene.region[1])
+    few_ticks(ax)
     ax.set(xlabel=as_text(plain(scene.columns[0])), ylabel=as_text(plain(scene.columns[1])))
     ax.set_title(as_text(title), loc="left", fontsize=10, fontweight="bold")
     for spine in ax.spines.values():

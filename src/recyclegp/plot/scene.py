@@ -18,6 +18,7 @@ from ..categories import shown, union_of
 from ..errors import Argument, RecycleGPError
 from ..likelihoods import Likelihood, Outputs
 from ..models.predictive import Predictive
+from ..target import with_unit
 from .scale import Array, Model, Reading, Scale, choose
 from .style import BLACK, BLUE, FAINT, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from .subject import Held, Look, Marks, Origin, Owner, Subject, in_order, origin_of, places, plain, together
@@ -223,7 +224,7 @@ def _scale(whole: Likelihood, function: str, own: Sequence[Subject], wanted: str
 def _called(name: str, units: Sequence[str | None]) -> str:
     """A name for an axis, with the unit that all who say one agree on."""
     said = {unit for unit in units if unit}
-    return f"{plain(name)} ({plain(said.pop())})" if len(said) == 1 else plain(name)
+    return with_unit(plain(name), plain(said.pop()) if len(said) == 1 else None)
 
 
 def _numbered(dimension: int) -> list[str]:

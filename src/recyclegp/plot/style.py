@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ..likelihoods import normal_quantile
 
@@ -34,6 +35,13 @@ def tidy(panel: Axes, title: str | None = None, legend: Mapping[str, Any] | None
         panel.set_title(title, loc="left", fontsize=10, fontweight="bold")
     if legend is not None:
         panel.legend(**{"fontsize": 8, "frameon": False, **legend})
+
+
+def few_ticks(panel: Axes) -> None:
+    """Where numbers along the horizontal axis are long, as days since 1970 are, fewer of them, so that none touch."""
+    low, high = panel.get_xlim()
+    if max(abs(low), abs(high)) >= 1e4 or high - low < 0.05:
+        panel.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
 
 
 def band(panel: Axes, x: Any, mean: Any, variance: Any, colour: str, label: str | None, **style: Any) -> None:

@@ -12,6 +12,7 @@ from ..merging.verdicts import Standing, Units, Verdict
 from ..models.ensemble import Ensemble
 from ..models.module import Module
 from ..plot.scene import scenes
+from ..target import with_unit
 from . import drawings
 from .agreement import judged, remarks
 from .choices import Choice, outputs_of
@@ -265,7 +266,7 @@ def _curves(serve_state: ServeState, choice: Choice, looking: Looking, e: Ensemb
     made = drawings.drawn(found, looking)
     target = e.targets[position_in(e, name_of(serve_state.snapshot, looking.function))]
     if made["label"] == "f" and target.name is not None:
-        made["label"] = target.name if target.unit is None else f"{target.name} ({target.unit})"
+        made["label"] = with_unit(target.name, target.unit)
     return made | {"fixed": found.scene.fixed, "left_out": found.left_out}
 
 
