@@ -74,7 +74,7 @@ def excess(panel: Axes, rows: Sequence[Row], best: str, title: str | None = None
     at = np.maximum(np.nan_to_num(above, nan=left), left)
     panel.set_xscale("log")
     panel.set_xlim(left, 4 * at.max())
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    panel.xaxis.set_major_formatter(in_digits())
     panel.xaxis.set_minor_formatter(NullFormatter())
     known = np.isfinite(values)
     panel.hlines(places, left, at, color=colours, lw=1.2, alpha=0.6)
@@ -106,6 +106,11 @@ def in_words(name: str) -> str:
     for symbol, words in WORDS:
         name = re.sub(symbol, words, name)
     return name
+
+
+def in_digits() -> FuncFormatter:
+    """0.00001 and 100 in place of powers of ten."""
+    return FuncFormatter(lambda value, _: np.format_float_positional(value, trim="-"))
 
 
 def grid(panel: Axes, along: Literal["x", "y"]) -> None:

@@ -192,6 +192,7 @@ def _gains(panel: Axes, rows: Sequence[Row], shown: Sequence[Case]) -> None:
         panel.scatter(means, places, color=colour, s=26, marker=mark, label=f"over {other.removeprefix('merged, ')}")
     panel.axvline(0, color=style.FAINT, lw=1)
     panel.set_xscale("symlog", linthresh=0.01)
+    panel.xaxis.set_major_formatter(figures.in_digits())
     panel.margins(x=0.08)
     panel.set_yticks(places, [figures.in_words(c.name) for c in shown], fontsize=8)
     figures.grid(panel, "x")
