@@ -55,7 +55,7 @@ def test_points_are_counted_before_anything_is_computed(tmp_path, monkeypatch):
 def test_the_largest_that_is_new_is_left_out_until_it_is_another(hub, monkeypatch):
     """Whatever takes too long with it, the others are merged."""
     put(hub, *(cases.module(name, seed) for seed, name in enumerate(NAMES)))
-    now = [0.0]
+    now = [time.monotonic()]  # later than when the modules came
     monkeypatch.setattr(keeping.time, "monotonic", lambda: now[0])
     keeper, tried = Keeper(hub, lambda: ThreadPoolExecutor(1)), []
     real = keeper._job
