@@ -164,3 +164,42 @@ def test_so_much_counts_as_agrees_with_what_the_others_know(knows: float) -> Non
     found = agreeing_share(site, Others(), kernel, NO_EFFECTS)  # type: ignore[arg-type]
     assert found == pytest.approx(min(1.0, 1 / ratio))
     assert agreeing_share(site._replace(rho=site.Rt @ torch.as_tensor(mean)), Others(), kernel, NO_EFFECTS) == 1  # type: ignore[arg-type]
+
+
+def elsewhere(rng: np.random.Generator, offset: float, name: str) -> rgp.Module:
+    """The moments of a search that had ended, from another program."""
+    m = finished_with(rng, offset, name)
+    Z = m.latents[0].known_site.Z.numpy()
+    mean, covariance = m.predict_joint(Z)
+    return rgp.Module.from_moments(
+        Z, mean, covariance, kernel=m.kernel_spec.describe(), prior_mean=m.latents[0].mean, noise=m.noise, name=name
+    )
+
+
+def finished_with(rng: np.random.Generator, offset: float, name: str) -> rgp.Module:
+    X = rng.uniform(0, 3, (60, 1))
+    y = 2 * np.sin(3 * X[:, 0]) + offset + 0.2 * rng.standard_normal(60)
+    return rgp.fit(X, y, kernel="rbf", name=name, privacy="things")
+
+
+@pytest.mark.parametrize("fitted", [3, 5])
+def test_imports_whose_owners_differ_as_others_do_are_not_in_doubt(fitted: int) -> None:
+    rng = np.random.default_rng(8)
+    offsets = (0.0, 1.5, -1.0, 0.8, -1.6)[:fitted]
+    modules = [finished_with(rng, b, f"m{k}") for k, b in enumerate(offsets)]
+    modules.append(elsewhere(rng, 1.2, "import"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = rgp.merge(modules).report()
+    assert all(row["weight"] == 1 for row in report)
+
+
+def test_one_wrong_fit_does_not_put_imports_in_doubt() -> None:
+    """Of two modules fitted here one is in another unit; three imports agree with each other."""
+    rng = np.random.default_rng(9)
+    fits = [finished_with(rng, 0.0, "m0"), finished_with(rng, 0.0, "m1").transform(output_scale=10.0)]
+    imports = [elsewhere(rng, 0.0, f"import{k}") for k in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = rgp.merge([*fits, *imports]).report()
+    assert [row["weight"] for row in report[2:]] == [1, 1, 1]

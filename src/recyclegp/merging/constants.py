@@ -189,6 +189,9 @@ class Unfinished(NamedTuple):
     size_factor: float = 2.0  # of the variance of f, within which it is chosen where nobody else can say it
     steps: int = 5  # of that choice
     absurd: float = 100.0  # times what any module says: no result
+    # of its precision, with which an import agrees: 0.06 to 0.24 after ten steps of Adam, 0.5 and more of finished ones
+    least_agreeing: float = 0.3
+    fewest_judges: int = 2  # modules fitted here: of one and an import nobody can say who is right
 
 
 class Influence(NamedTuple):

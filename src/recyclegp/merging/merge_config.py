@@ -13,6 +13,7 @@ from .. import threads
 from ..kernels import DEFAULT_KERNEL, Kernel, Node, parse
 from ..kernels.units import InputUnits, in_units, scaled
 from ..local.kernel_choice import AUTO
+from ..record import IMPORTED
 from .build import build, chosen_kernel, step_cost
 from .constants import UNFINISHED
 from .exact_learning import Learned
@@ -25,7 +26,7 @@ from .problem import MergeProblem
 from .site_source import SiteSource
 from .trust import Trust, apply_screening
 from .unfinished import agreeing_share, is_absurd, is_unfinished
-from .verdicts import Standing, Verdict
+from .verdicts import ELSEWHERE, Standing, Verdict
 
 
 class Held(Enum):
@@ -85,7 +86,7 @@ class MergeConfig(NamedTuple):
             same = learned is not None and learned.kernel.structure == start.structure
             first = learned if open_kernel or (self.kernel is None and same) else None
             problem = MergeProblem(start, whom, sites, wanted, self.learn, owners, self.pool_noise, open_kernel, first)
-            return _built(problem)
+            return _built(problem, screened=trust is not Trust.NONE)
 
     def in_units(self, scale: float, inputs: InputUnits) -> MergeConfig:
         """For the ensemble of s·f((x − shift)/scale) + b, the inputs changed so."""
@@ -102,14 +103,17 @@ def _default(members: Sequence[Member], dimension: int) -> Node:
     return parse(DEFAULT_KERNEL, dimension, discrete_columns(members)).structure
 
 
-def _built(problem: MergeProblem) -> MergeResult:
+def _built(problem: MergeProblem, *, screened: bool) -> MergeResult:
     """What can be learned, from those whose searches had ended; an absurd result is none."""
     as_they_are = tuple(problem.members), problem.store
     if not problem.learn:
         return MergeResult(build(problem), *as_they_are)
     unfinished = [i for i, m in enumerate(problem.members) if m.weight > 0 and is_unfinished(m.about, m.latent)]
-    others = problem.store.without(unfinished) if unfinished else problem.store
     held = replace(problem, learn=False, first=None)
+    if doubtful := _doubtful(problem, unfinished) if screened else []:
+        unfinished += doubtful
+        problem = replace(problem, first=None)  # which was learned from them, too
+    others = problem.store.without(unfinished) if unfinished else problem.store
     if not others.sites:
         return MergeResult(_of_best_size(held), *as_they_are, Held.UNFINISHED)
     found = build((replace(problem, store=others) if unfinished else problem).as_smooth_as_it_is)
@@ -124,6 +128,25 @@ def _built(problem: MergeProblem) -> MergeResult:
     return MergeResult(build(last), members, store)
 
 
+def _doubtful(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
+    """Other models from elsewhere that are far too sure of themselves beside modules that were fitted here.
+
+    A search that was stopped early need not show it: q may be narrower than its prior at every step. Those that were
+    fitted here decide, with owners' effects if they have some, where they are more than those in doubt.
+    """
+    counting = {i for i, m in enumerate(problem.members) if m.weight > 0}
+    imported = {i for i in counting if problem.members[i].about.method in IMPORTED}
+    fitted, asked = counting - imported, imported.difference(unfinished)
+    if len(fitted) < UNFINISHED.fewest_judges or not asked:
+        return []
+    known = problem.store.without(set(range(len(problem.members))) - fitted)
+    form = build(replace(problem, store=known, first=None).as_smooth_as_it_is).form
+    sites = [(i, site) for i, site in problem.store.each() if i in asked]
+    share = {i: agreeing_share(site, form.posterior, form.kernel, form.effects) for i, site in sites}
+    found = sorted(i for i in share if share[i] < UNFINISHED.least_agreeing)
+    return found if len(found) < len(fitted) else []
+
+
 def _as_far_as_they_agree(
     problem: MergeProblem, form: Form, unfinished: set[int]
 ) -> tuple[tuple[Member, ...], SiteSource]:
@@ -135,7 +158,8 @@ def _as_far_as_they_agree(
         share = agreeing_share(site, form.posterior, form.kernel, form.effects)
         m = members[i]
         if share < 1:
-            reason = f"its search had not ended, and it is {1 / share:.3g} times too sure: it counts that much less"
+            why = "its search had not ended" if is_unfinished(m.about, m.latent) else ELSEWHERE
+            reason = f"{why}, and it is {1 / share:.3g} times too sure: it counts that much less"
             before = m.weight if m.verdict is None or m.verdict.weight is None else m.verdict.weight
             members[i] = m._replace(
                 weight=share * m.weight, verdict=Verdict(Standing.UNCHECKED, reason, weight=before, share=share)

@@ -85,6 +85,11 @@ class Verdict(NamedTuple):
         return self.standing is Standing.UNCHECKED and self.reason.startswith(COPY)
 
     @property
+    def is_doubtful(self) -> bool:
+        """It came from elsewhere, and is far too sure of itself beside modules that were fitted here."""
+        return self.standing is Standing.UNCHECKED and self.reason.startswith(ELSEWHERE)
+
+    @property
     def is_unknown(self) -> bool:
         """Nobody would notice if it were wrong: the others know too little of what it says."""
         return self.standing is Standing.UNCHECKED and self.reason.startswith(UNKNOWN) and self.remedy is None
@@ -127,6 +132,7 @@ def proposed(verdicts: Mapping[str, Verdict]) -> Remedy | None:
 
 
 COPY = "a copy of"
+ELSEWHERE = "it was fitted elsewhere"
 UNKNOWN = "the others know"  # and how much of what it says
 QUESTION = "in which unit is it?"
 CONTRADICTION = "they contradict each other, and nobody can say who is right"

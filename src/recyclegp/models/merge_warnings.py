@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .. import arrays
 from ..categories import Categories, called, shown
-from ..core.convergence import NOTHING_TO_LEARN, Convergence
+from ..core.convergence import NOTHING_TO_LEARN
 from ..errors import (
     Argument,
     ContradictionWarning,
@@ -18,7 +18,6 @@ from ..errors import (
     UncheckedWarning,
     warn_user,
 )
-from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..merging.constants import LEARNING, POOLING
 from ..merging.learning import slack_tolerance
@@ -131,6 +130,15 @@ def about_held(held: Held, members: Sequence[Member]) -> None:
         warn_user(
             f"{few(names)} were fitted elsewhere by searches that had not ended: what cannot be so does not "
             f"count{learned}. Finish those fits, and merge again"
+        )
+    doubtful = [m.name for m in active(members) if m.verdict is not None and m.verdict.is_doubtful]
+    if doubtful:
+        warn_user(
+            f"{few(doubtful)} were fitted elsewhere, and are far too sure of themselves beside the modules that were "
+            "fitted here: they count less, and kernel, mean, noise and effects were learned from the others. Train "
+            "them longer, and merge again; ",
+            Argument("trust", None),
+            " merges all of them as they are",
         )
     if held is Held.ABSURD:
         warn_user(
