@@ -52,7 +52,7 @@ def names(d: rgp.Dictionary) -> list[str]:
     return [entry.name for entry in d.list()]
 
 
-def check(place: Path, before: rgp.Dictionary, operation: str, acknowledged: bool) -> None:
+def check(place: Path | str, before: rgp.Dictionary, operation: str, acknowledged: bool) -> None:
     """After a fault: as before or as afterwards, whole; and it can be done (again)."""
     d = rgp.Dictionary(place)
     assert d.verify() == ()
@@ -91,6 +91,35 @@ def test_every_call_to_the_disk_may_fail(prepared, memory, operation, kind):
         if not fault.fired:
             break
     assert at > 15
+    assert acknowledged  # without a fault
+
+
+@pytest.mark.parametrize("kind", ["error", "half"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_call_to_an_object_store_may_fail(monkeypatch, operation, kind):
+    """With an error; or done, and nobody heard of it, which is half of a call."""
+    monkeypatch.setattr(event_index, "SAVED_EVERY", 1)
+    url = f"memory://faults-{operation}-{kind}"
+    files = pytest.importorskip("fsspec").filesystem("memory")
+    before = rgp.Dictionary(f"{url}-before")
+    before.add(cases.module("old"))
+    before.add(cases.module("other"))
+    for at in range(1000):
+        for path in files.find(f"{url}-before"):
+            files.pipe_file(path.replace("-before/", f"-{at}/"), files.cat_file(path))
+        d = rgp.Dictionary(f"{url}-{at}")
+        fault = cases.Fault(at, kind)
+        d._store.files = cases.FaultyFiles(files, fault)
+        acknowledged = False
+        try:
+            OPERATIONS[operation](d)
+            acknowledged = True
+        except OSError:
+            pass
+        check(d.path, before, operation, acknowledged)
+        if not fault.fired:
+            break
+    assert at > 5
     assert acknowledged  # without a fault
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import recyclegp as rgp
 
 CALLS = ("mkdir", "rename", "replace", "open", "fsync", "unlink", "scandir", "rmdir", "stat")  # of os
+OF_STORES = ("pipe_file", "cat_file", "rm_file", "ls")  # of file systems of fsspec
 
 
 @functools.cache
@@ -52,6 +53,25 @@ class Fault:
             write()
         code = errno.EIO if self.kind == "error" else errno.ENOSPC
         raise OSError(code, os.strerror(code), what)
+
+
+class FaultyFiles:
+    """A file system of fsspec. A call that fails may have been answered with an error, or done without an answer."""
+
+    def __init__(self, files: Any, fault: Fault) -> None:
+        self._files, self._fault = files, fault
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._files, name)
+        if name not in OF_STORES:
+            return real
+
+        @functools.wraps(real)
+        def there(*arguments: Any, **options: Any) -> Any:
+            self._fault.strike(name, lambda: real(*arguments, **options))
+            return real(*arguments, **options)
+
+        return there
 
 
 class FaultyStream:
