@@ -1,20 +1,21 @@
 """The worst that forged files do to a merge: a search over everything that a file may say.
 
-    python benchmarks/forgeries.py [--steps N] [--seeds N] [--first-seed N] [--processes N] [--json FILE]
-    python benchmarks/forgeries.py --show FILE
+    python benchmarks/forgeries.py [--steps N] [--seeds N] [--first-seed N] [--minutes N] [--processes N] [--json FILE]
+    python benchmarks/forgeries.py --show FILE [--docs docs]
 
-Some of 20 owners forge their files. They know all files, agree on what to say, and see what becomes of the merge: each
-step changes some of their statements at random, and is kept where the merged function is farther from that of the
-honest than before. Statements are all that is in a file: the function (scale, shift, sign), how sure of it they are,
-noise and what rows say about it, rows, kept share, kernel, prior mean, and where the points are.
+Some of 20 owners forge their files. They know all files, agree on what each of them says, and see what becomes of the
+merge: each step changes some of the statements of one of them, or of all, at random, and is kept where the merged
+function is farther from that of the honest than before. Statements are all that is in a file of numbers: the function,
+at each of its points, how sure of it they are, noise and what rows say about it, rows, kept share, evidence, kernel,
+prior mean, and where each point is. (When rows were observed counts only with `half_life=`, and is left alone.)
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 import warnings
-from dataclasses import replace
-from itertools import product
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,39 +23,33 @@ import numpy as np
 import torch
 
 import recyclegp as rgp
+from forged_files import BY_POINT, IN_ITSELF, NUMBERS, Forgery, forged
 from jobs import done
-from pages import Column, read, rounded, show, table, write
-from recyclegp.likelihoods import Gaussian
+from pages import Column, publish, read, rounded, show, table, write
 from robustness_cases import honest_modules, test_rows
 
-OWNERS, ATTACKERS, DIMENSIONS, SEEDS = 20, (1, 2, 6), (1, 4), 2
-STEPS = 150
+OWNERS, ATTACKERS, SEEDS = 20, (1, 2, 6), 2
+STEPS, STEPS_4D = 75, 50
 REACH = 40.0  # logarithms within which a statement is forged: from e⁻⁴⁰ to e⁴⁰ times the true one
+NEAR = 1e-3  # of a standard deviation: changes below it are rounding, and no reason to name a forgery
 
-
-class Forgery(NamedTuple):
-    """What is said instead of the truth: logarithms of factors, but for those that say otherwise."""
-
-    scale: float = 0.0  # of f, negative in itself
-    shift: float = 0.0  # of f, in itself
-    sure: float = 0.0  # precision
-    noise: float = 0.0
-    rows: float = 0.0
-    densities: float = 0.0
-    chi2: float = 0.0
-    left_open: float = 0.0
-    residual: float = 0.0
-    dof: float = 0.0
-    outputscale: float = 0.0
-    lengthscale: float = 0.0
-    mean: float = 0.0  # in itself
-    stretch: float = 0.0  # of the points
-    move: float = 0.0  # of the points, in itself
-
-
-IN_ITSELF = ("shift", "mean", "move")
-SIZES = np.array([1.0 if name in IN_ITSELF else 3.0 for name in Forgery._fields])  # of a step
-FIRST = (Forgery(), Forgery(sure=7), Forgery(noise=12), Forgery(rows=30), Forgery(shift=3), Forgery(sure=20, rows=20))
+Said = tuple[Forgery, ...]  # what each of the attackers says
+SIZES = np.array([1.0 if name in IN_ITSELF else 3.0 for name in NUMBERS])  # of a step
+POINT_SIZES = {"wave": 0.3, "surer": 2.0, "places": 0.3}
+SURE = Forgery(sure=20, rows=20)
+TRUE = Forgery(gain=1)
+FIRST: tuple[tuple[Forgery, Forgery], ...] = (  # what every other one says, and what those between them say
+    (SURE, SURE),
+    (SURE._replace(gain=1, wave=0.03), SURE._replace(gain=1, wave=-0.03)),  # small lies, told with certainty
+    (Forgery(gain=1, sure=20, noise=-20, residual=-20), Forgery(gain=1, sure=20, noise=-20, residual=-20)),
+    (SURE._replace(gain=0.9), TRUE),
+    (Forgery(gain=1, rows=30, structure=2), Forgery()),  # one has the rows and the kernel, the other the function
+    (SURE._replace(gain=1, dof=20, chi2=-20, residual=-20), TRUE._replace(wave=0.1)),
+    (Forgery(sure=7), Forgery(sure=7)),
+    (Forgery(noise=12), Forgery(noise=12)),
+    (Forgery(shift=3, gain=1), Forgery(shift=3, gain=1)),
+    (Forgery(), Forgery()),
+)
 
 
 class Trial(NamedTuple):
@@ -62,116 +57,206 @@ class Trial(NamedTuple):
     dimension: int
     seed: int
     steps: int
+    minutes: float = np.inf  # after which a search ends early
 
 
-def forged(m: rgp.Module, f: Forgery) -> rgp.Module:
-    """A module of the opposite function, and of what else is said."""
-    one, by = m.latents[0], dict(zip(f._fields, np.exp(np.array(f)), strict=True))
-    site, evidence = one.known_site, one.noise_evidence
-    rho = -by["scale"] * site.rho + f.shift * site.Rt.sum(-1)
-    root = by["sure"] ** 0.5
-    site = site._replace(Z=site.Z * by["stretch"] + f.move, Rt=site.Rt * root, rho=rho * root)
-    if evidence is not None:
-        factors = (by["chi2"], by["left_open"], by["residual"], by["dof"])
-        evidence = type(evidence)(*(a * b for a, b in zip(evidence, factors, strict=True)))
-    theta = one.kernel.theta.clone()
-    theta[0] += f.outputscale
-    theta[1:] += f.lengthscale
-    rows = max(1, min(10**15, round(one.rows * by["rows"])))
-    latent = one._replace(
-        site=site,
-        kernel=one.kernel.with_theta(theta),
-        mean=one.mean + f.mean,
-        rows=rows,
-        effective_rows=rows * by["densities"],
-        noise_evidence=evidence,
-    )
-    noise = Gaussian(float(m.likelihoods[0].values[0]) * by["noise"])
-    return replace(m, latents=(latent,), likelihoods=(noise,))
+class Harm(NamedTuple):
+    """What became of one merge, beside that of the honest."""
+
+    away: float = 0.0  # root mean square between the functions, in standard deviations of that of the honest
+    noise: float = 1.0  # factor, upwards or downwards
+    sd: float = 1.0  # the same of predictive standard deviations of f, on average
+    kernel: str = ""
+    refused: str = ""
 
 
-def harm(modules: list[rgp.Module], X: np.ndarray, clean: np.ndarray) -> dict[str, Any]:
-    """How far the merged function is from that of the honest, in its standard deviations."""
+class Truth(NamedTuple):
+    """The merge of the honest."""
+
+    X: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    noise: float
+    kernel: str
+
+    @staticmethod
+    def of(modules: Sequence[rgp.Module], X: np.ndarray) -> Truth:
+        e = _merged(modules)
+        return Truth(X, *e.predict(X)[:2], float(e.noise), e.kernel_spec.describe())
+
+
+def _merged(modules: Sequence[rgp.Module]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return rgp.merge(modules)
+
+
+def _factor(logarithms: np.ndarray) -> float:
+    return float(np.exp(np.mean(np.abs(logarithms))))
+
+
+def harm(modules: Sequence[rgp.Module], truth: Truth) -> Harm:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            e = rgp.merge(modules)
-            away = np.sqrt(np.mean((e.predict(X)[0] - clean) ** 2)) / clean.std()
+        e = _merged(modules)
+        mean, variance = e.predict(truth.X)[:2]
     except rgp.RecycleGPError as refused:
-        return {"away": 0.0, "refused": str(refused)[:80], "kernel": "", "noise": 0.0}
-    return {"away": float(away), "refused": "", "kernel": e.kernel_spec.describe(), "noise": float(e.noise)}
+        return Harm(refused=str(refused)[:80])
+    return Harm(
+        float(np.sqrt(np.mean((mean - truth.mean) ** 2)) / truth.mean.std()),
+        _factor(np.log(float(e.noise) / truth.noise)),
+        _factor(0.5 * np.log(variance / truth.variance)),
+        e.kernel_spec.describe(),
+    )
+
+
+def starts(attackers: int) -> list[Said]:
+    """Crude forgeries, in two roles; alone, an attacker has the first of them."""
+    return list(dict.fromkeys(tuple(roles[k % 2] for k in range(attackers)) for roles in FIRST))
+
+
+def changed(said: Said, size: float, shape: tuple[int, int], rng: np.random.Generator) -> Said:
+    """Some statements of one of them, or the same ones of all, at random; for points of this number and dimension."""
+    who = range(len(said)) if rng.random() < 0.5 else [int(rng.integers(len(said)))]
+    step = np.where(rng.random(len(NUMBERS)) < 0.2, size * SIZES * rng.standard_normal(len(NUMBERS)), 0.0)
+    shapes = {"wave": shape[:1], "surer": shape[:1], "places": shape}
+    points = {
+        name: size * POINT_SIZES[name] * rng.standard_normal(shapes[name]) for name in BY_POINT if rng.random() < 0.2
+    }
+    found = list(said)
+    for k in who:
+        numbers = np.clip([getattr(said[k], name) for name in NUMBERS] + step, -REACH, REACH).tolist()
+        more = {name: getattr(said[k], name) + by for name, by in points.items()}
+        found[k] = said[k]._replace(**dict(zip(NUMBERS, numbers, strict=True)), **more)
+    return tuple(found)
 
 
 def search(trial: Trial) -> dict[str, Any]:
     """The worst that was found."""
     torch.set_num_threads(1)
+    begun = time.monotonic()
     rng = np.random.default_rng([trial.attackers, trial.dimension, trial.seed])
     modules = honest_modules(OWNERS, trial.dimension, trial.seed)
-    X = test_rows(trial.dimension, trial.seed)[0]
     bad, honest = modules[: trial.attackers], modules[trial.attackers :]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        clean_merge = rgp.merge(honest)
-    clean = clean_merge.predict(X)[0]
+    truth = Truth.of(honest, test_rows(trial.dimension, trial.seed)[0])
+    tried: list[tuple[Harm, Said]] = []
 
-    def tried(f: Forgery) -> dict[str, Any]:
-        return harm([*(forged(m, f) for m in bad), *honest], X, clean)
+    def attempt(said: Said) -> Harm:
+        files = [forged(m, _fitting(f, m)) for m, f in zip(bad, said, strict=True)]
+        tried.append((harm([*files, *honest], truth), said))
+        return tried[-1][0]
 
-    outcomes = [(tried(f), f) for f in FIRST]
-    refused = sum(bool(o["refused"]) for o, _ in outcomes)
-    worst, best = max(outcomes, key=lambda o: o[0]["away"])
-    size = 1.0
-    for _ in range(trial.steps - len(FIRST)):
-        chosen = rng.random(len(best)) < 0.25
-        step = np.where(chosen, size * SIZES * rng.standard_normal(len(best)), 0.0)
-        f = Forgery(*np.clip(np.array(best) + step, -REACH, REACH))
-        now = tried(f)
-        refused += bool(now["refused"])
-        better = now["away"] > worst["away"]
-        size = min(4.0, size * 1.5) if better else max(0.05, size * 0.96)  # the one-fifth rule, roughly
-        if better:
-            worst, best = now, f
-    said = {name: round(value, 2) for name, value in best._asdict().items() if abs(value) > 0.01}
-    clean_words = {"clean kernel": clean_merge.kernel_spec.describe(), "clean noise": float(clean_merge.noise)}
-    return {**trial._asdict(), **worst, **clean_words, "refused": refused, "said": said}
+    def goes_on() -> bool:
+        return len(tried) < trial.steps and time.monotonic() - begun < 60 * trial.minutes
+
+    for said in starts(trial.attackers):
+        if not tried or goes_on():
+            attempt(said)
+    worst, best = max(tried, key=lambda one: one[0].away)
+    size, most = 1.0, max(len(m.latents[0].known_site.Z) for m in bad)
+    while goes_on():
+        said = changed(best, size, (most, trial.dimension), rng)
+        now = attempt(said)
+        size = min(4.0, size * 1.5) if now.away > worst.away else max(0.05, size * 0.96)  # the one-fifth rule, roughly
+        if now.away > worst.away:
+            worst, best = now, said
+    return _row(trial, truth, tried, worst, best)
+
+
+def _fitting(f: Forgery, m: rgp.Module) -> Forgery:
+    """What is said of as many points as the module has."""
+    count = len(m.latents[0].known_site.Z)
+    return f._replace(**{name: each[:count] for name in BY_POINT if np.ndim(each := getattr(f, name))})
+
+
+def _row(trial: Trial, truth: Truth, tried: list[tuple[Harm, Said]], worst: Harm, best: Said) -> dict[str, Any]:
+    merged = [one for one, _ in tried if not one.refused]
+    return {
+        "attackers": trial.attackers,
+        "dimension": trial.dimension,
+        "seed": trial.seed,
+        "away": worst.away,
+        "noise": max((one.noise for one in merged), default=1.0),
+        "sd": max((one.sd for one in merged), default=1.0),
+        "kernel": worst.kernel,
+        "clean kernel": truth.kernel,
+        "refused": len(tried) - len(merged),
+        "refusals": sorted({one.refused for one, _ in tried if one.refused}),
+        "tried": len(tried),
+        "harmless": sum(one.away < NEAR for one in merged),
+        "said": [_words(f) for f in best],
+    }
+
+
+def _words(f: Forgery) -> dict[str, float]:
+    """Statements that are not the truth; of those about points how large they are."""
+    plain = TRUE._asdict()
+    sizes = {name: float(np.sqrt(np.mean(np.square(value)))) for name, value in f._asdict().items() if name in BY_POINT}
+    every = {**f._asdict(), **sizes}
+    return {name: round(float(value), 2) for name, value in every.items() if abs(value - plain[name]) > 0.01}
+
+
+def _said(row: dict[str, Any]) -> str:
+    """What the attackers say, those who say the same once."""
+    each = [", ".join(f"{name} {value:g}" for name, value in one.items()) or "the truth" for one in row["said"]]
+    counts = {words: each.count(words) for words in each}
+    return "; ".join(words if count == len(each) else f"{count} × {words}" for words, count in counts.items())
 
 
 COLUMNS: list[Column] = [
     ("forged, of 20", "attackers", "d"),
     ("inputs", "dimension", "d"),
-    ("seed", "seed", "d"),
+    ("function", "seed", "d"),
+    ("forgeries tried", "tried", "d"),
+    ("merges refused", "refused", "d"),
     ("farthest from the honest merge, in sd of f", "away", ".3f"),
-    ("noise variance", "noise", ".3g"),
-    ("of the honest", "clean noise", ".3g"),
-    ("refused", "refused", "d"),
-    ("tried", "steps", "d"),
-    ("what was said", lambda row: ", ".join(f"{k} {v:g}" for k, v in row["said"].items()), ""),
+    ("noise, factor at most", "noise", ".2f"),
+    ("sd of f, factor at most", "sd", ".2f"),
+    ("kernel there", "kernel", ""),
+    ("kernel of the honest", "clean kernel", ""),
 ]
+WORDS: list[Column] = [*COLUMNS[:3], ("what was said where it is farthest", _said, "")]
 
 
-def values(found: list[dict[str, Any]]) -> dict[str, str]:
+def values(found: Sequence[dict[str, Any]]) -> dict[str, str]:
     """The worst of each kind of trial first."""
-    rows = sorted(found, key=lambda row: (row["attackers"], row["dimension"], -row["away"]))
-    return {"forgeries": table(COLUMNS, rows)}
+    rows = sorted(found, key=lambda row: (row["dimension"], row["attackers"], -row["away"]))
+    return {"forgeries-short": _in_short(found), "forgeries": table(COLUMNS, rows), "forged": table(WORDS, rows)}
+
+
+def _in_short(found: Sequence[dict[str, Any]]) -> str:
+    """Measured, and no theorem."""
+    worst = {n: max(row["away"] for row in found if row["attackers"] == n) for n in {row["attackers"] for row in found}}
+    each = ", ".join(f"{away:.3f} with {n} of {OWNERS}" for n, away in sorted(worst.items()))
+    tried, refused = (sum(row[name] for row in found) for name in ("tried", "refused"))
+    return (
+        f"**At most {max(worst.values()):.3f} standard deviations of f over {tried} forgeries tried** ({each}); "
+        f"{refused} of the merges were refused. This is measured, and no theorem: another search may find worse."
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=STEPS, help="forgeries that are tried in each trial")
+    parser.add_argument("--steps", type=int, default=STEPS, help="forgeries tried in each trial of one input")
+    parser.add_argument("--steps-4d", type=int, default=STEPS_4D, help="the same of four inputs; 0 for no such trial")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=np.inf, help="after which a trial ends, whatever it has tried")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
     parser.add_argument("--show", type=Path, metavar="FILE", help="measure nothing: an earlier --json")
+    parser.add_argument("--docs", type=Path, metavar="FOLDER", help="write the tables of robustness.md")
     asked = parser.parse_args(arguments)
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
-    trials = [Trial(a, D, seed, asked.steps) for D, seed, a in product(DIMENSIONS, seeds, ATTACKERS)]
+    trials = [Trial(n, 1, seed, asked.steps, asked.minutes) for seed in seeds for n in ATTACKERS]
+    trials += [Trial(2, 4, asked.first_seed, asked.steps_4d, asked.minutes)] if asked.steps_4d else []
     found = read(asked.show) if asked.show else []
     for row in () if asked.show else done([(search, t) for t in trials], asked.processes):
-        found.extend(rounded([row], ".5f"))
+        found.append(rounded(row, ".5f"))
         if asked.json:  # also of a run that is ended early
             write(asked.json, found)
     show({"robustness.md": values(found)})
+    if asked.docs:
+        publish(asked.docs, {"robustness.md": values(found)}, partly=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 """The search for the worst forgery: what is forged, and that it keeps what does more harm."""
 
+import warnings
+
 import numpy as np
 import pytest
+import torch
 
 import forgeries
 import recyclegp as rgp
+from forged_files import BY_POINT, Forgery, forged
 from robustness_cases import honest_modules
 from robustness_cases import test_rows as rows_to_ask
 
@@ -18,33 +22,81 @@ def modules():
     ]
 
 
+def truth(modules):
+    return forgeries.Truth.of(modules, np.linspace(0.2, 5.8, 40)[:, None])
+
+
 def test_every_statement_of_a_file_can_be_forged(modules):
     m = modules[0]
     one, site = m.latents[0], m.latents[0].site
-    plain = forgeries.forged(m, forgeries.Forgery()).latents[0]
+    plain = forged(m, Forgery()).latents[0]
     np.testing.assert_allclose(plain.site.rho, -site.rho)  # the opposite function, and nothing else
     assert plain.rows == one.rows
-    for name in forgeries.Forgery._fields:
-        other = forgeries.forged(m, forgeries.Forgery(**{name: 1.5}))
+    for name in Forgery._fields:
+        value = np.linspace(0.5, 1.5, len(site.Z)) if name in BY_POINT else 1.5
+        value = value[:, None] if name == "places" else value
+        other = forged(m, Forgery(**{name: value}))
         if name not in ("chi2", "left_open", "residual", "dof") or one.noise_evidence is not None:
             assert repr((other.latents, other.likelihoods)) != repr(((plain,), m.likelihoods)), name
 
 
+def test_a_wave_is_said_as_surely_as_the_truth(modules):
+    """ρ = Rᵀ(f + wave) and R as it was; a point of which it is surer keeps what it says of f there."""
+    site = modules[0].latents[0].site
+    wave = np.cos(np.arange(len(site.Z)))
+    waved = forged(modules[0], Forgery(gain=1, wave=wave)).latents[0].site
+    np.testing.assert_allclose(waved.rho, site.rho + site.Rt @ torch.from_numpy(wave))
+    np.testing.assert_allclose(waved.Rt, site.Rt)
+    surer = forged(modules[0], Forgery(gain=1, surer=np.full(len(site.Z), 2.0))).latents[0].site
+    np.testing.assert_allclose(surer.Rt, np.e * site.Rt)
+    np.testing.assert_allclose(surer.Rt.T @ surer.rho, np.e**2 * site.Rt.T @ site.rho, rtol=1e-6)
+
+
 def test_what_cannot_be_merged_does_no_harm(modules):
-    X = np.asarray(modules[1].inducing)
-    clean = rgp.merge(modules[1:], learn=False).predict(X)[0]
-    nothing = forgeries.harm(modules[1:], X, clean)
-    assert nothing["refused"] == ""
-    assert nothing["away"] < 0.5
-    twice = forgeries.harm([modules[1], modules[1]], X, clean)  # two of one name
-    assert (twice["away"], bool(twice["refused"])) == (0.0, True)
+    honest = truth(modules[1:])
+    nothing = forgeries.harm(modules[1:], honest)
+    assert (nothing.refused, nothing.away, nothing.noise, nothing.sd) == ("", 0.0, 1.0, 1.0)
+    assert forgeries.harm([forged(modules[0], Forgery(gain=1, shift=0.2)), *modules[1:]], honest).away > 0.01
+    twice = forgeries.harm([modules[1], modules[1]], honest)  # two of one name
+    assert (twice.away, bool(twice.refused)) == (0.0, True)
+
+
+def test_a_change_is_of_one_of_them_or_of_all_alike(modules):
+    rng = np.random.default_rng(0)
+    said = (Forgery(), Forgery(rows=39.0))
+    found = [forgeries.changed(said, 1.0, (6, 1), rng) for _ in range(60)]
+    both = [one for one in found if one[0] is not said[0] and one[1] is not said[1]]
+    assert 0 < len(both) < len(found)
+    assert all(abs(getattr(f, name)) <= forgeries.REACH for one in found for f in one for name in forgeries.NUMBERS)
+    assert all(np.shape(f.places) in ((), (6, 1)) for one in found for f in one)
+
+
+def test_the_search_ends_with_the_worst_it_has_tried(monkeypatch):
+    """Also where the merges are told beforehand: it keeps what is farther, and begins again from there."""
+    away = iter([0.1, 0.5, *np.linspace(0.2, 0.9, 18)])
+    seen = []
+
+    def harm(files, honest):
+        seen.append(files)
+        return forgeries.Harm(away=next(away))
+
+    monkeypatch.setattr(forgeries, "harm", harm)
+    row = forgeries.search(forgeries.Trial(2, 1, 0, 20))
+    assert row["tried"] == len(seen) == 20
+    assert row["away"] == 0.9
+    assert all(len(files) == forgeries.OWNERS for files in seen)
 
 
 def test_the_page_has_the_worst_of_each_kind_first():
-    row = {"seed": 0, "noise": 1.0, "clean noise": 1.0, "said": {"rows": 3.0}, "refused": 0, "steps": 9}
+    plain = {"seed": 0, "noise": 1.0, "sd": 1.0, "kernel": "rbf", "clean kernel": "rbf", "refused": 0, "tried": 9}
+    row = plain | {"said": [{"rows": 3.0}, {"rows": 3.0}, {}]}
     rows = [row | {"attackers": a, "dimension": 1, "away": away} for a, away in ((6, 0.1), (2, 0.2), (2, 0.3))]
-    lines = forgeries.values(rows)["forgeries"].splitlines()
-    assert [line.split("|")[4].strip() for line in lines[2:]] == ["0.300", "0.200", "0.100"]
+    values = forgeries.values(rows)
+    lines = values["forgeries"].splitlines()
+    assert [line.split("|")[6].strip() for line in lines[2:]] == ["0.300", "0.200", "0.100"]
+    assert "At most 0.300" in values["forgeries-short"]
+    assert "over 27 forgeries" in values["forgeries-short"]
+    assert "2 × rows 3; 1 × the truth" in values["forged"]
 
 
 @pytest.mark.slow
@@ -54,8 +106,27 @@ def test_the_page_has_the_worst_of_each_kind_first():
 )
 def test_more_rows_do_not_make_a_site_that_is_surer_believable(attackers, dimension, times):
     """e^times surer, of as many more rows: within what rows can say."""
-    modules, X = honest_modules(20, dimension, 0), rows_to_ask(dimension, 0)[0]
-    honest, forgery = modules[attackers:], forgeries.Forgery(sure=times, rows=times)
-    clean = rgp.merge(honest).predict(X)[0]
-    bad = [forgeries.forged(m, forgery) for m in modules[:attackers]]
-    assert forgeries.harm([*bad, *honest], X, clean)["away"] < 0.05
+    assert away(attackers, dimension, Forgery(sure=times, rows=times)) < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "forgery",
+    [
+        Forgery(gain=1, noise=-20, residual=-20, sure=20),
+        Forgery(gain=1, dof=20, chi2=-20, residual=-20, sure=20, rows=20),
+    ],
+    ids=["no noise", "no residuals"],
+)
+@pytest.mark.parametrize("attackers", [2, 6])
+def test_rows_that_say_there_is_no_noise_do_not_make_everybody_sure(attackers, forgery):
+    assert away(attackers, 1, forgery) < 0.1
+
+
+def away(attackers, dimension, forgery):
+    modules, X = honest_modules(forgeries.OWNERS, dimension, 0), rows_to_ask(dimension, 0)[0]
+    honest = modules[attackers:]
+    bad = [forged(m, forgery) for m in modules[:attackers]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rgp.RecycleGPWarning)
+        return forgeries.harm([*bad, *honest], forgeries.Truth.of(honest, X)).away

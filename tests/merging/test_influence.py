@@ -45,6 +45,14 @@ def merged(modules):
         return rgp.merge(modules)
 
 
+def published(*modules):
+    """Noises that they publish, and that their rows say."""
+    one = [(float(m.likelihoods[0].values[0]), m.latents[0].noise_evidence, m.latents[0]) for m in modules]
+    table = [(noise, e.chi2, x.rows, len(x.site.Z), e.residual, e.dof) for noise, e, x in one]
+    columns = torch.tensor(table, dtype=torch.float64).T
+    return columns[0], influence.noise_of_rows(*columns)
+
+
 def answers(modules):
     return merged(modules).predict(AT)[0]
 
@@ -158,12 +166,24 @@ class TestSeenShares:
     def test_of_two_nobody_can_say_whose_is_unusual(self):
         assert self.of(1.0, 1e20).tolist() == [1.0, 1.0]
 
+    def test_who_says_no_noise_is_shown_as_sure_as_the_others_see_it(self):
+        """Published under a noise that is a million times too small: at the common one it is 20 times too sure."""
+        published, now = self.store(*[1.0] * 4, 2e7), self.store(*[1.0] * 4, 20.0)
+        seen = influence.seen_shares(now, 5)
+        assert seen.tolist() == pytest.approx([1.0] * 4 + [0.5])
+        assert influence.shown_shares(seen, now, published).tolist() == pytest.approx([1.0] * 4 + [0.5e-6])
+        noisy = self.store(*[1.0] * 4, 0.2)  # or under a noise that is a hundred times too large
+        assert influence.shown_shares(seen, now, noisy).tolist() == [1.0] * 5
+
     def of(self, *precisions):
+        return influence.seen_shares(self.store(*precisions), len(precisions))
+
+    def store(self, *precisions):
         store = SiteStore()
         for k, precision in enumerate(precisions):
             Rt = torch.full((1, 1), precision**0.5, dtype=torch.float64)
             store.put(Site(Rt * 0, Rt, Rt[0], Rt[0, 0]), 1.0, k)
-        return influence.seen_shares(store, len(precisions))
+        return store
 
 
 def test_votes():
@@ -182,3 +202,39 @@ def test_far_points_do_not_spoil_distances():
     K = kernel.matrix(both, both)
     torch.testing.assert_close(K[:6, :6], kernel.matrix(near, near), rtol=1e-10, atol=0)
     assert torch.linalg.eigvalsh(K).min() > -1e-9
+
+
+class TestNoiseOfRows:
+    """A noise that a member's own rows say, beside the one it publishes."""
+
+    def test_honest_rows_say_about_the_published_noise(self, honest):
+        noise, said = published(*honest)
+        assert bool(((noise / 3 < said) & (said <= noise)).all())
+
+    def test_residuals_and_squares_that_are_far_smaller(self, honest):
+        rows, points = honest[0].latents[0].rows, len(honest[0].latents[0].site.Z)
+        small = said(honest[0], noise_evidence=evidence(honest[0], residual=1e-9, dof=0.9 * rows))
+        few = said(honest[0], noise_evidence=evidence(honest[0], chi2=1e-9))
+        noise, found = published(small, few)
+        assert found.tolist() == pytest.approx([1e-9 / (0.9 * rows), float(noise[1]) * 1e-9 / (rows - points)])
+
+    def test_only_rows_that_contradict_what_is_published_do_not_count(self):
+        noise = torch.tensor([1.0, 1.1, 0.9, 1.0, 1e-6], dtype=torch.float64)
+        least = torch.tensor([0.9, 1.0, 0.8, 1e-6, 1e-6], dtype=torch.float64)
+        known = torch.ones(5, dtype=torch.bool)
+        assert influence.of_rows_like_theirs(noise, least, known).tolist() == [True, True, True, False, True]
+        two = influence.of_rows_like_theirs(noise[3:], least[3:], known[3:])
+        assert two.tolist() == [True, True]  # of two nobody can say whose is unusual
+
+    def test_a_noise_that_was_given_and_is_too_large_for_all(self):
+        """All rows contradict it, and all of them count."""
+        noise, least = torch.ones(5, dtype=torch.float64), torch.full((5,), 1e-4, dtype=torch.float64)
+        assert influence.of_rows_like_theirs(noise, least, torch.ones(5, dtype=torch.bool)).all()
+
+    @pytest.mark.slow
+    def test_two_who_say_that_there_is_no_noise(self, honest):
+        """Nor do they make everybody as sure as they claim to be."""
+        small = [said(m, noise_evidence=evidence(m, chi2=1e-12, residual=1e-12, dof=1e9)) for m in honest[:2]]
+        e, clean = merged([*small, *honest[2:]]), merged(honest[2:])
+        assert 0.5 < float(e.noise) / float(clean.noise) < 2
+        np.testing.assert_allclose(e.predict(AT)[0], clean.predict(AT)[0], atol=0.05)

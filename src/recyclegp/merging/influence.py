@@ -50,12 +50,18 @@ def noise_shares(rows: Tensor) -> Tensor:
     return (most / rows.clamp_min(1e-300)).clamp_max(1.0)
 
 
-def relative_precision(store: SiteSource, members: int) -> Tensor:
-    """‖R_k‖² for each point, over the median of that; NaN for members without a site."""
-    precision = torch.full((members,), math.nan, dtype=torch.float64, device=store.device)
+def precision(store: SiteSource, members: int) -> Tensor:
+    """‖R_k‖² for each point, (K,); NaN for members without a site."""
+    found = torch.full((members,), math.nan, dtype=torch.float64, device=store.device)
     for p in store.packs(1):
-        precision[torch.tensor(p.members)] = p.Rt.square().sum((-2, -1)) / p.Z.shape[1]
-    return precision / precision.nanmedian().clamp_min(1e-300)
+        found[torch.tensor(p.members)] = p.Rt.square().sum((-2, -1)) / p.Z.shape[1]
+    return found
+
+
+def relative_precision(store: SiteSource, members: int) -> Tensor:
+    """That over the median of it."""
+    found = precision(store, members)
+    return found / found.nanmedian().clamp_min(1e-300)
 
 
 def seen_shares(store: SiteSource, members: int) -> Tensor:
@@ -64,10 +70,19 @@ def seen_shares(store: SiteSource, members: int) -> Tensor:
     As sure per point as that share of the members are at most, which is taken to be honest. Rows and noise behind more
     than that are a file's own words: it must agree with the others as if it had no more, and then counts in full.
     """
-    precision = relative_precision(store, members)
-    known = ~precision.isnan()
-    most = SCREENING.max_relative_precision * usual_rows(precision[known].tolist())
-    return torch.where(known, most / precision.clamp_min(1e-300), torch.ones_like(precision)).clamp_max(1.0)
+    found = relative_precision(store, members)
+    known = ~found.isnan()
+    most = SCREENING.max_relative_precision * usual_rows(found[known].tolist())
+    return torch.where(known, most / found.clamp_min(1e-300), torch.ones_like(found)).clamp_max(1.0)
+
+
+def shown_shares(seen: Tensor, now: SiteSource, published: SiteSource) -> Tensor:
+    """The same of sites as they were published: who is not seen in full is not asked about the common noise, either.
+
+    So such a member is compared under the noise it says, however small, and no surer than the others would see it.
+    """
+    at_common, at_own = precision(now, len(seen)), precision(published, len(seen)).clamp_min(1e-300)
+    return torch.where(seen < 1, (seen * at_common / at_own).clamp_max(1.0), seen)
 
 
 def unseen_share(seen: float) -> float:
@@ -96,6 +111,29 @@ def believable_share(m: Member, Z: Tensor, Rt: Tensor) -> float:
     said = float(likelihood.values[0]) * float(((Rt @ K) * Rt).sum())
     most = INFLUENCE.more_than_rows * m.effective_row_count * m.weight * float(K.diagonal().amax())
     return most / said if said > most else 1.0
+
+
+def noise_of_rows(noise: Tensor, chi2: Tensor, rows: Tensor, points: Tensor, residual: Tensor, dof: Tensor) -> Tensor:
+    """The variance that what rows say of their noise amounts to, where it is less than what is published, all (K,).
+
+    What no f(Z) explains of n rows, χ² in units of their noise, is about n less the number of points.
+    """
+    of_chi2 = noise * chi2 / (rows - points).clamp_min(1e-300)
+    of_residual = residual / dof.clamp_min(1e-300)
+    least = torch.where(rows > 2 * points, torch.minimum(noise, of_chi2), noise)
+    return torch.where(dof > 0.5 * rows, torch.minimum(least, of_residual), least)
+
+
+def of_rows_like_theirs(noise: Tensor, least: Tensor, known: Tensor) -> Tensor:
+    """Which of those whose noise is known have rows that do not say a far smaller one than usual, nor they, (K,) bool.
+
+    Such rows would make the common noise as small as one likes. Whoever publishes so small a noise is another matter:
+    brought to the common one, it is less sure of itself. And so is a noise that all rows say is smaller.
+    """
+    if int(known.sum()) < SCREENING.fewest:
+        return known
+    usual = torch.median(least[known])
+    return known & ~((least * INFLUENCE.noisier < usual) & (least * INFLUENCE.contradicts < noise))
 
 
 def of_usual_noise(noise: Tensor, known: Tensor) -> Tensor:

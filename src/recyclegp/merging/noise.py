@@ -41,7 +41,7 @@ from ..kernels import Kernel
 from ..kernels.units import InputUnits, in_units
 from ..likelihoods import Gaussian
 from .constants import NOISE
-from .influence import noise_shares, of_usual_noise
+from .influence import noise_of_rows, noise_shares, of_rows_like_theirs, of_usual_noise
 from .member import Member
 from .site_source import SiteSource, added
 
@@ -103,15 +103,17 @@ class Readings(NamedTuple):
         for m in members:
             e = m.noise_evidence
             if e is None or m.weight <= 0:
-                table.append((False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+                table.append((False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
                 continue
             noise = float(m.likelihoods[0].values[0])
             rows = m.effective_row_count * m.weight
             said = (e.chi2 * m.weight, rows, e.residual * m.weight, min(e.dof * m.weight, rows))  # dof = tr W² ≤ n
-            table.append((True, noise, e.residual_variance, *said))
-        known, noise, q, chi2, rows, residual, dof = torch.tensor(table, dtype=torch.float64).T
+            points = math.inf if m.site is None else m.site.Z.shape[0] * m.weight
+            table.append((True, noise, e.residual_variance, *said, points))
+        known, noise, q, chi2, rows, residual, dof, points = torch.tensor(table, dtype=torch.float64).T
         claimed = noise * (chi2 / rows.clamp_min(1e-300)).clamp_min(1)  # as large as it says, or as its rows do
         counts = of_usual_noise(claimed, known > 0) * noise_shares(rows)
+        counts = counts * of_rows_like_theirs(noise, noise_of_rows(noise, chi2, rows, points, residual, dof), known > 0)
         kernels = tuple([m.latent.kernel for m in members])
         chi2, rows, residual, dof = chi2 * counts, rows * counts, residual * counts, dof * counts
         read = Readings(counts > 0, noise, q, chi2, rows, residual, dof, torch.ones_like(known), kernels)

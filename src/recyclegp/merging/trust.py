@@ -27,11 +27,11 @@ from ..likelihoods import SeveralFunctions
 from ..record import IMPORTED
 from . import verdicts
 from .consensus import Statements, consensus, predicted, statements
-from .constants import LEVELS, NOISE, SCREENING, UNIT_SEARCH
+from .constants import INFLUENCE, LEVELS, NOISE, SCREENING, UNIT_SEARCH
 from .copies import copies
 from .exact_learning import Learned, decide_from_some
 from .explanations import Explanation, explained
-from .influence import believable_shares, relative_precision, seen_shares, unseen_share
+from .influence import believable_shares, relative_precision, seen_shares, shown_shares, unseen_share
 from .input_units import InputChange, Place, best_units
 from .learning import starts
 from .levels import UnitDoubt, levels, unit_doubts
@@ -84,15 +84,14 @@ class _Compared(NamedTuple):
         return float(fit.chi2[member]) > times * self.screened.usual * float(fit.counts[member])
 
     def makes_strangers_of(self, other: _Compared) -> bool:
-        """Can most of those no more be checked who agreed there, and could be?
+        """Can most of those no more be checked who agreed there, or most of those who stood out?
 
         A kernel that has bent until nobody overlaps contradicts nobody, and explains all that is said very well.
         """
-        strangers = set(self.screened.unchecked)
-        agreed = [
-            k for k in other.screened.agreed.trusted.nonzero()[:, 0].tolist() if k not in other.screened.unchecked
-        ]
-        return 2 * sum(k in strangers for k in agreed) > len(agreed)
+        strangers = set(self.screened.unchecked) - set(other.screened.unchecked)
+        out = set(other.screened.flagged)
+        agreed = set(other.screened.agreed.trusted.nonzero()[:, 0].tolist()) - set(other.screened.unchecked)
+        return any(2 * len(strangers & some) > len(some) for some in (agreed, out))
 
     @property
     def most_agree(self) -> bool:
@@ -142,24 +141,33 @@ def screen_members(
 def _screened(members: Sequence[Member], store: SiteSource, owners: Owners, pool_noise: bool) -> ScreeningResult:
     """By what they say about the function."""
     readings, noise = _noises(members, store, pool_noise)
-    seen = seen_shares(at_noise(store, readings, noise), len(members))
+    now = at_noise(store, readings, noise)
+    seen = seen_shares(now, len(members))
     if bool((seen == 1).all()):
         return _at_seen_precision(members, store, owners, readings, noise)
-    less = [m._replace(weight=m.weight * share) for m, share in zip(members, seen.tolist(), strict=True)]
-    capped = store.weighted(seen)
-    about = _at_seen_precision(less, capped, owners, *_noises(less, capped, pool_noise))
+    shown = shown_shares(seen, now, store)
+    less = [m._replace(weight=m.weight * share) for m, share in zip(members, shown.tolist(), strict=True)]
+    capped = store.weighted(shown)
+    about = _at_seen_precision(less, capped, owners, *_noises(less, capped, pool_noise, seen == 1))
     verdicts = [_seen(v, share) for v, share in zip(about.verdicts, seen.tolist(), strict=True)]
     return about._replace(verdicts=verdicts)
 
 
 def _noises(
-    members: Sequence[Member], store: SiteSource, pool_noise: bool
+    members: Sequence[Member], store: SiteSource, pool_noise: bool, asked: Tensor | None = None
 ) -> tuple[Readings | None, PooledNoise | None]:
-    """What members say about theirs, and what is usual."""
+    """What members say about theirs, and what is usual; where not all are asked, the others keep theirs."""
     readings = Readings.of(members, store) if pool_noise else None
+    if readings is not None and asked is not None:
+        readings = readings._replace(known=readings.known & asked)
     if readings is None or not bool(readings.known.any()):
         return readings, None
     return readings, PooledNoise(float(readings.estimate[readings.known].median()), NOISE.dof)
+
+
+def _is_far_below(noise: PooledNoise | None, usual: PooledNoise | None) -> bool:
+    """Is a noise that was learned far below what most say of theirs? No rows of theirs could tell it."""
+    return noise is not None and usual is not None and float(noise.level) * INFLUENCE.noisier < float(usual.level)
 
 
 def _seen(v: Verdict, share: float) -> Verdict:
@@ -207,7 +215,8 @@ def _at_seen_precision(
             differ = Owners.NONE  # so many agree to the last: those few who stand out are no reason to believe it
     of_all = _learned(store, members, start, differ, readings)
     everybody = _compared(of_all, members, store, readings)
-    if not (first.most_agree and everybody.makes_strangers_of(first)):
+    bent = everybody.makes_strangers_of(first) or _is_far_below(of_all.noise, noise)
+    if not (first.most_agree and bent):
         candidates.append(everybody)
     best = max(candidates, key=lambda c: c.value)
     # a kernel that believes everybody where no majority agrees has only bent; owners that differ are another matter,
