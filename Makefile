@@ -39,7 +39,7 @@ help:
 	@echo "make test-lowest  the fast tests with the oldest versions that pyproject.toml allows, in .venv-lowest"
 	@echo "make test-peers   the tests of GPflow and GPJax, in .venv-gpflow and .venv-gpjax, and how exact they are"
 	@echo "make test-flower  rounds over Flower, with real SuperLink and SuperNode processes, in .venv-flower   (TEST_ARGS for pytest)"
-	@echo "make fuzz     reads 100,000 broken files, and merges some of them: none may crash, hang, or need 64 MiB more than idle   (FUZZ_ARGS)"
+	@echo "make fuzz     reads 100,000 broken files, and merges some of them: none may crash, hang, take seconds, or need 64 MiB more than idle   (FUZZ_ARGS)"
 	@echo "make lint     ruff check, ruff format --check, mypy, and who may import whom (import-linter)"
 	@echo "make format   let ruff put the layout and imports right"
 	@echo "make help-pages   writes src/recyclegp/cli/help anew, which --help prints: after a change to commands or options"
