@@ -32,7 +32,16 @@ DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parent / "results"
 MARKED = re.compile("<!--=(.+?)-->.*?<!--/-->", flags=re.DOTALL)
 # each has pages(), a dictionary of pages with the texts of their markers, made from the files in results
-BENCHMARKS = ("where_merging_loses", "what_leaks", "private_answers", "robustness", "scaling", "calibrate", "in_short")
+BENCHMARKS = (
+    "where_merging_loses",
+    "what_leaks",
+    "private_answers",
+    "robustness",
+    "scaling",
+    "calibrate",
+    "wards",
+    "in_short",
+)
 
 Column = tuple[str, Any, str]  # title, key or function of a row, format; those without a format are text
 
