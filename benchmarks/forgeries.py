@@ -25,7 +25,8 @@ import torch
 import recyclegp as rgp
 from forged_files import BY_POINT, IN_ITSELF, NUMBERS, Forgery, forged
 from jobs import done
-from pages import Column, publish, read, rounded, show, table, write
+from pages import RESULTS, Column, publish, read, rounded, show, table, write
+from provenance import provenance
 from robustness_cases import honest_modules, test_rows
 
 OWNERS, ATTACKERS, SEEDS = 20, (1, 2, 6), 2
@@ -217,6 +218,11 @@ COLUMNS: list[Column] = [
 WORDS: list[Column] = [*COLUMNS[:3], ("what was said where it is farthest", _said, "")]
 
 
+def of_page() -> dict[str, str]:
+    """Of the kept result."""
+    return values(read(RESULTS / "forgeries.json")["trials"])
+
+
 def values(found: Sequence[dict[str, Any]]) -> dict[str, str]:
     """The worst of each kind of trial first."""
     rows = sorted(found, key=lambda row: (row["dimension"], row["attackers"], -row["away"]))
@@ -249,11 +255,11 @@ def main(arguments: list[str] | None = None) -> None:
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     trials = [Trial(n, 1, seed, asked.steps, asked.minutes) for seed in seeds for n in ATTACKERS]
     trials += [Trial(2, 4, asked.first_seed, asked.steps_4d, asked.minutes)] if asked.steps_4d else []
-    found = read(asked.show) if asked.show else []
+    found, of_this_run = read(asked.show)["trials"] if asked.show else [], provenance(arguments)
     for row in () if asked.show else done([(search, t) for t in trials], asked.processes):
         found.append(rounded(row, ".5f"))
         if asked.json:  # also of a run that is ended early
-            write(asked.json, found)
+            write(asked.json, {**of_this_run, "trials": found})
     show({"robustness.md": values(found)})
     if asked.docs:
         publish(asked.docs, {"robustness.md": values(found)}, partly=True)
