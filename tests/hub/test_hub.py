@@ -410,6 +410,47 @@ def test_the_process_that_merges_ends_with_a_hub_that_is_killed():
             raise
 
 
+STOPPED = """
+import asyncio, time
+from pathlib import Path
+import cases_hub as cases
+from recyclegp.hub.hub import Hub
+from recyclegp.hub.keeper import Keeper
+from recyclegp.hub.server import serving
+
+async def job(self, what, *arguments):
+    found = asyncio.get_running_loop().run_in_executor(self._executor, time.sleep, 600)
+    print("busy", flush=True)
+    return await found
+
+if __name__ == "__main__":
+    Keeper._job = job
+    hub = Hub(Path("hub"), cases.settings())
+    hub.dictionary.add(cases.module("north", privacy="things"))
+    try:
+        with serving(hub) as running:
+            running.run()
+    finally:
+        hub.close()
+        print("closed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_hub_that_is_stopped_ends_in_order_whatever_it_is_doing(tmp_path, how):
+    """As a service is stopped: with 0, at once, with its files closed and nothing said about processes."""
+    env = {**os.environ, "PYTHONPATH": os.path.dirname(cases.__file__)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", STOPPED], cwd=tmp_path, env=env, **pipes) as hub:
+        try:
+            assert hub.stdout.readline() == "busy\n"
+            hub.send_signal(how)
+            said, complaints = hub.communicate(timeout=60)
+        finally:
+            hub.kill()
+    assert (hub.returncode, said, complaints) == (0, "closed\n", "")
+
+
 def test_nobody_there(tmp_path):
     said = []
     client = HubClient("http://127.0.0.1:9", cases.new_key(), "a", patience=1.5, say=said.append)

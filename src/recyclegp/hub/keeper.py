@@ -66,7 +66,12 @@ class Keeper:
         self._tried = None
 
     def close(self) -> None:
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        """Without waiting for a job: one that is ended has changed nothing."""
+        end = getattr(self._executor, "end", None)  # a thread cannot be ended
+        if end is not None:
+            end()
+        else:
+            self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def step(self) -> bool:
         """One thing that is to be done, if there is any."""
@@ -197,6 +202,5 @@ class Keeper:
             raise TooMuchError(f"given up: {failed}") from None
 
     def _start_again(self) -> None:
-        end = getattr(self._executor, "end", self.close)  # a thread cannot be ended
-        end()
+        self.close()
         self._executor = self._make()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
@@ -77,11 +79,25 @@ class Running(NamedTuple):
 
     def run(self) -> None:
         """Until Ctrl-C, SIGTERM, or `stop` in another thread."""
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), _ending_as_ctrl_c():
             self.server.run(sockets=[self.listener])
 
     def stop(self) -> None:
         self.server.should_exit = True
+
+
+@contextmanager
+def _ending_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM, with which services are stopped. uvicorn passes on what it was sent once it has ended in order, and the
+    process would be gone before files are closed and other processes ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Jobs(ProcessPoolExecutor):
