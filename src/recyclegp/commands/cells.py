@@ -12,6 +12,7 @@ from .tables import DAY_FIRST, DAY_FIRST_FORMAT, MISSING
 
 TRUTHS = {word: truth for truth, words in enumerate((("0", "no", "false"), ("1", "yes", "true"))) for word in words}
 COMMA = r"\s*[-+]?\d*,\d+\s*"  # a number as others write it
+GROUPED = r"\s*[-+]?\d{1,3}(?:([,.'’ \u00a0\u202f])\d{3}(?:\1\d{3})*)(?:[.,]\d+)?\s*"  # 1,234,567 and 1.234,5
 GAPS = r"[-\u2013\u2014.?*/]+|n[./]?\s?[adk]\.?|k\.\s?a\.|missing|unknown|none"  # may stand for a missing value
 
 

@@ -323,18 +323,24 @@ class Rows:
         if days is not None:
             remedy = "read them as days since 1970-01-01 with --dates days, or leave the column out with --inputs"
             raise self._error(column.name, f"dates ({said!r} in row {row}); {remedy}")
-        comma = re.fullmatch(cells.COMMA, str(column.iloc[text])) is not None
-        if may_be_levels and not comma:
+        written = str(column.iloc[text])
+        if may_be_levels and not any(re.fullmatch(as_number, written) for as_number in (cells.COMMA, cells.GROUPED)):
             raise HoldsCategoriesError(str(column.name))
-        remedy = self._remedy(str(column.name), comma)
+        remedy = self._remedy(str(column.name), written)
         if cells.may_be_gap(said):
             remedy = f"if it means missing, leave the cell empty; else {remedy}"
         raise self._error(column.name, f"text ({said!r} in row {row}); {remedy}")
 
-    def _remedy(self, column: str, comma: bool) -> str:
+    def _remedy(self, column: str, written: str) -> str:
         """For text where numbers should be."""
+        comma, grouped = (re.fullmatch(as_number, written) for as_number in (cells.COMMA, cells.GROUPED))
+        if comma and grouped:
+            return "if commas group thousands, take them out; if they are decimal commas, say so with --decimal ,"
         if comma:
             return "numbers need a decimal point, not a comma; or say so with --decimal ,"
+        if grouped:
+            either = f", or take the column for categories with --categories {column}" if column in self.inputs else ""
+            return f"take out what groups thousands ({grouped[1]!r}){either}"
         if self.noise is not None and column == self.noise.name:
             return "correct it; measurement errors are numbers"
         if column not in self._target_names:

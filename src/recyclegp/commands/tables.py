@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
+from ..anonymity import is_number
 from ..errors import RecycleGPError
 from .reading import DAY_FIRST, DAY_FIRST_FORMAT, MISSING, ReadAs, Reader
 from .reading_excel import open_excel
@@ -59,7 +60,8 @@ class Table:
         absent = [c for c in columns if c not in self.names]
         if absent:
             there = ", ".join(self.names[:NAMES_SHOWN]) + (", …" if len(self.names) > NAMES_SHOWN else "")
-            raise RecycleGPError(f"{self.path}: no column {', '.join(map(repr, absent))}; there are {there}")
+            missing = "; is there no header line?" if all(map(is_number, self.names)) else ""
+            raise RecycleGPError(f"{self.path}: no column {', '.join(map(repr, absent))}; there are {there}{missing}")
 
 
 def listed(given: str, names: Sequence[str]) -> list[str]:
