@@ -2,7 +2,8 @@
 
     python benchmarks/experiments_page.py DIR [--docs docs]
 
-Everything but the explanations comes from the rows: nobody's victory is written down by hand.
+Everything but the explanations comes from the rows: nobody's victory is written down by hand. Two tables are of kept
+results, and written by `python benchmarks/pages.py`: those of `authors_modules` and `groups_page`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import authors_modules
+import groups_page
 from pages import Column, publish, read
 from pages import table as markdown
 from plot_pictures import shrink
@@ -20,6 +23,7 @@ from recyclegp.experiments.registry import EXPERIMENTS, MANY
 OURS = ("merged", "pyramid", "update", "add, relearned")
 CENTRAL = ("central", "refit", "oracle")
 TIE = 5e-4  # nats per point: closer than this nobody has won
+PAGE = "experiments.md"
 # the figures and the files have all of them
 CASES = {"stream": ("after 1", "after 2", "after 5", "after 10"), "drift": ("mean",)}
 
@@ -40,7 +44,12 @@ def main() -> None:
         values |= {name: introduction(name, result), f"{name}: results": tables(name, result)}
         if result["figure"]:
             shrink(folder / result["figure"], options.docs / "figures" / f"{name}.png")
-    publish(options.docs, {"experiments.md": values}, partly=True)
+    publish(options.docs, {PAGE: values}, partly=True)
+
+
+def pages() -> dict[str, dict[str, str]]:
+    """What is made of kept results."""
+    return {PAGE: authors_modules.values(read(authors_modules.KEPT)) | groups_page.values(read(groups_page.KEPT))}
 
 
 def introduction(name: str, result: dict[str, Any]) -> str:

@@ -30,9 +30,9 @@ def kept():
 def test_pages_are_those_of_the_kept_results(page, kept):
     text, names = MARKED[page], pages.MARKED.findall(MARKED[page])
     assert len(set(names)) == len(names) == text.count("<!--/-->") == len(re.findall("^<!--=.+-->$", text, flags=re.M))
-    assert {*kept, "experiments.md"} == set(MARKED)
-    assert pages.filled(text, kept.get(page, {})) == text
-    assert set(kept.get(page, names)) == set(names)
+    assert set(kept) == set(MARKED)
+    assert pages.filled(text, kept[page]) == text
+    assert set(kept[page]) == set(names) or (page in pages.PARTLY and set(kept[page]) < set(names))
 
 
 @pytest.mark.parametrize("name", SHOWN)
