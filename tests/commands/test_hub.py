@@ -1,6 +1,9 @@
 """hub, join, leave and coordinate on the command line: what they print, and with which code they end."""
 
 import json
+import logging
+import re
+import socket
 
 import pytest
 
@@ -12,7 +15,8 @@ import cases_hub as cases
 import recyclegp as rgp
 from cases_cli import call as run
 from cases_cli import ok
-from recyclegp.hub import audit
+from recyclegp.commands import telling
+from recyclegp.hub import audit, server
 from recyclegp.hub.registry import Admission
 
 
@@ -28,7 +32,7 @@ def code(result):
     return result.exit_code
 
 
-def test_an_owner_comes_and_goes(tmp_path):
+def test_an_owner_comes_and_goes(tmp_path, monkeypatch):
     with cases.running(tmp_path / "hub", admission=Admission.INVITED, evaluate=True) as here:
         chief = ("--key", tmp_path / "hub" / "coordinator.pem")
         refused = join(here, tmp_path, "north")
@@ -62,13 +66,29 @@ def test_an_owner_comes_and_goes(tmp_path):
         assert "one shot" in ok("coordinate", here.address, "report", *chief).stdout
         assert ok("coordinate", here.address, "page", *chief).stdout.strip() == here.page
         ok("coordinate", here.address, "scores", *chief)
-        ok("coordinate", here.address, "audit", *chief, "-o", tmp_path / "log.jsonl")
-        assert audit.verify(tmp_path / "log.jsonl") > 3
+        fetched = ok("coordinate", here.address, "audit", *chief, "-o", tmp_path / "log.jsonl").stdout
+        entries = audit.verify(tmp_path / "log.jsonl")
+        assert entries > 3
+        assert f"log.jsonl: {entries} entries, each of which follows from the one before" in fetched
+        lines = (tmp_path / "hub" / "audit.jsonl").read_bytes().splitlines(keepends=True)
+        with monkeypatch.context() as changed:  # a hub that has taken out an entry
+            changed.setattr(here.hub.audit, "read", lambda: b"".join(lines[:2] + lines[3:]))
+            refused = run("coordinate", here.address, "audit", *chief, "-o", tmp_path / "log.jsonl")
+            assert code(refused) == 2
+            assert "the log has been changed" in refused.stderr
         left = ok("leave", tmp_path / "north.hub", "--poll", 0.05)
         assert "north has left; there is no model now" in left.stdout
         assert json.loads((tmp_path / "north.hub" / "receipt.json").read_text())["receipt"]["name"] == "north"
         gone = join(here, tmp_path, "north", "--yes")
         assert code(gone) == 4
+        log = (tmp_path / "north.hub" / "log.txt").read_text().splitlines()
+        assert all(re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ  .", line) for line in log)
+        told = [line.partition("Z  ")[2] for line in log]
+        assert told[:2] == ["join: begins", "join: ends with code 5"]
+        assert f"{here.address} has module {facts['module']}" in told
+        assert any(line.startswith(f"the merged model is {facts['file']}, owners: 1; merged ") for line in told)
+        assert told[told.index("leave: begins") + 1] == "leave: done"
+        assert told[-1].startswith(f"join: ends, {here.address}: an invitation is needed")
 
 
 def test_who_does_not_wait_for_ever(tmp_path):
@@ -77,7 +97,8 @@ def test_who_does_not_wait_for_ever(tmp_path):
         early = join(here, tmp_path, "north", "--yes", "--wait", 0)
         assert code(early) == 7
         assert "0 seconds are over, and the coordinator has not approved this key yet; nothing is lost" in early.stderr
-        assert "seen by       the coordinator; as a curve under your name all owners and readers" in early.stderr
+        shown = re.search(r"^  seen by( +)the coordinator; as a curve under your name all owners", early.stderr, re.M)
+        assert re.search(rf"^  is any point a row{shown[1][11:]}\S", early.stderr, re.M)  # one below the other
         here.owner("south")
         for name in ("north", "south"):
             ok("coordinate", here.address, "approve", name, "--key", tmp_path / "hub" / "coordinator.pem")
@@ -117,3 +138,19 @@ def test_what_is_wrong_is_said(tmp_path):
         refused = run("hub", tmp_path / "city", *options)
         assert code(refused) == 2
         assert words in refused.stderr
+
+
+def test_a_hub_that_runs_for_days_says_when_something_has_failed(capsys):
+    with telling.warned():
+        logging.getLogger("recyclegp.hub").warning("OSError: %s", "No space left on device\x1b[2J")
+        logging.getLogger("recyclegp.hub").info("uploaded: north")
+    logging.getLogger("recyclegp.hub").warning("nobody listens any more")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d  OSError: No space left on device\S+", line)
+    assert "\x1b" not in line
+
+
+def test_an_address_that_owners_can_use():
+    assert server.called("127.0.0.1") == "127.0.0.1"
+    assert server.called("::1") == "[::1]"
+    assert server.called("0.0.0.0") == server.called("::") == socket.gethostname()

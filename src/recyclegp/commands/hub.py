@@ -95,6 +95,8 @@ def hub(
             limits=limits if rate_limits else limits.without_rates(),
         )
         opened = Hub(folder, settings, coordinator)
+    from .telling import warned
+
     tls = None if certificate is None or key is None else server.Certificate(certificate, key)
     try:
         with server.serving(
@@ -110,7 +112,7 @@ def hub(
             screen.result(facts, lambda: typer.echo(f"{running.address}\n{running.page}"))
             sys.stdout.flush()  # whoever reads it from a pipe can go on
             screen.note(f"the hub's key is {facts['fingerprint']}; the second address is the page; Ctrl-C ends it")
-            with screen.telling("Hub"):
+            with screen.telling("Hub") if verbose and not quiet else warned():
                 running.run()
     finally:
         opened.close()
@@ -217,7 +219,14 @@ def _fetch(screen: Screen, client: HubClient, path: str, output: Path) -> None:
 
     content = client.fetch(path)
     write_atomically(output, content)
-    screen.result({"file": str(output), "bytes": len(content)}, lambda: typer.echo(printable(str(output))))
+    facts: dict[str, Any] = {"file": str(output), "bytes": len(content)}
+    words = str(output)
+    if path == "/audit":
+        from ..hub import audit
+
+        facts["entries"] = audit.verify(output)
+        words += f": {facts['entries']} entries, each of which follows from the one before"
+    screen.result(facts, lambda: typer.echo(printable(words)))
 
 
 def _shown(screen: Screen, client: HubClient, action: str) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import RecycleGPError, in_words, printable
+from ..errors import in_words, printable
+
+if TYPE_CHECKING:
+    from ..hub.home import Home
 
 
 class Code(IntEnum):
@@ -37,5 +41,20 @@ def exit_codes() -> Iterator[None]:
         raise typer.Exit(code) from None
 
 
-def _line(failed: RecycleGPError) -> str:
+@contextmanager
+def logged(own: Home, command: str) -> Iterator[None]:
+    """Its beginning and its end, in the owner's log; one that was killed has no end there."""
+    own.tell(f"{command}: begins")
+    try:
+        yield
+    except typer.Exit as ended:
+        own.tell(f"{command}: ends with code {ended.exit_code}")
+        raise
+    except (Exception, KeyboardInterrupt) as failed:
+        own.tell(f"{command}: ends, {_line(failed) or type(failed).__name__}")
+        raise
+    own.tell(f"{command}: done")
+
+
+def _line(failed: BaseException) -> str:
     return " ".join(in_words([failed], shell=True).split())

@@ -13,7 +13,7 @@ import typer
 from ..errors import RecycleGPError, printable
 from . import fit_options, options
 from .fit_options import library_options
-from .hub_errors import Code, exit_codes
+from .hub_errors import Code, exit_codes, logged
 from .options import option, output_to, switch
 from .parsing import in_days
 from .plans import private_answer
@@ -126,8 +126,13 @@ def join(
         table = _read(screen, given, private)
         own = Home(place)
         own.make()
-        with own.lock():
+        with own.lock(), logged(own, "join"):
             _check_same(own, address, called)
+
+            def tell(text: str) -> None:
+                screen.note(text)
+                own.tell(text)
+
             client = HubClient(
                 address,
                 own.key(),
@@ -136,7 +141,7 @@ def join(
                 patience=patience,
                 wait=limit,
                 certificate=certificate,
-                say=screen.note,
+                say=tell,
             )
             about = client.about()
             own.note(address=client.address, hub=about["key"], name=called)
@@ -145,10 +150,10 @@ def join(
 
             promise = Promise(guarantee, secure) if guarantee is not None or secure else None
             _agree(screen, own, about["title"], yes, promise)
-            owner = Owner(client, own, rows, share_score=share_score, say=screen.note, promise=promise)
+            owner = Owner(client, own, rows, share_score=share_score, say=tell, promise=promise)
             owner.register(invitation, poll, patience, limit)
             if promise is None:
-                owner.send_module()
+                own.tell(f"{client.address} has module {owner.send_module()}")
             status = owner.attend(poll, stay=stay, wait=limit)
             _finish(screen, owner, own, status, output or own.merged)
 
@@ -191,7 +196,7 @@ def leave(
         )
         from ..hub.owner import leave as withdraw
 
-        with screen.bar("Waiting for the receipt"):
+        with logged(own, "leave"), screen.bar("Waiting for the receipt"):
             found = withdraw(client, poll, patience)
         assert client.hub is not None
         receipts.check(found, client.hub)
@@ -299,9 +304,7 @@ def _agree(screen: Screen, own: Home, title: str, yes: bool, promise: Promise | 
         return
     if not screen.as_json and not screen.quiet:
         typer.echo(f"This will leave this machine, for {printable(title)}:", err=True)
-        for label, text in shown.items():
-            typer.echo(f"  {label.ljust(14)}{printable(text)}", err=True)
-        typer.echo(f"  later         {printable(more)}", err=True)
+        say({f"  {label}": text for label, text in {**shown, "later": more}.items()}, sys.stderr)
     if not yes:
         if not sys.stdin.isatty():
             typer.echo("recyclegp: nobody is here to agree; look at what will leave, and give --yes", err=True)
@@ -310,6 +313,7 @@ def _agree(screen: Screen, own: Home, title: str, yes: bool, promise: Promise | 
             typer.echo("recyclegp: nothing has left this machine", err=True)
             raise typer.Exit(Code.NOT_AGREED)
     own.note(agreed=what)
+    own.tell(f"agreed to what leaves: {what}")
 
 
 def _finish(screen: Screen, owner: Any, own: Home, status: dict[str, Any], path: Path) -> None:
@@ -318,12 +322,15 @@ def _finish(screen: Screen, owner: Any, own: Home, status: dict[str, Any], path:
     if not status["counted"]:
         why = status["flagged"] or "nothing is said about why"
         screen.result({**facts, "flagged": why}, lambda: None)
-        typer.echo(f"recyclegp: the hub does not count your module: {printable(str(why))}", err=True)
+        words = f"the hub does not count your module: {why}"
+        own.tell(words)
+        typer.echo(f"recyclegp: {printable(words)}", err=True)
         raise typer.Exit(Code.DOES_NOT_COUNT)
     merged = owner.fetch(path)
     found = owner.gain(merged)
     facts |= {"model": status["model"], "file": str(path), "kind": status["kind"], "owners": len(merged.names)}
     facts |= {"rows_held_back": found.rows, "merged": found.merged, "alone": found.alone, "gain": found.gain}
     facts |= {"verdict": found.verdict.value}
+    own.tell(f"the merged model is {path}, owners: {len(merged.names)}; {found}")
     lines = {"merged model": str(path), "owners": str(len(merged.names)), "gain": str(found)}
     screen.result(facts, lambda: say(lines))

@@ -124,15 +124,16 @@ def plain_table(*columns: str, folded: int) -> Table:
 def show(table: Table) -> None:
     """Print a table; into a file or a pipe as wide as it is."""
     first, *rows = table.lines(_width(sys.stdout))
-    put("\n".join([_bold(first), *rows]))
+    put("\n".join([_bold(first, sys.stdout), *rows]))
 
 
-def say(lines: dict[str, str]) -> None:
+def say(lines: dict[str, str], stream: TextIO | None = None) -> None:
     """Print facts, wrapped on a terminal; elsewhere one on each line, so that it can be searched."""
+    where = stream or sys.stdout
     indent = max(map(len, lines)) + 2
     for label, text in lines.items():
-        first, *more = wrapped(printable(text), _width(sys.stdout), indent)
-        put("\n".join([_bold(label.ljust(indent)) + first, *(" " * indent + line for line in more)]))
+        first, *more = wrapped(printable(text), _width(where), indent)
+        put("\n".join([_bold(label.ljust(indent), where) + first, *(" " * indent + line for line in more)]), where)
 
 
 def _width(stream: TextIO) -> int | None:
@@ -144,5 +145,5 @@ def _width(stream: TextIO) -> int | None:
     return shutil.get_terminal_size((WIDTH, 24)).columns
 
 
-def _bold(text: str) -> str:
-    return f"\033[1m{text}\033[0m" if sys.stdout.isatty() and sys.platform != "win32" else text
+def _bold(text: str, stream: TextIO) -> str:
+    return f"\033[1m{text}\033[0m" if stream.isatty() and sys.platform != "win32" else text

@@ -14,8 +14,8 @@ BETWEEN = 2.0  # seconds between two lines about how much is done
 
 
 @contextmanager
-def listening(hear: Callable[[str], None]) -> Iterator[None]:
-    """Everything that the library logs meanwhile."""
+def listening(hear: Callable[[str], None], least: int = logging.DEBUG) -> Iterator[None]:
+    """Everything that the library logs meanwhile, from this level on."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -24,12 +24,23 @@ def listening(hear: Callable[[str], None]) -> Iterator[None]:
     logger, handler = logging.getLogger("recyclegp"), Handler()
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
+    logger.setLevel(least)
     try:
         yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+@contextmanager
+def warned() -> Iterator[None]:
+    """What the library warns of, with date and time: by a program that runs for days."""
+
+    def say(message: str) -> None:
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {printable(message)}", file=sys.stderr, flush=True)
+
+    with listening(say, logging.WARNING):
+        yield
 
 
 class Telling:

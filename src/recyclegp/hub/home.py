@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import printable
 from ..storage.atomic import write_atomically
 from ..storage.signing import PRIVATE, make_keys, private_key
 from .folder import Facts, locked, read_json, write_json
@@ -23,6 +26,7 @@ class Home:
         self.module = folder / "module.safetensors"
         self.merged = folder / "merged.safetensors"
         self.receipt = folder / "receipt.json"
+        self.log = folder / "log.txt"
         self._facts = folder / "joined.json"
 
     def answer(self, plan: str) -> Path:
@@ -48,6 +52,12 @@ class Home:
 
     def note(self, **facts: Any) -> None:
         write_json(self._facts, {**self.known(), **facts})
+
+    def tell(self, text: str) -> None:
+        """A line in the log, for whoever asks the next morning; a disk that is full stops nobody."""
+        line = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z  {printable(text)}\n"
+        with suppress(OSError), open(self.log, "a", encoding="utf-8") as stream:
+            stream.write(line)
 
     def hub(self) -> bytes | None:
         """The public key of the hub, as it was met first."""

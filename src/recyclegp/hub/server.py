@@ -26,6 +26,7 @@ HEAD_SECONDS = 15.0  # within which a connection must have made a request
 ANSWER_SECONDS = 900.0  # within which a client must have taken its answer
 LOOK = 3.0  # seconds
 MOST_OF_ADDRESS = 200  # connections at once, so that nobody takes all of them
+EVERYWHERE = ("0.0.0.0", "::")
 PROXY = ("127.0.0.1", "::1")  # behind which many may be
 FILES = 200  # that a hub has open beside its connections, at most
 
@@ -152,9 +153,15 @@ def serving(
             ws="none",
             **tls,
         )
-        name = f"[{host}]" if ":" in host else host
-        address = f"http{'s' if tls else ''}://{name}:{listener.getsockname()[1]}"
+        address = f"http{'s' if tls else ''}://{called(host)}:{listener.getsockname()[1]}"
         yield Running(address, f"{address}/p/{hub.page_tokens.coordinator}/", uvicorn.Server(config), listener)
+
+
+def called(host: str) -> str:
+    """As a part of an address. Of all addresses of this machine at once nobody can ask: then it is its own name."""
+    if host in EVERYWHERE:
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host
 
 
 def room_for(connections: int) -> int:
