@@ -45,7 +45,7 @@ def chosen_kernel(members: Sequence[Member], store: SiteSource, dimension: int, 
     numbers = owner_numbers(members)
     model = Owners.OFFSET if owners is Owners.AUTO and len(set(numbers)) > 1 else owners
     with store.thinned(affordable.first(store.largest)) as some:
-        sites = Sites.of(some, numbers, Readings.of(members, some))
+        sites = Sites.of(some, numbers, Readings.of(members, store))
         starts_at = {}
 
         def score(name: str) -> float:

@@ -103,14 +103,14 @@ class Readings(NamedTuple):
         for m in members:
             e = m.noise_evidence
             if e is None or m.weight <= 0:
-                table.append((False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+                table.append((False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, m.weight))
                 continue
             noise = float(m.likelihoods[0].values[0])
             rows = m.effective_row_count * m.weight
             said = (e.chi2 * m.weight, rows, e.residual * m.weight, min(e.dof * m.weight, rows))  # dof = tr W² ≤ n
-            points = math.inf if m.site is None else m.site.Z.shape[0] * m.weight
-            table.append((True, noise, e.residual_variance, *said, points))
-        known, noise, q, chi2, rows, residual, dof, points = torch.tensor(table, dtype=torch.float64).T
+            table.append((True, noise, e.residual_variance, *said, m.weight))
+        known, noise, q, chi2, rows, residual, dof, weight = torch.tensor(table, dtype=torch.float64).T
+        points = _points(store, weight) * weight
         claimed = noise * (chi2 / rows.clamp_min(1e-300)).clamp_min(1)  # as large as it says, or as its rows do
         counts = of_usual_noise(claimed, known > 0) * noise_shares(rows)
         counts = counts * of_rows_like_theirs(noise, noise_of_rows(noise, chi2, rows, points, residual, dof), known > 0)
@@ -181,6 +181,14 @@ class Readings(NamedTuple):
     def constants(self, tau: Tensor) -> Tensor:
         """What e_k changes by, (K,)."""
         return core.constant(tau, self.chi2, self.rows)
+
+
+def _points(store: SiteSource, like: Tensor) -> Tensor:
+    """Of each member's site, (K,); infinitely many where there is none."""
+    found = torch.full_like(like, math.inf)
+    for p in store.packs(1):
+        found[torch.tensor(p.members, device=like.device)] = float(p.Z.shape[1])
+    return found
 
 
 class _ByMember(NamedTuple):

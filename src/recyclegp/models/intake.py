@@ -15,6 +15,7 @@ from ..core.packing import PackedSites
 from ..core.sites import Site
 from ..devices import memory_factor
 from ..errors import Argument, RecycleGPError
+from ..garbage import looked_for_afterwards
 from ..kernels import Kernel
 from ..likelihoods import Likelihood, Outputs
 from ..merging.member import Member
@@ -208,6 +209,10 @@ class ModuleIntake:
 
         Of several functions, of which a module may lack some, those of one block come before those of the next.
         """
+        with looked_for_afterwards():
+            self._append_pieces(pieces, label, check)
+
+    def _append_pieces(self, pieces: Iterable[Piece], label: str, check: Callable[[Frame], None] | None) -> None:
         first = self.count
         found: dict[_Reading, list[_Placed]] = {}
         admitted: dict[int, About] = {}
