@@ -23,7 +23,7 @@ function drawOwners() {
     + (owners.places.some(p => p.standing === UNCHECKED) ? " Dotted ring: cannot be checked." : "");
   const W = Math.max(260, Math.min(420, home.clientWidth || 340)), H = Math.round(0.76 * W);
   const longest = Math.max(...owners.places.map(p => Math.min(22, p.owner.length)));
-  const room = { x: Math.min(0.24 * W, 22 + 6.5 * longest), y: 30 };  // names stand beside dots
+  const room = { x: Math.min(0.3 * W, 24 + 6.5 * longest), y: 30 };  // names stand beside dots
   const svg = node("svg", { viewBox: `0 0 ${W} ${H}` }, home);
   svg.setAttribute("aria-label", "Owners, placed by how they agree");
   const most = Math.max(...owners.places.map(p => p.rows));
@@ -112,9 +112,9 @@ function place(dots, W, H, room) {
   return scale;  // pixels for each unit
 }
 function label(text, d, taken, W, H) {
-  const width = text.getComputedTextLength(), places = [
-    [d.px + d.r + 5, d.py + 4], [d.px - d.r - 5 - width, d.py + 4], [d.px - width / 2, d.py - d.r - 6], [d.px - width / 2, d.py + d.r + 15],
-    [d.px + d.r, d.py - d.r - 1], [d.px + d.r, d.py + d.r + 9], [d.px - d.r - width, d.py - d.r - 1], [d.px - d.r - width, d.py + d.r + 9],
+  const width = text.getComputedTextLength(), r = d.r + (d.standing === FLAGGED || d.standing === UNCHECKED ? 4 : 0), places = [
+    [d.px + r + 5, d.py + 4], [d.px - r - 5 - width, d.py + 4], [d.px - width / 2, d.py - r - 6], [d.px - width / 2, d.py + r + 15],
+    [d.px + r, d.py - r - 1], [d.px + r, d.py + r + 9], [d.px - r - width, d.py - r - 1], [d.px - r - width, d.py + r + 9],
   ];
   const box = ([x, y]) => [x, y - 11, x + width, y + 3];
   const cost = at => {
