@@ -14,10 +14,10 @@ import cases_hub as cases
 import recyclegp as rgp
 from cases_cli import call as run
 from cases_cli import ok
-from recyclegp.hub import audit, exchanges
+from recyclegp.hub import audit, exchanges, pages
 from recyclegp.hub.client import query
 from recyclegp.hub.home import Home
-from recyclegp.hub.owner import Owner, Promise, Rows
+from recyclegp.hub.owner import Owner, Promise, Rows, _words
 from recyclegp.hub.protocol import RefusedError
 
 NAMES = ("north", "south", "east", "west")
@@ -64,6 +64,12 @@ def attended(owners):
     assert failed == []
 
 
+def late_is_west(here):
+    """Its time is over as soon as all others have answered."""
+    here.until(lambda: here.hub.run().missing() == ["west"])
+    here.hub.run().save(asked=0.0)
+
+
 def central(agreed, owners):
     """The model of all rows, in one place."""
     kept = [(one.table.X[one.table.kept], one.table.y[one.table.kept], name) for name, one in owners.items()]
@@ -107,6 +113,9 @@ def test_join_with_a_guarantee_sends_private_answers_only(tmp_path):
         assert len(ledger["spent"]) == 1
         events = [e["event"] for e in audit.entries(here.coordinator().fetch("/audit"))]
         assert "uploaded" not in events
+        (north,) = [p for p in here.coordinator().ask("GET", "/people")["people"] if p["name"] == "north"]
+        assert (north["epsilon"], north["delta"]) == (2, 1e-6)  # what the answer says, and the log for ever
+        assert "epsilon" in ok("coordinate", here.address, "people", *chief).stdout
         again = run(
             *("join", here.address, tmp_path / "north.csv", "--target", "level", "--publish", 7, "--epsilon", 1),
             *("--delta", 1e-6, "--bound", 3, "--poll", 0.05),
@@ -172,6 +181,32 @@ def test_a_secure_sum_is_the_sum(tmp_path):
         assert not owners["north"]._did(task)
 
 
+def test_owners_of_a_secure_sum_share_its_noise(tmp_path):
+    """What each has spent is in its own ledger, and in the log of the hub; the model says what is guaranteed."""
+    pytest.importorskip("dp_accounting")
+    plan(tmp_path)
+    agreed = {"epsilon": 2.0, "delta": 1e-6, "bound": 3.0}
+    with cases.running(tmp_path / "hub") as here:
+        owners = {}
+        for name in NAMES[:3]:
+            privacy = rgp.Privacy(**agreed, ledger=tmp_path / f"{name}.json")
+            owners[name] = owner(here, tmp_path, name, Promise(privacy, True))
+        other = owner(here, tmp_path, NAMES[3], Promise(rgp.Privacy(epsilon=1, delta=1e-6, bound=3.0), True))
+        ask(here, tmp_path, secure=1, **agreed)
+        (task,) = other._client.ask("GET", "/tasks")["tasks"]
+        assert not other._did(task)  # it has agreed to something else
+        late = threading.Thread(target=late_is_west, args=(here,))
+        late.start()
+        attended(owners.values())
+        late.join()
+        known = owners["north"].fetch(tmp_path / "merged.safetensors").disclosure.guaranteed
+        assert (known.epsilon, known.delta, known.owners) == (2.0, 1e-6, 3)
+        people = {p["name"]: p["epsilon"] for p in here.coordinator().ask("GET", "/people")["people"]}
+        assert people == {"coordinator": None, **dict.fromkeys(owners, 2.0), NAMES[3]: None}
+        for name in owners:
+            assert len(json.loads((tmp_path / f"{name}.json").read_text())["spent"]) == 1
+
+
 def test_a_secure_sum_survives_who_drops_out_and_a_restart(tmp_path):
     """West sends its shares, and is not heard of again; the hub is stopped in between."""
     agreed = plan(tmp_path)
@@ -217,6 +252,11 @@ def test_too_few_open_nothing(tmp_path):
         here.until(lambda: "2 are needed" in here.hub.audit.read().decode())
         assert here.hub.run() is None
         assert here.hub.current["model"] is None
+        status = owners[0]._client.ask("GET", "/tasks")
+        assert "the last rounds have come to nothing: only 1 owners have answered, and 2 are needed" in _words(status)
+        assert "2 are needed" in pages.state(here.hub)["rounds_failed"]
+        ask(here, tmp_path, secure=1)  # once more
+        assert pages.state(here.hub)["rounds_failed"] is None
 
 
 def test_what_is_asked_is_checked(tmp_path):

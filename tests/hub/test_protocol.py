@@ -133,6 +133,21 @@ def test_the_log_shows_every_change(tmp_path):
     assert path.with_name("audit.jsonl.torn").read_bytes().strip() == lines[-1][:-7]
 
 
+def test_what_answers_have_cost_is_in_the_log(tmp_path):
+    """ε and δ of one owner add up; an answer that comes again is the same answer."""
+    log = audit.Audit(tmp_path / "audit.jsonl")
+    said = {"by": "north", "private": {"epsilon": 0.5, "delta": 1e-6}}
+    log.append("answered", answer="a", **said)
+    log.append("answered", answer="a", **said)
+    log.append("answered", message="b", **said)
+    log.append("answered", answer="c", by="south")
+    log.append("withdrew", by="north")  # nobody can take it back
+    for one in (log, audit.Audit(tmp_path / "audit.jsonl")):
+        assert one.followed.spent("north") == pytest.approx((1.0, 2e-6))
+        assert one.followed.spent("south") is None
+        one.close()
+
+
 def test_names_belong_to_keys(tmp_path):
     registry = Registry(tmp_path, 3)
     one, two = protocol.raw(KEY), protocol.raw(OTHER)

@@ -234,8 +234,9 @@ def _shown(screen: Screen, client: HubClient, action: str) -> None:
     method, path = paths.get(action, ("GET", "/report"))
     found = client.ask(method, path)
     rows: list[dict[str, Any]] = found.get({"people": "people", "scores": "evaluations"}.get(action, ""), [found])
+    private = tuple(c for c in ("epsilon", "delta") if any(row.get(c) is not None for row in rows))
     columns = {
-        "people": ("name", "role", "what", "rows", "points", "gain", "flagged"),
+        "people": ("name", "role", "what", "rows", "points", "gain", *private, "flagged"),
         "report": ("kind", "round", "rows", "summary"),
     }.get(action, ("id", "answered", "owners", "rows", "merged", "alone"))
 

@@ -27,7 +27,7 @@ from .keeper import Keeper
 from .model_page import ModelPage
 from .protocol import RefusedError, Signed
 from .registry import Person, Role, Standing
-from .rounds import Run
+from .rounds import MASKED, Run
 
 COORDINATOR = (Role.COORDINATOR,)
 OWNER = (Role.OWNER,)
@@ -151,7 +151,9 @@ class _Questions:
         with self._hub.lock:
             run = self._sum()
             self._hub.sums.put(run, person, path.read_bytes())
-            self._hub.log("answered", person, run=run.id, stage=run.stage, message=said.digest)
+            agreed = run.facts["privacy"] if run.stage == MASKED else None  # it is spent with the numbers
+            private = {} if agreed is None else {"private": {k: agreed[k] for k in ("epsilon", "delta")}}
+            self._hub.log("answered", person, run=run.id, stage=run.stage, message=said.digest, **private)
 
     def _sum(self) -> Run:
         run = self._hub.run()

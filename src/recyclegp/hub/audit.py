@@ -24,7 +24,14 @@ from ..storage import strict_json
 START = "0" * 64
 SAID = ("name", "names", "round")  # of an entry, where somebody follows what happens
 log = logger(__name__)
-CAME, WENT, EXPELLED = ("uploaded", "replaced"), ("withdrew", "left"), "expelled"
+CAME, WENT, EXPELLED, ANSWERED = ("uploaded", "replaced"), ("withdrew", "left"), "expelled", "answered"
+
+
+class Spent(NamedTuple):
+    """Of a guarantee: differential privacy of what an owner has sent."""
+
+    epsilon: float
+    delta: float
 
 
 class Audit:
@@ -33,8 +40,8 @@ class Audit:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        checked = _checked(path) if path.exists() else _Checked(START, 0, 0, {})
-        self.head, self.entries, self._size, self.modules = checked
+        checked = _checked(path) if path.exists() else _Checked(START, 0, 0, Followed())
+        self.head, self.entries, self._size, self.followed = checked
         self._file: int | None = None
         self._keep_aside()
         self._open()
@@ -57,7 +64,7 @@ class Audit:
                     self._open()
                 raise
             self.head, self.entries, self._size = head, self.entries + 1, self._size + len(line)
-            _take(entry, self.modules)
+            self.followed.take(entry)
             log.info("%s: %s", event, ", ".join(str(v) for k, v in details.items() if k in SAID) or "done")
             return head
 
@@ -117,26 +124,42 @@ def _hashed(previous: str, entry: dict[str, Any]) -> str:
     return hashlib.sha256(previous.encode() + canonical.encode()).hexdigest()
 
 
+class Followed:
+    """What follows from the entries so far."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, str] = {}  # name → content id, of those that have come, and have not been withdrawn
+        self._spent: dict[str, dict[str, Spent]] = {}  # name → by digest: an answer that comes again costs no more
+
+    def spent(self, name: str) -> Spent | None:
+        """ε and δ of all private answers that this owner has sent, added up; they are about the same rows."""
+        each = self._spent.get(name, {}).values()
+        return Spent(sum(s.epsilon for s in each), sum(s.delta for s in each)) if each else None
+
+    def take(self, entry: dict[str, Any]) -> None:
+        event = entry["event"]
+        if event in CAME:
+            self.modules[str(entry["by"])] = str(entry["module"])
+        elif event in WENT:
+            self.modules.pop(str(entry["by"]), None)
+        elif event == EXPELLED:
+            self.modules.pop(str(entry["whom"]), None)
+        elif event == ANSWERED and (private := entry.get("private")):
+            one = Spent(float(private["epsilon"]), float(private["delta"]))
+            self._spent.setdefault(str(entry["by"]), {})[str(entry.get("answer") or entry["message"])] = one
+
+
 class _Checked(NamedTuple):
     """What a log says; what is behind that is half a line."""
 
     head: str  # the last hash
     entries: int
     size: int  # bytes
-    modules: dict[str, str]  # name → content id, of those that have come, and have not been withdrawn
-
-
-def _take(entry: dict[str, Any], modules: dict[str, str]) -> None:
-    if entry["event"] in CAME:
-        modules[str(entry["by"])] = str(entry["module"])
-    elif entry["event"] in WENT:
-        modules.pop(str(entry["by"]), None)
-    elif entry["event"] == EXPELLED:
-        modules.pop(str(entry["whom"]), None)
+    followed: Followed
 
 
 def _checked(path: Path) -> _Checked:
-    head, count, good, modules = START, 0, 0, dict[str, str]()
+    head, count, good, followed = START, 0, 0, Followed()
     with open(path, "rb") as stream:
         for line in stream:
             if not line.endswith(b"\n"):
@@ -145,7 +168,7 @@ def _checked(path: Path) -> _Checked:
                 entry = strict_json.parsed(line.decode())
                 found = entry.pop("hash")
                 fits = entry["n"] == count and found == _hashed(head, entry)
-                _take(entry, modules)
+                followed.take(entry)
             except (ValueError, KeyError, TypeError, AttributeError):
                 fits = False
             if not fits:
@@ -154,4 +177,4 @@ def _checked(path: Path) -> _Checked:
                     "a copy, and start with another one"
                 )
             head, count, good = found, count + 1, good + len(line)
-    return _Checked(head, count, good, modules)
+    return _Checked(head, count, good, followed)

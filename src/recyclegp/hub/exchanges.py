@@ -113,7 +113,7 @@ def fail(hub: HubRecords, why: str) -> None:
         if rounds.newest(hub.folder.rounds) is None:
             hub.log("no rounds", None, why=why)
         end(hub, why)
-        hub.set_current({**hub.current, "rounds_failed": True})
+        hub.set_current({**hub.current, "rounds_failed": why})
 
 
 def end(hub: HubRecords, why: str, only_with: str | None = None) -> None:

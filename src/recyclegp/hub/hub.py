@@ -80,6 +80,11 @@ class Hub(HubRecords):
         wanted = self.wanted_rounds()["rounds"] > 0
         return wanted and self.current["kind"] == "one shot" and not self.current.get("rounds_failed")
 
+    def rounds_failed(self) -> str | None:
+        """Why rounds have come to nothing, unless others go on, or have made a model since."""
+        why = self.current.get("rounds_failed")
+        return str(why) if why and self.run() is None else None
+
     def tasks(self, person: Person) -> list[Task]:
         found: list[Task] = []
         run = self.run()
@@ -106,6 +111,7 @@ class Hub(HubRecords):
                 "counted": person.name in self.current["counted"],
                 "flagged": self.current["flagged"].get(person.name),
                 "failed": self.failed,
+                "rounds_failed": self.rounds_failed(),
                 "tasks": [task._asdict() for task in self.tasks(person)],
             }
 
@@ -154,7 +160,10 @@ class Hub(HubRecords):
             if person.name not in run.missing():
                 raise RefusedError("you have answered this plan", 409)
             run.put(path, person.id)
-            self.log("answered", person, run=run.id, round=run.round, answer=said.digest, request=said.proof)
+            known = answer.facts.guaranteed
+            private = {} if known is None else {"private": {"epsilon": known.epsilon, "delta": known.delta}}
+            more: Facts = {"answer": said.digest, "request": said.proof, **private}
+            self.log("answered", person, run=run.id, round=run.round, **more)
 
     def put_score(self, person: Person, found: Any) -> None:
         score = Score.of(found)

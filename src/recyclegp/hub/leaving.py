@@ -48,7 +48,7 @@ def _nothing_to_withdraw(hub: HubRecords, person: Person, said: Signed) -> str:
     Or its module has gone, and that could not be written down.
     """
     forget_answers(hub, person)
-    unsaid = hub.audit.modules.get(person.name)
+    unsaid = hub.audit.followed.modules.get(person.name)
     what: Facts = {} if unsaid is None else {"module": unsaid}
     found = _promised(
         hub, person, unsaid, hub.log("left" if unsaid is None else "withdrew", person, **what, request=said.proof)

@@ -284,4 +284,6 @@ def _words(status: Facts) -> str:
         "rounds": "rounds are going on",
         "ready": "the model is complete",
     }
-    return words.get(str(status["state"]), str(status["state"]))
+    now = words.get(str(status["state"]), str(status["state"]))
+    failed = status.get("rounds_failed")  # older hubs do not say it
+    return f"{now}; the last rounds have come to nothing: {failed}" if failed else now

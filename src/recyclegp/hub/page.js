@@ -47,6 +47,8 @@ function standing(person) {
   box.append(element("span", person.what, `pill ${kinds[person.what] || ""}`));
   if (person.late) box.append(" ", element("span", "late", "pill bad"));
   else if (person.waited_for) box.append(" ", element("span", "asked", "pill unsure"));
+  if (person.epsilon !== null)
+    box.append(element("div", `private answers: ε = ${person.epsilon}, δ = ${person.delta} in all`, "why"));
   if (person.flagged) box.append(element("div", person.flagged, "why"));
   return box;
 }
@@ -101,7 +103,9 @@ function curve(state) {
   const svg = $("curve");
   const scored = rounds.history.map((h) => h.score).filter((s) => s !== null && s !== undefined);
   const values = scored.length ? scored : rounds.history.map((h) => h.bound).filter((b) => b !== null);
-  const words = scored.length ? "exchange; score of rows held back, nats per row" : "exchange; common bound in nats";
+  const best = values.map((v, i) => Math.max(...values.slice(0, i + 1))); // a search tries some that are worse
+  const what = scored.length ? "score of rows held back, nats per row" : "common bound in nats";
+  $("rounds-hint").textContent = `Dots: ${what}, exchange by exchange; higher is better. Line: the best so far.`;
   svg.replaceChildren();
   svg.toggleAttribute("hidden", !values.length);
   if (!values.length) return;
@@ -113,13 +117,13 @@ function curve(state) {
   svg.append(shape("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, class: "axis" }));
   for (const v of values.length === 1 ? [low] : [low, high])
     svg.append(shape("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, v.toPrecision(5).replace("-", "−")));
-  svg.append(shape("polyline", { points: values.map((v, i) => `${x(i)},${y(v)}`).join(" "), class: "line" }));
+  svg.append(shape("polyline", { points: best.map((v, i) => `${x(i)},${y(v)}`).join(" "), class: "line" }));
   const every = Math.ceil(values.length / 10);
   values.forEach((v, i) => {
-    svg.append(shape("circle", { cx: x(i), cy: y(v), r: 4, class: "dot" }));
+    svg.append(shape("circle", { cx: x(i), cy: y(v), r: 4, class: v === best[i] ? "dot" : "dot worse" }));
     if (i % every === 0) svg.append(shape("text", { x: x(i), y: height - bottom + 16, "text-anchor": "middle" }, `${i + 1}`));
   });
-  svg.append(shape("text", { x: width - right, y: height - 4, "text-anchor": "end" }, words));
+  svg.append(shape("text", { x: width - right, y: height - 4, "text-anchor": "end" }, "exchange"));
 }
 
 function scores(state) {
@@ -149,8 +153,12 @@ function show(state) {
   $("look").hidden = !model;
   $("model").hidden = !model || !state.downloads;
   $("audit").hidden = !state.downloads;
-  $("notice").hidden = !state.failed;
-  $("notice").textContent = state.failed ? `The last merge has failed: ${state.failed}` : "";
+  const notices = [
+    state.failed && `The last merge has failed: ${state.failed}.`,
+    state.rounds_failed && `The last rounds have come to nothing: ${state.rounds_failed}.`,
+  ].filter(Boolean);
+  $("notice").hidden = !notices.length;
+  $("notice").textContent = notices.join(" ");
   tiles(state);
   owners(state);
   curve(state);

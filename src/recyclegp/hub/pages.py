@@ -136,6 +136,7 @@ def state(hub: Hub) -> Facts:
             "state": hub.state().value,
             "expect": hub.settings.expect,
             "failed": hub.failed,
+            "rounds_failed": hub.rounds_failed(),
             "people": people(hub),
             "model": None
             if current["model"] is None
@@ -158,7 +159,7 @@ def people(hub: Hub) -> list[Facts]:
         gains = {name: gain for e in evaluated(hub) for name, gain in e["gain_of_owners"].items()}
         found = []
         for person in hub.registry.all():
-            row = rows.get(person.name, {})
+            row, spent = rows.get(person.name, {}), hub.audit.followed.spent(person.name)
             found.append(
                 {
                     "name": person.name,
@@ -174,6 +175,8 @@ def people(hub: Hub) -> list[Facts]:
                     "rows": row.get("rows") if person.name in here else None,
                     "points": row.get("points") if person.name in here else None,
                     "gain": gains.get(person.name) if person.name in here else None,
+                    "epsilon": None if spent is None else spent.epsilon,
+                    "delta": None if spent is None else spent.delta,
                 }
             )
         return found

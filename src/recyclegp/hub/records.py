@@ -143,7 +143,7 @@ class HubRecords:
 
     def log_module(self, person: Person, digest: str, said: Signed) -> None:
         """That it is here, unless that was written down: a full disk or a crash may have come between the two."""
-        known = self.audit.modules.get(person.name)
+        known = self.audit.followed.modules.get(person.name)
         if known != digest:
             self.log("uploaded" if known is None else "replaced", person, module=digest, request=said.proof)
 
