@@ -118,6 +118,8 @@ TAKEN = [
     ["inspect", "???.safetensors"],
     ["inspect", "one"],
     ["inspect", "other.safetensors"],  # signed, and changed since
+    ["inspect", "gone.safetensors"],
+    ["inspect", "gone.safetensors", "--json"],
     ["verify", "nor.safetensors", "--trusted", "keys"],
     ["verify", "--trusted", "keys", "nor.safetensors", "city.safetensors", "--quiet"],
     ["verify", "nor.safetensors", "süd.safetensors", "gone.safetensors", "--trusted", "keys"],
@@ -140,7 +142,7 @@ LEFT = [
     ["inspect", "city.safetensors"],
     ["inspect", "nor.safetensors", "city.safetensors"],
     ["inspect", "short.safetensors"],
-    ["inspect", "gone.safetensors"],
+    ["inspect", "gone.safetensors", "nor.safetensors"],
     ["inspect", "nor.safetensors", "./nor.safetensors"],
     ["inspect", "keys"],
     ["inspect"],

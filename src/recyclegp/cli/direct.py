@@ -116,15 +116,27 @@ def _command(arguments: list[str]) -> Tell | None:
         return None
     import warnings
 
-    from ..errors import RecycleGPError, RecycleGPWarning
+    from ..errors import RecycleGPError, RecycleGPWarning, printable
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of other libraries, as the long way does
         warnings.simplefilter("error", RecycleGPWarning)
         try:
             return prepare(given)
+        except FileNotFoundError as error:  # a name that is mistyped needs no long way
+            alone = given.words == [error.filename]
+            why = f"{error.filename}: {error.strerror}"
+            return _refusing(printable(" ".join(why.split()))) if alone else None
         except (RecycleGPError, RecycleGPWarning, OSError):  # which the long way words
             return None
+
+
+def _refusing(why: str) -> Tell:
+    def tell() -> int:
+        sys.stderr.write(f"{NAME}: {why}\n")
+        return 2
+
+    return tell
 
 
 def _given(arguments: list[str], switches: dict[str, str], values: tuple[str, ...]) -> Given | None:
