@@ -15,6 +15,7 @@ from ..devices import memory_factor
 from ..kernels import Kernel
 from . import placement
 from .placement import Candidates, Points
+from .random_numbers import generators
 from .request import FitRequest, Method, Share
 from .samples import Samples
 from .search_space import Hyperparameters, SearchSpace
@@ -78,7 +79,7 @@ def batch_of(requests: Sequence[FitRequest], data: Samples, space: SearchSpace, 
     """With candidates for points that are to serve these kernels."""
     C = group.functions if same_rows(requests, group) else 1
     leaders = requests[::C]
-    placing = [np.random.default_rng([*r.entropy, 1]) for r in leaders]
+    placing = generators([r.entropy for r in leaders], 1)
     own = Kernel(kernel.structure, kernel.theta[::C])
     found = candidates(leaders, data.X[::C], placing, own, _noises(requests, data, C))
     return Batch(requests, data, space, placing, found, group)

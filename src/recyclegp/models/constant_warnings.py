@@ -17,7 +17,8 @@ def what_is_constant(own: FunctionRequests) -> list[str]:
     if first.rows < 2:  # of which a warning says something else
         return []
     said = [_target(own, c) for c in _targets(own) if _is_constant(own.requests[c].y)]
-    for column in range(first.X.shape[1]):
+    ends = zip(first.X[0].tolist(), first.X[-1].tolist(), strict=True)
+    for column in [j for j, (begin, end) in enumerate(ends) if begin == end]:
         # one level of a category may be the owner's own: its ward, its device
         if column not in first.categories.columns and _is_constant(first.X[:, column]):
             name = column + 1 if first.columns is None else repr(first.columns[column])
@@ -43,7 +44,7 @@ def _target(own: FunctionRequests, c: int) -> str:
 
 
 def _is_constant(values: Tensor) -> bool:
-    return bool((values == values[0]).all())
+    return values[0].item() == values[-1].item() and bool((values == values[0]).all())
 
 
 def warn_about_constants(found: Sequence[tuple[str, list[str]]], modules: int) -> None:
