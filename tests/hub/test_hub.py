@@ -462,6 +462,14 @@ def test_nobody_there(tmp_path):
     assert query("/model", digest="a b") == "/model?digest=a+b"
 
 
+def test_a_hub_without_tls_is_not_asked_by_https(tmp_path, capfd):
+    with cases.running(tmp_path) as here:
+        address = here.address.replace("http", "https")
+        with pytest.raises(UnreachableError, match="no TLS is spoken there, but perhaps http://"):
+            HubClient(address, cases.new_key(), "south", patience=0.1).about()
+    assert capfd.readouterr().err == ""  # what strangers send does not fill the log of a service
+
+
 def test_with_tls(tmp_path):
     name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "chain.pem")]
@@ -477,4 +485,7 @@ def test_with_tls(tmp_path):
         assert client.ask("POST", "/register", {"invitation": None})["standing"] == "in"
         with pytest.raises(UnreachableError, match="certificate is not one that this machine trusts"):
             here.client("south").about()
+        plain = HubClient(here.address.replace("https", "http"), cases.new_key(), "south", patience=0.1)
+        with pytest.raises(UnreachableError, match="it hangs up, and is perhaps to be asked by https://"):
+            plain.about()
         assert ssl.OPENSSL_VERSION

@@ -130,7 +130,7 @@ class HubClient:
                     "the right one with --certificate"
                 ) from None
             except (OSError, http.client.HTTPException) as failed:
-                why = _plain(failed)
+                why = _plain(failed, self._tls is not None)
             left = end - time.monotonic()
             if left <= 0:
                 raise UnreachableError(
@@ -176,7 +176,11 @@ def _words(content: bytes, status: int) -> str:
         return f"status {status}"
 
 
-def _plain(failed: Exception) -> str:
+def _plain(failed: Exception, tls: bool) -> str:
+    if isinstance(failed, ssl.SSLError):
+        return f"no TLS is spoken there, but perhaps http:// ({failed.reason or type(failed).__name__})"
+    if isinstance(failed, http.client.RemoteDisconnected) and not tls:
+        return "it hangs up, and is perhaps to be asked by https://"
     if isinstance(failed, socket.gaierror):
         return "there is no machine of this name"
     if isinstance(failed, TimeoutError):

@@ -141,7 +141,7 @@ def serving(
         config = uvicorn.Config(
             application(hub, make, public_page=public_page),
             http=Patience,
-            log_level="warning",
+            log_level="error",  # of what strangers send nothing is written down
             access_log=False,
             server_header=False,
             proxy_headers=behind_proxy,
