@@ -52,6 +52,38 @@ def test_a_share_is_of_the_mixture(ensemble, modules):
     np.testing.assert_allclose(found[1], spread, rtol=1e-9)
 
 
+def with_ripples(size, noise, name, rng):
+    """Of a function that all share but for these ripples, which look like a rougher function with little noise."""
+    x = rng.uniform(-3, 3, (40, 1))
+    y = np.sin(1.5 * x[:, 0]) + size * np.sin(7 * x[:, 0] + 8) + noise * rng.standard_normal(40)
+    return rgp.fit(x, y, name=name)
+
+
+@pytest.mark.filterwarnings("ignore::recyclegp.RecycleGPWarning")
+def test_who_counts_less_has_so_much_more_of_its_own_answer(tmp_path):
+    """What the merge has not taken of a module that is surer than the others expect, its owner is answered from it."""
+    rng = np.random.default_rng(0)
+    modules = [*(with_ripples(0, 0.1, f"w{k}", rng) for k in range(8)), with_ripples(0.2, 0.02, "rippled", rng)]
+    e = rgp.merge(modules)
+    group = e.groups[0]
+    k, name = 8, "rippled"
+    weight, a = group.members[k].weight, group.own_share
+    assert 0 < weight < 1
+    assert group.members[k].verdict.is_unexpected
+    posterior = group.process(name, of_y=False).posterior
+    assert posterior.share == pytest.approx(1 - weight * (1 - a))
+    mean, _ = e.predict(X, owner=name)
+    first = posterior.first.predict(torch.as_tensor(X)).mean.numpy()
+    own = np.asarray(modules[k].predict(X)[0])
+    np.testing.assert_allclose(mean, first + posterior.share * (own - first), rtol=1e-9)
+    e.save(tmp_path / "e.safetensors")
+    again = rgp.load(tmp_path / "e.safetensors")
+    np.testing.assert_allclose(again.predict_y(X, owner=name), e.predict_y(X, owner=name), rtol=1e-10)
+    # somebody has made it count less: the merge answers
+    lighter = rgp.merge(modules, weights={name: weight}, trust=None)
+    assert not hasattr(lighter.groups[0].process(name, of_y=False).posterior, "share")
+
+
 def test_it_is_kept_in_files_and_in_other_units(ensemble, tmp_path):
     ensemble.save(tmp_path / "e.safetensors")
     again = rgp.load(tmp_path / "e.safetensors")

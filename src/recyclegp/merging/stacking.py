@@ -83,15 +83,29 @@ def can_answer(members: Sequence[Member]) -> bool:
     """Can an owner with these modules be answered from them, as much as the merge found that to be right?
 
     The merge must have looked at them as they are: not those that came later, nor those that somebody made to count
-    more or less, nor models from elsewhere whose search had not ended.
+    more or less, nor models from elsewhere whose search had not ended, nor those that say more than their rows can.
     """
     return bool(members) and all(
         m.site is not None
-        and m.weight == 1
+        and (m.weight == 1 or _counts_less_as_unexpected(m))
         and not (m.update or m.added_after_merge)
         and not is_unfinished(m.about, m.latent)
         for m in members
     )
+
+
+def _counts_less_as_unexpected(m: Member) -> bool:
+    """Only because the others did not expect it to be so sure, which its owner may know better."""
+    return m.verdict is not None and m.verdict.is_unexpected and m.verdict.weight == 1 and m.weight > 0
+
+
+def own_part(members: Sequence[Member], share: float) -> float:
+    """So much of the answer to an owner with these modules is theirs: a, and all of it as far as they do not count.
+
+    The merge has taken only a part w of what they say, because the others do not expect it: 1 − w(1 − a).
+    """
+    counts = sum(m.weight * m.rows for m in members) / sum(m.rows for m in members)
+    return 1 - counts * (1 - share)
 
 
 class Comparison(NamedTuple):
@@ -115,7 +129,7 @@ class Comparison(NamedTuple):
         by_owner: dict[str, list[Member]] = {}
         for m in members:
             by_owner.setdefault(m.owner, []).append(m)
-        known = [OwnAnswer(owner, own) for owner, own in by_owner.items() if can_answer(own)]
+        known = [OwnAnswer(owner, own) for owner, own in by_owner.items() if can_answer(own) and not own_part(own, 0.0)]
         if len(by_owner) < 2 or not known or approximated(members):
             return None
         asked = _some(known)

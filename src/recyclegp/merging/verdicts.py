@@ -85,6 +85,11 @@ class Verdict(NamedTuple):
         return self.standing is Standing.UNCHECKED and self.reason.startswith(COPY)
 
     @property
+    def is_unexpected(self) -> bool:
+        """The others do not expect it to be so sure, and it counts less; its rows may allow it."""
+        return self.standing is Standing.UNCHECKED and self.reason.startswith(UNEXPECTED)
+
+    @property
     def is_doubtful(self) -> bool:
         """It came from elsewhere, and is far too sure of itself beside modules that were fitted here."""
         return self.standing is Standing.UNCHECKED and self.reason.startswith(ELSEWHERE)
@@ -133,6 +138,7 @@ def proposed(verdicts: Mapping[str, Verdict]) -> Remedy | None:
 
 COPY = "a copy of"
 ELSEWHERE = "it was fitted elsewhere"
+UNEXPECTED = "it is overconfident"  # and by which factor
 UNKNOWN = "the others know"  # and how much of what it says
 QUESTION = "in which unit is it?"
 CONTRADICTION = "they contradict each other, and nobody can say who is right"

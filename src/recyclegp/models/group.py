@@ -34,7 +34,7 @@ from ..merging.points import ALL, AUTO, Choice
 from ..merging.site_source import SiteSource, corners
 from ..merging.site_store import SiteStore
 from ..merging.size import Size
-from ..merging.stacking import Comparison, OwnerKernel, can_answer
+from ..merging.stacking import Comparison, OwnerKernel, can_answer, own_part
 from . import coupling as coupled
 from . import unlearning
 from .checks import check_finite
@@ -170,7 +170,7 @@ class Group:
             return self._instead(mistrusted)
         merged = self._merged_function(owner, function, of_y=of_y)
         own = self._averaged_with(owner, function)
-        return AveragedPosterior(merged, of_its_own(own), self.own_share) if own else merged
+        return AveragedPosterior(merged, of_its_own(own), own_part(own, self.own_share)) if own else merged
 
     def _merged_function(self, owner: str | None, function: int, *, of_y: bool) -> FunctionPosterior:
         if not self.form.effects.present or (owner is None and not of_y):
@@ -184,10 +184,10 @@ class Group:
 
     def _averaged_with(self, owner: str | None, function: int) -> list[Member]:
         """An owner's modules, where its answer is in part theirs alone."""
-        if owner is None or self.own_share == 0 or self.coupling is not None:
+        if owner is None or self.coupling is not None:
             return []
         own = [m for m in self.members if (m.owner, m.function) == (owner, function)]
-        return own if can_answer(own) else []
+        return own if can_answer(own) and own_part(own, self.own_share) > 0 else []
 
     def with_own_share(self) -> Group:
         """With as much of owners' own answers as makes what neither has seen most probable."""
@@ -268,18 +268,19 @@ class Group:
         known = [m for m in active(self.members) if m.function == function]
         own = [m for m in known if m.owner == owner]
         if own:
-            return self._noise_of_known(own, known, bool(self._averaged_with(owner, function)))
+            averaged = self._averaged_with(owner, function)
+            return self._noise_of_known(own, known, own_part(averaged, self.own_share) if averaged else 0.0)
         noises = [m.noise for m in known if m.noise is not None]
         return mixed(noises, [m.weighted_rows for m in known]) if noises and len(noises) == len(known) else None
 
-    def _noise_of_known(self, own: Sequence[Member], everybody: Sequence[Member], averaged: bool) -> Gaussian | None:
+    def _noise_of_known(self, own: Sequence[Member], everybody: Sequence[Member], share: float) -> Gaussian | None:
+        """`share` is that of its own answer."""
         merged = one_noise([(m.noise, m.weighted_rows) for m in own])
         if merged is None:
             return None
         pooled = self.noises[self.functions.index(own[0].function)]
-        share = self.own_share if averaged else 0.0
         parts = [(merged, noise_dof(own, everybody, pooled), 1 - share)] if share < 1 else []
-        if averaged:
+        if share > 0:
             alone = one_noise([(m.likelihoods[0].values[0], m.rows) for m in own])
             assert alone is not None  # they say under which noise they were published
             parts.append((alone, noise_dof(own, own, pooled and replace(pooled, dof=math.inf)), share))
