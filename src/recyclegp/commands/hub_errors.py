@@ -50,11 +50,14 @@ def logged(own: Home, command: str) -> Iterator[None]:
     except typer.Exit as ended:
         own.tell(f"{command}: ends with code {ended.exit_code}")
         raise
-    except (Exception, KeyboardInterrupt) as failed:
+    except KeyboardInterrupt:
+        own.tell(f"{command}: stopped by Ctrl-C")
+        raise
+    except Exception as failed:
         own.tell(f"{command}: ends, {_line(failed) or type(failed).__name__}")
         raise
     own.tell(f"{command}: done")
 
 
-def _line(failed: BaseException) -> str:
+def _line(failed: Exception) -> str:
     return " ".join(in_words([failed], shell=True).split())
