@@ -105,17 +105,19 @@ function curve(state) {
   const values = scored.length ? scored : rounds.history.map((h) => h.bound).filter((b) => b !== null);
   const best = values.map((v, i) => Math.max(...values.slice(0, i + 1))); // a search tries some that are worse
   const what = scored.length ? "score of rows held back, nats per row" : "common bound in nats";
-  $("rounds-hint").textContent = `Dots: ${what}, exchange by exchange; higher is better. Line: the best so far.`;
+  $("rounds-hint").textContent = `Dots: ${what}, exchange by exchange; higher is better. Line: the best so far. `
+    + "Hollow: worse than before, which a search must try now and then; on the axis where it is off the scale.";
   svg.replaceChildren();
   svg.toggleAttribute("hidden", !values.length);
   if (!values.length) return;
   const width = Math.max(240, svg.clientWidth || 600), height = 200, left = 64, right = 14, top = 14, bottom = 32;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  const low = Math.min(...values), high = Math.max(...values), range = high - low || 1;
+  const low = best[0], high = best.at(-1), range = high - low || 1;
   const x = (i) => (values.length === 1 ? (left + width - right) / 2 : left + (i * (width - left - right)) / (values.length - 1));
-  const y = (v) => (values.length === 1 ? (top + height - bottom) / 2 : top + ((high - v) * (height - top - bottom)) / range);
+  const scaled = (v) => top + Math.min(1, (high - v) / range) * (height - top - bottom); // what is far worse is at the axis
+  const y = (v) => (high === low && v === high ? (top + height - bottom) / 2 : scaled(v));
   svg.append(shape("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, class: "axis" }));
-  for (const v of values.length === 1 ? [low] : [low, high])
+  for (const v of high === low ? [low] : [low, high])
     svg.append(shape("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, v.toPrecision(5).replace("-", "−")));
   svg.append(shape("polyline", { points: best.map((v, i) => `${x(i)},${y(v)}`).join(" "), class: "line" }));
   const every = Math.ceil(values.length / 10);
