@@ -143,3 +143,16 @@ def test_compress_of_many_problems_is_compress_of_each(rows):
     for v in torch.tensor(rng.standard_normal((4, 5))):
         before, after = (A @ v - b).square().sum(-1), (T @ v - c).square().sum(-1) + residual
         check_close(after, before.numpy(), 1e-12)
+
+
+@pytest.mark.parametrize(("rows", "small"), [(1, 1), (2, 1), (7, 3), (40, 7), (40, 64)])
+def test_inverse_by_halves_is_the_inverse(rows, small):
+    """Also of a matrix with eigenvalues from 1 to 1e6, as covariances of pseudo-observations have them."""
+    rng = np.random.default_rng(rows)
+    Q = np.linalg.qr(rng.standard_normal((rows, rows)))[0]
+    A = torch.tensor((Q * np.geomspace(1, 1e6, rows)) @ Q.T)
+    L = torch.linalg.cholesky(A)
+    found = linalg.inverse_by_halves(L, small)
+    check_close(found, torch.cholesky_inverse(L).numpy(), 1e-10)
+    check_close(found, found.mT.numpy(), 1e-12)
+    check_close(linalg.inverse(L), torch.cholesky_inverse(L).numpy(), 0)

@@ -1,4 +1,4 @@
-"""The one Cholesky, triangular solves and the one QR. Nothing is ever inverted."""
+"""The one Cholesky, triangular solves and the one QR. Nothing is inverted but where a derivative is an inverse."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from ..errors import NotPositiveDefiniteError
 
 RELATIVE_JITTER = 1e-10  # of the mean diagonal: small beside any noise a model can learn
+HALVED = 2048  # rows: a larger inverse on a GPU is that of its halves, and products
 LARGEST_JITTER = 1e-3  # a matrix that needs more is not a covariance with rounding errors
 
 
@@ -80,6 +81,39 @@ def solve_right(L: Tensor, B: Tensor) -> Tensor:
 def solve_right_upper(L: Tensor, B: Tensor) -> Tensor:
     """B L⁻ᵀ."""
     return torch.linalg.solve_triangular(L.mT, B, upper=True, left=False)
+
+
+def inverse(L: Tensor) -> Tensor:
+    """(LLᵀ)⁻¹, whole, as derivatives of log-determinants need it."""
+    if not L.is_cuda or L.ndim > 2:
+        return torch.cholesky_inverse(L)
+    return inverse_by_halves(L, HALVED)
+
+
+def inverse_by_halves(L: Tensor, small: int) -> Tensor:
+    """The same by products of its halves: there torch solves for all of the identity, which is 2.4 times the work.
+
+    With B = L₂₁L₁₁⁻¹ and S = (L₂₂L₂₂ᵀ)⁻¹ it is  [ (L₁₁L₁₁ᵀ)⁻¹ + BᵀSB   −BᵀS ]
+                                                  [       −SB              S  ]
+    """
+    found = torch.empty_like(L)
+    _fill_inverse(L, found, small)
+    return found
+
+
+def _fill_inverse(L: Tensor, found: Tensor, small: int) -> None:
+    n = len(L)
+    if n <= small:
+        found.copy_(torch.cholesky_inverse(L))
+        return
+    h = n // 2
+    S = found[h:, h:]
+    _fill_inverse(L[:h, :h], found[:h, :h], small)
+    _fill_inverse(L[h:, h:], S, small)
+    B = solve_right(L[:h, :h], L[h:, :h])
+    SB = S @ B
+    found[:h, :h].addmm_(B.mT, SB)
+    found[h:, :h], found[:h, h:] = SB.neg_(), SB.mT
 
 
 def logdet(L: Tensor) -> Tensor:

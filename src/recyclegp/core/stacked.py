@@ -178,7 +178,7 @@ class _LogEvidence(torch.autograd.Function):
         z = half[:, 0] - best * half[:, 1]
         if ctx.needs_input_grad[0]:
             alpha = linalg.solve_upper(L, z[:, None])
-            slope = torch.cholesky_inverse(L).neg_().addmm_(alpha, alpha.mT).mul_(0.5)
+            slope = linalg.inverse(L).neg_().addmm_(alpha, alpha.mT).mul_(0.5)
             ctx.save_for_backward(slope)
         ctx.mark_non_differentiable(best)
         return -0.5 * z.square().sum() - linalg.logdet(L), best

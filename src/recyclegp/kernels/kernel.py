@@ -164,10 +164,11 @@ def pool(kernels: Kernel, weights: Sequence[float]) -> Kernel:
     return kernels.with_theta(torch.tensor(middle, dtype=torch.float64))
 
 
-def weighted_median(values: Sequence[float] | np.ndarray, weights: Sequence[float]) -> float:
+def weighted_median(values: Sequence[float] | np.ndarray, weights: Sequence[float] | np.ndarray) -> float:
     """The middle of the total weight; half-way between two values where it falls on their border."""
-    order = np.argsort(values, kind="stable")
-    v, w = np.asarray(values, dtype=float)[order], np.asarray(weights, dtype=float)[order]
-    share = np.cumsum(w) / w.sum()
-    low, high = int(np.searchsorted(share, 0.5 - 1e-12)), int(np.searchsorted(share, 0.5 + 1e-12))
+    v, w = np.asarray(values, dtype=float), np.asarray(weights, dtype=float)
+    order = v.argsort(kind="stable")
+    v, w = v[order], w[order]
+    share = w.cumsum() / w.sum()
+    low, high = share.searchsorted((0.5 - 1e-12, 0.5 + 1e-12)).tolist()
     return float(0.5 * (v[low] + v[min(high, len(v) - 1)]))

@@ -38,6 +38,9 @@ def covariance(form: Form, log_variance: Tensor, log_lengthscale: Tensor, X1: Te
     if X1.requires_grad or X2.requires_grad:  # points that move: rare, and any derivative may be wanted
         scale = log_lengthscale.exp()[..., None, :]
         return log_variance.exp()[..., None] * _formula(form, squared_distance(X1 / scale, X2 / scale))
+    if not torch.is_grad_enabled():  # what autograd would remember is not made
+        scale = log_lengthscale.exp()[..., None, :]
+        return _evaluate(form, log_variance, X1 / scale, X2 / scale, _Wanted.NOTHING).value
     return _of_parameters(form, log_variance, log_lengthscale, X1, X2)
 
 

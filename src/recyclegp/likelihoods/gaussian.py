@@ -25,7 +25,16 @@ class Gaussian(Likelihood):
     has_units: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self.check_parameters()
+        if not (type(self.noise) is float and 0 < self.noise < math.inf):  # so is nearly every one, of very many
+            self.check_parameters()
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return (self.noise,)
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        return () if self.noise is None else (float(self.noise),)
 
     def in_units(self, scale: float, shift: float) -> Gaussian:
         return self if self.noise is None else self.with_noise(Gaussian(self.noise * scale**2))

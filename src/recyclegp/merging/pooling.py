@@ -154,22 +154,27 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     found: dict[str, dict[tuple[float, ...], float]] = {}  # votes, by parameters
     labels: dict[str, tuple[str, ...]] = {}  # the most levels that anybody has; those of others are the first of these
     counted = active(members)
-    alike: dict[tuple[tuple[Likelihood, ...], float | None, bool], list[float]] = {}  # votes of those who say the same
+    # votes of those who say the same, by the identities of what they say: many share one, and none need be compared
+    alike: dict[tuple[int, float | None, bool], float] = {}
     unsure = {id(m) for m in unfinished(counted)}
     for m, vote in zip(counted, _votes(counted), strict=True):
-        key = m.likelihoods, m.noise, id(m) not in unsure
-        alike.setdefault(key, []).append(vote)
+        key = id(m.likelihoods), m.noise, id(m) not in unsure
+        alike[key] = alike.get(key, 0.0) + vote
+    likelihoods_of = {id(m.likelihoods): m.likelihoods for m in counted}
     told = set[str]()  # by those who are sure, where others are not
-    if not all([sure for _, _, sure in alike]):
-        told = {p.name for likelihoods, _, sure in alike if sure for p in likelihoods if p.known}
-    for (likelihoods, noise, sure), votes_of_these in alike.items():
-        vote = sum(votes_of_these)
-        said = [(p.name, p.parameters if sure or p.name not in told else ()) for p in likelihoods]
-        if noise is not None:  # to which it was brought
-            said = [(p.name, (noise,)) for p in likelihoods if isinstance(p, Gaussian)]
-        for p in likelihoods:
-            labels[p.name] = max(labels.get(p.name, ()), p.own_labels, key=len)
-        for name, values in said:
+    if unsure:
+        told = {p.name for which, _, sure in alike if sure for p in likelihoods_of[which] if p.known}
+    for (which, noise, sure), vote in alike.items():
+        for p in likelihoods_of[which]:
+            name = p.name
+            if name not in labels or len(p.own_labels) > len(labels[name]):
+                labels[name] = p.own_labels
+            if noise is None:
+                values = p.parameters if sure or name not in told else ()
+            elif isinstance(p, Gaussian):
+                values = (noise,)  # to which it was brought
+            else:
+                continue
             same = found.setdefault(name, {})
             same[values] = same.get(values, 0.0) + vote
     pooled = []
@@ -204,6 +209,7 @@ def _pool(values: Sequence[float], weights: Sequence[float], power: int) -> floa
     """
     if len(values) == 1:
         return values[0]
-    middle = math.exp(weighted_median([math.log(v) for v in values], weights))
-    near = np.clip(values, middle / POOLING.outlier, middle * POOLING.outlier)
-    return float(np.average(near ** float(power), weights=weights)) ** power
+    v, w = np.array(values), np.array(weights)
+    middle = math.exp(weighted_median(np.log(v), w))
+    near = v.clip(middle / POOLING.outlier, middle * POOLING.outlier)
+    return float((near ** float(power) * w).sum() / w.sum()) ** power

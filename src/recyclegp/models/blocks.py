@@ -84,7 +84,7 @@ class FunctionColumns(NamedTuple):
         ends = zip(m.converged.tolist(), m.evaluations.tolist(), m.messages, strict=True)
         facts = zip(own, *columns, m.noise.tolist(), ends, strict=True)
         for site, theta, mean, rows, jitter, kept, noise, end in facts:
-            evidence = fitted.noise_evidence(noise)
+            evidence = fitted.noise_evidence(noise) if noise[0] == noise[0] else None
             yield Latent(site, Kernel(structure, theta), mean, rows, jitter, None, kept, evidence, Convergence(*end))
 
     def with_latents(self, latents: Sequence[Latent]) -> FunctionColumns:

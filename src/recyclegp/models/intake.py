@@ -222,7 +222,7 @@ class ModuleIntake:
             frame = Frame(common.dimension, common.columns, common.categories, block.names[0])
             self._check_inputs(frame, f"{label}: module {block.names[0]!r}", None if admitted else check)
             block = block.aligned(self._frame)
-            weights = [self._weights.of(n, first + p) for n, p in zip(block.names, positions, strict=True)]
+            weights = self._weights.of_those(block.names, [first + p for p in positions])
             about = About(block.names[0], targets=common.targets)
             for c, reading in enumerate(self._readings(about, (common.likelihood,), label)):
                 new = found.setdefault(reading, [])
@@ -245,8 +245,7 @@ class ModuleIntake:
                     admitted.setdefault(position, member.about)
                     if not member.latent.convergence.converged:
                         unsettled.add(position)
-        for position in sorted(admitted):
-            self._admit(admitted[position], position not in unsettled)
+        self._admit_all([(admitted[position], position not in unsettled) for position in sorted(admitted)])
         for reading, new in found.items():
             new.sort(key=itemgetter(0))
             reading.members += [placed.member for placed in new]
@@ -292,6 +291,18 @@ class ModuleIntake:
         self._warnings.look_at(about, converged)
         self.count += 1
         return self._weights.of(about.name, self.count - 1)
+
+    def _admit_all(self, new: Sequence[tuple[About, bool]]) -> None:
+        """Those whose weights are known: together, unless one of their names is not free."""
+        names = {about.name for about, _ in new}
+        if len(names) < len(new) or not names.isdisjoint(self._seen):
+            for about, converged in new:
+                self._admit(about, converged)
+            return
+        self._seen |= names
+        for about, converged in new:
+            self._warnings.look_at(about, converged)
+        self.count += len(new)
 
     # --- which function is which ---
 

@@ -114,6 +114,11 @@ class MergeOptions:
         )
         return PointsWanted(count=found) if isinstance(found, int) else PointsWanted(given=found)
 
+    @property
+    def plain(self) -> MergeOptions:
+        """The same points, and nothing that is learned: what modules that cannot be merged fail at, too."""
+        return replace(self, learn=False, owners=None, trust=None, noise=KEEP, kernel=None)
+
     def how(self, read: ModulesRead) -> How:
         """How all is chosen, for each function."""
         given = self._kernel_given(read.frame.dimension)
@@ -213,13 +218,12 @@ def merge(
     skip = on_failure_wanted(on_failure) is OnFailure.SKIP
     with ModuleIntake(device=device_of(device), keep=keep == "sites", weights=weights) as intake:
         read = (intake.read_what_can_be if skip else intake.read)(modules, options.check)
-        plain = replace(options, learn=False, owners=None, trust=None, noise=KEEP, kernel=None)
         while True:
             try:
                 merged = _merged_and_asked(read, options)
                 break
             except FAILED as failed:
-                bad = culprits(read, lambda some: _merged_and_asked(some, plain))
+                bad = culprits(read, lambda some: _merged_and_asked(some, options.plain))
                 if not bad and isinstance(failed, RecycleGPError):
                     raise
                 if not bad:

@@ -30,9 +30,13 @@ class Weights:
 
     def of_all(self, names: Sequence[str]) -> list[float]:
         """Of the first modules that come."""
+        return self.of_those(names, range(len(names)))
+
+    def of_those(self, names: Sequence[str], positions: Sequence[int]) -> list[float]:
+        """Of modules that come at these positions."""
         if self.listed is None and not self.named:  # as nearly always
             return [1.0] * len(names)
-        return [self.of(name, position) for position, name in enumerate(names)]
+        return [self.of(name, position) for name, position in zip(names, positions, strict=True)]
 
     def finish(self, count: int, names: set[str]) -> None:
         unknown = set(self.named) - names
