@@ -78,6 +78,7 @@ def test_who_is_asked_nothing_does_not_count(three, local):
 
 # owners with offsets, merged as if they had none: whether that makes the kernel rough is a matter of luck
 @pytest.mark.filterwarnings("ignore:the kernel that was learned:recyclegp.errors.RecycleGPWarning")
+@pytest.mark.filterwarnings("ignore:merging does not help these owners:recyclegp.errors.ContradictionWarning")
 def test_what_was_chosen_is_counted(local):
     none, offset, smooth = (rgp.merge(local.modules, owners=o) for o in (None, "offset", "smooth"))
     chosen = [offset, none, offset, smooth]

@@ -39,6 +39,7 @@ class Screening(NamedTuple):
     unsaid: float = 0.1  # nats that these may leave unsaid, of what all modules say: no verdict depends on that
     # times the usual precision: beyond it, a module has no more say about where the points are, or who is right
     max_relative_precision: float = 10.0
+    most_forged: float = 0.3  # of the modules: against so many forged files, working together, the others are guarded
     min_trusted_to_rule_out_effects: int = 8  # trusted modules from which one can tell whether owners differ
     most_own: float = 0.1  # of the variance of f: owners' own functions, beside which a majority can be found
     fewest: int = 3  # modules: of two that contradict each other nobody can say who is wrong

@@ -98,6 +98,12 @@ class _Compared(NamedTuple):
         """Only a majority can say who is wrong."""
         return len(self.screened.flagged) < self.trusted
 
+    @property
+    def nearly_all_agree(self) -> bool:
+        """So many that a kernel under which the rest agrees, too, is no explanation that is needed."""
+        out = len(self.screened.flagged)
+        return out <= SCREENING.most_forged * (out + self.trusted)
+
 
 class ScreeningResult(NamedTuple):
     """A verdict on each member, by its position."""
@@ -216,7 +222,7 @@ def _at_seen_precision(
     of_all = _learned(store, members, start, differ, readings)
     everybody = _compared(of_all, members, store, readings)
     bent = everybody.makes_strangers_of(first) or _is_far_below(of_all.noise, noise)
-    if not (first.most_agree and bent):
+    if not (first.nearly_all_agree and bent):
         candidates.append(everybody)
     best = max(candidates, key=lambda c: c.value)
     # a kernel that believes everybody where no majority agrees has only bent; owners that differ are another matter,
