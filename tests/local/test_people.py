@@ -46,8 +46,30 @@ def test_made_up_rows_go_together_as_the_rows_do():
     found, expected = np.corrcoef(made[:, :3].T), np.corrcoef(np.c_[one, two, group].T)
     assert found[0, 1] == pytest.approx(expected[0, 1], abs=0.06)
     assert (found[2, :2] > 0.7 * expected[2, :2]).all()  # an order of numbers becomes one of groups once more
-    np.testing.assert_allclose(made[:, 3], 2 * made[:, 0], atol=0.02)
+    np.testing.assert_allclose(made[:, 3], 2 * made[:, 0], atol=0.02 * np.std(2 * one))  # the next rank, at an end
     assert (made[:, 4] == 3).all()
+
+
+def test_made_up_rows_have_the_shape_of_each_column():
+    """Two groups and a long tail: as many made-up rows below each value as there are rows, but at the ends."""
+    rng = np.random.default_rng(10)
+    x = np.c_[rng.exponential(size=400), np.r_[rng.normal(-3, 0.4, 250), rng.normal(3, 0.4, 150)]]
+    made = made_up(x)
+    below = [(made < value).mean(0) for value in np.quantile(x, [0.1, 0.25, 0.5, 0.75, 0.9], axis=0)]
+    np.testing.assert_allclose(below, np.broadcast_to([[0.1], [0.25], [0.5], [0.75], [0.9]], (5, 2)), atol=0.07)
+    assert made[:, 0].min() > -0.4  # where nobody is; of normal rows a sixth would be below
+
+
+def test_nobody_is_more_of_a_shape_than_one_of_twenty():
+    """Whatever one row has in a column, between the central values of the others."""
+    column = np.sort(RNG.uniform(0, 1, (200, 1)), 0)
+    before = people._shape(torch.as_tensor(column))
+    for row, value in ((3, 1.0), (100, 0.0), (180, 0.5)):
+        other = column.copy()
+        other[row] = value
+        away = (people._shape(torch.as_tensor(other)) - before).abs()
+        # a block loses the row and all between get a neighbour's; each mean moves by what passes its ends
+        assert away.max() <= 1.5 * np.abs(np.sort(other, 0) - column).sum() / PEOPLE.rows_share
 
 
 def test_values_that_many_have_stay_values():

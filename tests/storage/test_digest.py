@@ -24,6 +24,11 @@ def one(name, shift=0.0):
     return rgp.fit(X + shift, Y[:, 0], name=name, publish=6, learn=False)
 
 
+def plan(points=5):
+    """Agreed on in public, and answered."""
+    return rgp.Plan(points=rgp.Plan.spread([-2, -2], [2, 2], points), kernel="rbf", noise=0.1)
+
+
 MAKE = {
     "module": lambda: one("a"),
     "exact": lambda: rgp.merge([one("a"), one("b", 1.0)], inducing="all", learn=False),
@@ -31,6 +36,9 @@ MAKE = {
     "names": lambda: rgp.merge([one("a"), one("b", 1.0)], learn=False, keep="names"),
     "outputs": lambda: rgp.fit(X, Y, target=["heat", "salt"], name="a", publish=6, learn=False),
     "modules": lambda: rgp.fit_many([(X, Y[:, 0]), (X + 1, Y[:, 1])], names=["a", "b"], publish=6, learn=False),
+    "plan": plan,
+    "next plan": lambda: plan().combine([plan().contribute(X, Y[:, 0], name="a", privacy="things")])[1],
+    "answer": lambda: plan().contribute(X, Y[:, 0], name="a", privacy="things"),
     "calibration": lambda: rgp.calibrate(one("a"), X + 0.01, Y[:, 0]),
 }
 READ = {"modules": rgp.load_many, "calibration": rgp.Calibration.load}

@@ -61,13 +61,14 @@ class People(NamedTuple):
     rows_each: int = 10  # rows behind each automatic point, at least
     rows_share: int = 20  # rows that share each published number, in the sense of `people.shared`
     blur: float = 0.85  # b: how much of the spread of made-up rows is random
+    normal: float = 0.1  # a: how much of a made-up row is not given the shape of the columns
     nugget: float = 1e-6  # of the correlations of made-up rows: columns may follow from each other
     beyond: float = 1 / 30  # share of the rows that are beyond either end of a column's central part,
     fewest_beyond: int = 5  # and how many at least
     far_less: float = 0.3  # of the precision that made-up rows give: less is what real ones give
     least_seen: float = 0.02  # of what is unknown of a direction: where real rows say less, nothing is published of it
     digits: int = 3  # of what is known of f
-    log_kernel: float = 0.5  # steps of logarithms: of the kernel's parameters,
+    log_kernel: float = 0.25  # steps of logarithms: of the kernel's parameters,
     log_noise: float = 0.3  # of the noise,
     place: float = 0.5  # and of places and means, in spreads
     rows_step: int = 10  # numbers of rows are multiples of this

@@ -3,7 +3,7 @@
 Three things of a fit say something about single rows, and each is replaced:
 
 - where points are, and how precisely f is known there. Both are taken from as many made-up rows, which resemble the
-  real ones in their averages and spreads (`made_up_rows`);
+  real ones in how each column is distributed, and in its correlations with others (`made_up_rows`);
 - what is known of f at the points. It is what the real rows say, with noise, and less precise by as much
   (`shared`): by an attack that knows everything else, a row is found no more easily than if each published number were
   the mean of `PEOPLE.rows_share` rows;
@@ -73,10 +73,12 @@ def made_up_rows(data: Samples, requests: Sequence[FitRequest]) -> Samples:
     """As many as there are: each from a row drawn at random, moved towards the middle and away again at random.
 
     x̃ = μ + √(1 − b²)(x − μ) + bLε: of the same mean μ, spreads and correlations, with LLᵀ the covariance of the rows.
-    Before that x is brought into the central part of each column, so that nobody's smallest or largest value matters. A
-    level becomes another row's with probability b². A column that has common values only (`_common_values`) has as many
-    of each as before, in the order in which x̃ has come out there. Functions of one model have the same random numbers,
-    and the same made-up rows.
+    Before that x is brought into the central part of each column, so that nobody's smallest or largest value matters.
+    Then each column is given its shape back: what has come out at some rank becomes what the rows have there, roughly
+    (`_shape`, of rows that are at most a standard deviation beyond the central part), and a part a of x̃ stays, so that
+    no made-up row has the numbers of a row. A level becomes another row's with probability b². A column that has common
+    values only (`_common_values`) has as many of each as before, in the order in which x̃ has come out there. Functions
+    of one model have the same random numbers, and the same made-up rows.
     """
     b, levels = PEOPLE.blur, list(requests[0].kernel.structure.discrete)
     X, picks = torch.empty_like(data.X), torch.zeros_like(data.y, dtype=torch.long)
@@ -93,8 +95,12 @@ def made_up_rows(data: Samples, requests: Sequence[FitRequest]) -> Samples:
         middle = away.mean(0)
         away = away - middle
         moved = middle + (1 - b**2) ** 0.5 * away[pick] + b * as_index(noise, rows.device) @ _root(away).mT
-        for c, column in _common_values(rows.clamp(low, high), levels).items():
-            moved[:, c] = column.sort().values[moved[:, c].argsort().argsort()]
+        central, rank = rows.clamp(low, high), moved.argsort(0).argsort(0)
+        common = _common_values(central, levels)
+        wide = rows.clamp(low - central.std(0, correction=0), high + central.std(0, correction=0))
+        moved = (1 - PEOPLE.normal) * _shape(wide).gather(0, rank) + PEOPLE.normal * moved
+        for c, column in common.items():
+            moved[:, c] = column.sort().values[rank[:, c]]
         for c in levels:
             moved[:, c] = rows[:, c][torch.where(swapped[:, c], other[:, c], pick)]
         X[i], picks[i, :n] = moved[:1], pick
@@ -116,6 +122,18 @@ def _central_part(rows: Tensor) -> tuple[Tensor, Tensor]:
     ordered = rows.sort(0).values
     beyond = min((len(rows) - 1) // 2, max(PEOPLE.fewest_beyond, round(PEOPLE.beyond * len(rows))))
     return ordered[beyond], ordered[-1 - beyond]
+
+
+def _shape(rows: Tensor) -> Tensor:
+    """For each rank (n, D) the value of a broken line through the means of many neighbours in the order of a column.
+
+    So nobody's value is a part of more than a mean of so many.
+    """
+    n = len(rows)
+    parts = n // min(PEOPLE.rows_share, max(PEOPLE.fewest_beyond, n // 4))
+    means = np.stack([part.mean(0) for part in np.array_split(rows.sort(0).values.cpu().numpy(), parts)])
+    known, wanted = (np.arange(parts) + 0.5) / parts, (np.arange(n) + 0.5) / n
+    return as_index(np.stack([np.interp(wanted, known, column) for column in means.T], 1), rows.device)
 
 
 def _common_values(central: Tensor, levels: Sequence[int]) -> dict[int, Tensor]:
