@@ -91,6 +91,31 @@ def test_an_owner_comes_and_goes(tmp_path, monkeypatch):
         assert told[-1].startswith(f"join: ends, {here.address}: an invitation is needed")
 
 
+def test_a_reader_comes_with_an_invitation_and_fetches_the_model(tmp_path):
+    with cases.running(tmp_path / "hub", admission=Admission.INVITED) as here:
+        chief = ("--key", tmp_path / "hub" / "coordinator.pem")
+        owner, reader = (
+            ok("coordinate", here.address, "invite", *more, *chief).stdout.strip() for more in ([], ["--readers"])
+        )
+        assert code(join(here, tmp_path, "north", "--yes", "--invitation", owner)) == 0
+        ok("keygen", "-o", tmp_path / "anna")
+        anna = ("--key", tmp_path / "anna.pem", "--name", "anna")
+        refused = run("coordinate", here.address, "report", *anna)
+        assert code(refused) == 4
+        assert "this key is not registered here" in refused.stderr
+        first = ok("coordinate", here.address, "report", *anna, "--invitation", reader)
+        assert "anna is registered as reader" in first.stderr
+        fetched = ok("coordinate", here.address, "model", *anna, "-o", tmp_path / "model.safetensors")
+        assert rgp.load(tmp_path / "model.safetensors").names == ["north"]
+        assert "model.safetensors" in fetched.stdout
+        assert ok("coordinate", here.address, "page", *anna).stdout.strip() != here.page
+        for action in ("people", "audit", "invite"):
+            assert code(run("coordinate", here.address, action, *anna)) == 4
+        other = run("coordinate", here.address, "model", *anna, "--invitation", reader.replace(reader[-4:], "0000"))
+        assert code(other) == 4
+        assert "this invitation is to another hub" in other.stderr
+
+
 def test_who_does_not_wait_for_ever(tmp_path):
     """It ends with a code of its own, whatever it waits for, and goes on where it was."""
     with cases.running(tmp_path / "hub", admission=Admission.APPROVED, expect=2) as here:

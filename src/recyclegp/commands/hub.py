@@ -124,6 +124,9 @@ def coordinate(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAMES…]", help="For approve and expel.")] = None,
     key: Annotated[Path, option("The coordinator's private key.", "FILE.pem", None, "--key")] = Path("coordinator.pem"),
     name: Annotated[str, option("Under which that key is registered.")] = "coordinator",
+    invitation: Annotated[
+        str | None, option("Of a reader, the first time: registers this key and --name.", "TEXT")
+    ] = None,
     count: Annotated[int, option("Of invite: how many. Of rounds: how many.", "N", None, "-n", "--count", min=0)] = 1,
     readers: Annotated[bool, switch("--readers", "Of invite: let in readers, who may fetch the model only.")] = False,
     points: Annotated[int, option("Of rounds: at which owners answer.", "N", min=1)] = 256,
@@ -152,7 +155,8 @@ def coordinate(
     invite prints an invitation for each owner; people lists who is there;
     approve and expel take names; rounds and evaluate ask owners once more;
     scores, report, model and audit fetch what has come of it; page prints the
-    address of the page, also for owners and readers, who may look.
+    address of the page. Owners and readers may ask for report, model and page,
+    with their own key and name; a reader gives its invitation the first time.
 
     Example: recyclegp coordinate http://127.0.0.1:8443 invite -n 5 --key city/coordinator.pem
     """
@@ -174,6 +178,8 @@ def coordinate(
 
         client = HubClient(address, private_key(key), name, patience=patience, certificate=certificate, say=screen.note)
         client.about()
+        if invitation is not None:
+            _register(screen, client, invitation)
         asked = {"rounds": count, "points": points, "deadline": deadline}
         if action == "invite":
             _invite(screen, client, "reader" if readers else "owner", count)
@@ -194,6 +200,14 @@ def coordinate(
             _fetch(screen, client, f"/{action}", output or Path(FILES[action]))
         else:
             _shown(screen, client, action)
+
+
+def _register(screen: Screen, client: HubClient, invitation: str) -> None:
+    from ..hub.home import token_of
+
+    assert client.hub is not None
+    found = client.ask("POST", "/register", {"invitation": token_of(invitation, client.hub)})
+    screen.note(f"{found['name']} is registered as {found['role']}")
 
 
 def _invite(screen: Screen, client: HubClient, role: str, count: int) -> None:
