@@ -10,6 +10,7 @@ from typing import Any
 import calibration_page
 import leak_page
 import robustness_page
+import units
 from pages import RESULTS, read
 
 MOST_INPUTS = 16  # of the cases that are hard for another reason than few rows
@@ -40,6 +41,17 @@ def finds(outcomes: list[dict[str, Any]]) -> str:
     )
 
 
+def told(rows: list[dict[str, Any]]) -> str:
+    """What happens on real tables where one of five owners has measured in another unit."""
+    wrong, honest = ([row for row in rows if (row["kind"] in units.KINDS) is bad] for bad in (True, False))
+    noticed = sum(row["flagged"] or row["asked"] for row in wrong)
+    owners, accused = (sum(row[name] for row in honest) for name in ("owners", "accused"))
+    return (
+        f"on real tables, with one of five owners in another unit, {noticed} of {len(wrong)} are left out or asked "
+        f"about, and {accused} of {owners} honest owners are accused"
+    )
+
+
 def leaks(run: dict[str, Any]) -> str:
     """What the best attack found in tables of people: people among a hundred of them."""
     found = leak_page.patients(run["patients"])
@@ -53,13 +65,14 @@ def leaks(run: dict[str, Any]) -> str:
 
 def pages() -> dict[str, dict[str, str]]:
     lost, screened = loses(read(RESULTS / "calibration-auto.json")), finds(read(RESULTS / "robustness.json"))
+    asked = told(read(RESULTS / "units.json"))
     attacked = leaks(read(RESULTS / "what-leaks.json"))
 
     def text(folder: str) -> str:
         return (
             f"- **Against one model of all rows**, in [nats]({folder}glossary.md#nats): {lost} "
             f"([where merging loses]({folder}calibration.md)).\n"
-            f"- **Against modules that are wrong**: {screened} ([robustness]({folder}robustness.md))."
+            f"- **Against modules that are wrong**: {screened}; {asked} ([robustness]({folder}robustness.md))."
         )
 
     short = {"../README.md": {"in short": text("docs/")}, "index.md": {"in short": text("")}}
