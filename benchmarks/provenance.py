@@ -14,6 +14,8 @@ COMMIT = "RECYCLEGP_COMMIT"  # says it where there is no git, as on a machine th
 def provenance(arguments: list[str] | None = None) -> dict[str, str]:
     """The commit, with "and changes" where sources or benchmarks differ from it, and the command."""
     given = sys.argv[1:] if arguments is None else arguments
+    # of a file elsewhere only the name: where somebody keeps files is nobody's business
+    given = [Path(said).name if Path(said).is_absolute() else said for said in given]
     return {"commit": _commit(), "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *given])}
 
 
