@@ -67,3 +67,18 @@ def test_functions_whose_exponential_overflows(files, tmp_path, name, mean):
         header["parts"][0]["mean"] = mean
 
     check_finite(forged(files[name], lie, tmp_path / "x.safetensors"))
+
+
+@pytest.mark.parametrize("mean", [400.0, -400.0, 1e6])
+def test_a_noise_that_overflows(tmp_path, mean):
+    """A file with varying noise says that its logarithm is so large."""
+    path = tmp_path / "x.safetensors"
+    rgp.fit(X, F, likelihood="heteroscedastic", learn=False, publish=5, privacy="things", name="x").save(path)
+
+    def lie(header):
+        header["parts"][1]["mean"] = mean
+
+    check_finite(forged(path.read_bytes(), lie, path))
+    noise = rgp.load(path).predict_noise(X)
+    assert np.isfinite(noise).all()
+    assert (noise >= 0).all()

@@ -78,11 +78,11 @@ class Heteroscedastic(SeveralFunctions):
 
     def observed(self, at: Moments) -> Moments:
         # E[e^g] = exp(m + v/2)
-        noise = (at.mean[:, 1] + 0.5 * at.variance[:, 1]).clamp_max(math.log(arrays.LARGEST)).exp()
+        noise = _variance(at.mean[:, 1] + 0.5 * at.variance[:, 1])
         return Moments(at.mean[:, 0], at.variance[:, 0] + noise)
 
     def noise_at(self, at: Moments) -> Tensor:
-        return at.mean[:, 1].exp()
+        return _variance(at.mean[:, 1])
 
     def log_density_at(self, y: Tensor, at: Moments) -> Tensor:
         """log E[N(y; m_f, v_f + e^g)] over g."""
@@ -130,6 +130,11 @@ class Heteroscedastic(SeveralFunctions):
                 )
         own = Gaussian().changes(scale, shift, unit)[0]
         return [own, Change(1.0, 2 * math.log(abs(own.scale)), unit)]
+
+
+def _variance(logarithm: Tensor) -> Tensor:
+    """A finite number, whatever a file says of g."""
+    return logarithm.clamp_max(math.log(arrays.LARGEST)).exp()
 
 
 def _nodes(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
