@@ -411,16 +411,17 @@ def test_the_process_that_merges_ends_with_a_hub_that_is_killed():
 
 
 STOPPED = """
-import asyncio, time
+import asyncio
 from pathlib import Path
 import cases_hub as cases
 from recyclegp.hub.hub import Hub
 from recyclegp.hub.keeper import Keeper
 from recyclegp.hub.server import serving
 
+WORK = "import time; print('busy', flush=True); time.sleep(600)"
+
 async def job(self, what, *arguments):
-    found = asyncio.get_running_loop().run_in_executor(self._executor, time.sleep, 600)
-    print("busy", flush=True)
+    found = asyncio.get_running_loop().run_in_executor(self._executor, exec, WORK)
     return await found
 
 if __name__ == "__main__":
@@ -438,17 +439,27 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_hub_that_is_stopped_ends_in_order_whatever_it_is_doing(tmp_path, how):
-    """As a service is stopped: with 0, at once, with its files closed and nothing said about processes."""
+    """As terminals and services do it, which tell all its processes: with 0, at once, with its files closed and
+    nothing said about processes."""
     env = {**os.environ, "PYTHONPATH": os.path.dirname(cases.__file__)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
     with subprocess.Popen([sys.executable, "-c", STOPPED], cwd=tmp_path, env=env, **pipes) as hub:
         try:
             assert hub.stdout.readline() == "busy\n"
-            hub.send_signal(how)
+            os.killpg(hub.pid, how)
             said, complaints = hub.communicate(timeout=60)
         finally:
             hub.kill()
     assert (hub.returncode, said, complaints) == (0, "closed\n", "")
+
+
+def test_whoever_is_impatient_does_not_end_it_in_disorder(tmp_path):
+    with cases.running(tmp_path) as here:
+        server = here.server
+        for _ in range(2):
+            server.handle_exit(signal.SIGINT, None)
+        assert server.should_exit
+        assert not server.force_exit
 
 
 def test_nobody_there(tmp_path):

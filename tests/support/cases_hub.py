@@ -35,7 +35,7 @@ class Here:
     """A hub that runs."""
 
     def __init__(self, hub, running):
-        self.hub, self.address, self.page = hub, running.address, running.page
+        self.hub, self.address, self.page, self.server = hub, running.address, running.page, running.server
         self.keys = {}  # of owners, by name
 
     def client(self, name, key=None, **options):

@@ -22,7 +22,7 @@ from ..logs import logger
 from ..storage import strict_json
 
 START = "0" * 64
-SAID = ("name", "names", "round")  # of an entry, where somebody follows what happens
+SAID = ("by", "whom", "name", "names", "kind", "why")  # of an entry, where somebody follows what happens
 log = logger(__name__)
 CAME, WENT, EXPELLED, ANSWERED = ("uploaded", "replaced"), ("withdrew", "left"), "expelled", "answered"
 
@@ -65,7 +65,7 @@ class Audit:
                 raise
             self.head, self.entries, self._size = head, self.entries + 1, self._size + len(line)
             self.followed.take(entry)
-            log.info("%s: %s", event, ", ".join(str(v) for k, v in details.items() if k in SAID) or "done")
+            log.info("%s: %s", event, ", ".join(str(details[k]) for k in SAID if details.get(k)) or "done")
             return head
 
     def read(self) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -61,6 +62,14 @@ class Patience(H11Protocol):
             self.transport.abort()
             return
         self._timer = self.loop.call_later(LOOK, self._look)
+
+
+class Server(uvicorn.Server):
+    """It ends in order within seconds, also for whoever asks for it twice."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:
+            super().handle_exit(sig, frame)
 
 
 class Certificate(NamedTuple):
@@ -154,7 +163,7 @@ def serving(
             **tls,
         )
         address = f"http{'s' if tls else ''}://{called(host)}:{listener.getsockname()[1]}"
-        yield Running(address, f"{address}/p/{hub.page_tokens.coordinator}/", uvicorn.Server(config), listener)
+        yield Running(address, f"{address}/p/{hub.page_tokens.coordinator}/", Server(config), listener)
 
 
 def called(host: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -31,6 +32,11 @@ ONE_SHOT = "one-shot.safetensors"
 
 def start(threads: int, memory: int) -> None:
     """Once in the process: the import that takes seconds, and who comes first where cores are few."""
+    for each in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # they are for the hub, which ends this process
+        signal.signal(each, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
