@@ -37,7 +37,7 @@ class Gaussian(Likelihood):
         return () if self.noise is None else (float(self.noise),)
 
     def in_units(self, scale: float, shift: float) -> Gaussian:
-        return self if self.noise is None else self.with_noise(Gaussian(self.noise * scale**2))
+        return self if self.noise is None or scale == 1 else self.with_noise(Gaussian(self.noise * scale**2))
 
     def with_noise(self, noise: Gaussian) -> Gaussian:
         """The same family with the noise of another."""

@@ -157,10 +157,13 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     # votes of those who say the same, by the identities of what they say: many share one, and none need be compared
     alike: dict[tuple[int, float | None, bool], float] = {}
     unsure = {id(m) for m in unfinished(counted)}
+    likelihoods_of: dict[int, tuple[Likelihood, ...]] = {}
     for m, vote in zip(counted, _votes(counted), strict=True):
-        key = id(m.likelihoods), m.noise, id(m) not in unsure
+        own = m.likelihoods
+        which = id(own[0]) if len(own) == 1 else id(own)
+        likelihoods_of[which] = own
+        key = which, m.noise, id(m) not in unsure
         alike[key] = alike.get(key, 0.0) + vote
-    likelihoods_of = {id(m.likelihoods): m.likelihoods for m in counted}
     told = set[str]()  # by those who are sure, where others are not
     if unsure:
         told = {p.name for which, _, sure in alike if sure for p in likelihoods_of[which] if p.known}

@@ -234,8 +234,8 @@ def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> No
 def about_unchecked(members: Sequence[Member]) -> None:
     """Who counts although nobody could notice a mistake? Once, for all functions together."""
     why = {m.name: m.verdict.reason for m in members if m.verdict is not None and m.verdict.is_unknown and m.weight > 0}
-    modules = len({m.name for m in members})
-    if why and modules > 1:
+    modules = len({m.name for m in members}) if why else 0
+    if modules > 1:
         warn_user(
             f"{len(why)} of {modules} modules cannot be checked: ",
             few([f"{name} ({reason})" for name, reason in why.items()]),
