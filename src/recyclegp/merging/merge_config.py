@@ -15,7 +15,7 @@ from ..kernels.units import InputUnits, in_units, scaled
 from ..local.kernel_choice import AUTO
 from ..record import IMPORTED
 from .build import build, chosen_kernel, step_cost
-from .constants import UNFINISHED
+from .constants import INFLUENCE, UNFINISHED
 from .exact_learning import Learned
 from .form import Form, Merged
 from .member import Member
@@ -113,19 +113,27 @@ def _built(problem: MergeProblem, *, screened: bool) -> MergeResult:
     if doubtful := _doubtful(problem, unfinished) if screened else []:
         unfinished += doubtful
         problem = replace(problem, first=None)  # which was learned from them, too
-    others = problem.store.without(unfinished) if unfinished else problem.store
+    silent = [*unfinished, *_in_question(problem, unfinished)]  # from whom nothing is learned
+    others = problem.store.without(silent) if silent else problem.store
     if not others.sites:
         return MergeResult(_of_best_size(held), *as_they_are, Held.UNFINISHED)
-    found = build((replace(problem, store=others) if unfinished else problem).as_smooth_as_it_is)
+    found = build((replace(problem, store=others) if silent else problem).as_smooth_as_it_is)
     form = found.form
     if is_absurd(form.kernel, form.mean, problem.members):
         return MergeResult(build(held), *as_they_are, Held.ABSURD)
-    if not unfinished:
+    if not silent:
         return MergeResult(found, *as_they_are)
     learned = Learned(form.kernel, form.mean, form.effects, convergence=found.convergence, noise=found.noise)
     members, store = _as_far_as_they_agree(problem, form, set(unfinished))
     last = replace(held, first=learned, members=members, store=store)
     return MergeResult(build(last), members, store)
+
+
+def _in_question(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
+    """Those of whom nobody knows in which unit they are, where they are few: they count, and decide nothing for all."""
+    counting = {i for i, m in enumerate(problem.members) if m.weight > 0}.difference(unfinished)
+    found = [i for i in counting if (v := problem.members[i].verdict) is not None and v.is_a_question]
+    return sorted(found) if len(found) <= (1 - INFLUENCE.honest) * len(counting) else []
 
 
 def _doubtful(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
