@@ -14,9 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import guard_commands
 import recyclegp as rgp
-from data import adjoining
+from data import adjoining, intervals
+from gpu_profile import python_calls
 from guard_rows import Row
 from recyclegp.core import optimiser
+from speed_fit import COLLAPSED
 
 
 class TensorCalls(TorchDispatchMode):
@@ -88,6 +90,22 @@ def calls_of_learning() -> Iterator[Row]:
     yield Row("evaluations of its screening, where all agree", screening, 0)
 
 
+def python_for_each() -> Iterator[Row]:
+    """Python functions that one more module calls where nothing is learned, and so nothing else differs."""
+    parts, many = list(intervals(400, 200, 0)), modules_of(400)
+    kernel, Z = many[0].kernel_spec, np.linspace(0, 5.5, 35)[:, None]
+
+    def of_one_more(call: Callable[[int], Any]) -> float:
+        call(50)  # what is computed once for all
+        few, twice = (python_calls(lambda K=K: call(K)) for K in (200, 400))
+        return (twice - few) / 200
+
+    merging = of_one_more(lambda K: rgp.merge(many[:K], kernel=kernel, inducing=Z, learn=False))
+    yield Row("Python calls for one more module, merge", merging, 35)
+    fitting = of_one_more(lambda K: rgp.fit_many(parts[:K], learn=False, progress=False, **COLLAPSED))
+    yield Row("Python calls for one more module, fit_many", fitting, 160)
+
+
 def files() -> Iterator[Row]:
     many = modules_of(50)
     merged = rgp.merge(many, kernel=many[0].kernel_spec, inducing=20, learn=False)
@@ -111,4 +129,4 @@ def imports() -> Iterator[Row]:
             yield Row(f"imports, recyclegp {command.what}", found, command.imports)
 
 
-ROWS = {f.__name__: f for f in (calls_of_merges, calls_of_learning, files, imports)}
+ROWS = {f.__name__: f for f in (calls_of_merges, calls_of_learning, python_for_each, files, imports)}

@@ -45,6 +45,12 @@ def test_a_merge_makes_no_tensor_call_for_each_module():
 
 
 @pytest.mark.slow
+def test_little_python_runs_for_each_module():
+    rows = list(guard_counts.python_for_each())
+    assert all(row.holds for row in rows), [str(row) for row in rows]
+
+
+@pytest.mark.slow
 def test_files_and_imports_are_within_their_limits():
     rows = [*guard_counts.files(), *guard_counts.imports()]
     assert all(row.holds for row in rows), [str(row) for row in rows]
