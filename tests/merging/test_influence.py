@@ -150,6 +150,19 @@ def test_very_many_rows_that_nobody_can_check_count_as_a_hundred_times_the_usual
     np.testing.assert_allclose(e.predict(AT)[0], answers(honest[1:]), atol=0.02)
 
 
+def test_whose_unit_nobody_knows_decides_nothing_for_all(honest):
+    """Ten times farther apart, the opposite, of rows without noise: that had made all owners differ."""
+    site = honest[0].latents[0].site
+    silent = evidence(honest[0], chi2=1e-7, residual=1e-9)
+    asked = said(honest[0], site=site._replace(Z=10 * site.Z, rho=-site.rho), noise_evidence=silent)
+    e, clean = merged([asked, *honest[1:]]), merged(honest[1:])
+    assert "in which unit is it?" in e.report()[0]["trust"]
+    assert e.report()[0]["weight"] == 1
+    torch.testing.assert_close(e.kernel_spec.theta, clean.kernel_spec.theta, atol=0.01, rtol=0)
+    assert float(e.noise) == pytest.approx(float(clean.noise), rel=0.1)  # its own is one of them
+    assert (e.predict(AT)[1] < 1.1 * clean.predict(AT)[1]).all()
+
+
 class TestSeenShares:
     """What of each site is seen while members are compared."""
 
