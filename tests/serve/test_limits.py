@@ -125,11 +125,11 @@ def test_who_waits_for_a_line_that_ends_is_told_to_load_the_page_again():
 def test_a_process_that_dies_is_started_again(modules):
     worker = Worker(partial(state.ServeState, cases.snapshot(modules)), 1, Limits(60.0, LARGE))
     try:
-        assert len(worker.ask(("about", ()))["modules"]) == 2
+        assert len(worker.ask(Question("about"))["modules"]) == 2
         worker.process.kill()
         with pytest.raises(ValueError, match="given up: the process"):
-            worker.ask(("about", ()))
-        assert len(worker.ask(("about", ()))["modules"]) == 2
+            worker.ask(Question("about"))
+        assert len(worker.ask(Question("about"))["modules"]) == 2
     finally:
         worker.end()
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import RecycleGPError
+from ..errors import Either, RecycleGPError
 from ..local.held_back import held_back_if_any, is_held_back, take
 from ..models.contributing import SCORED
 from ..models.gain import Gain
@@ -196,8 +196,9 @@ class Owner:
         rows = self._rows
         if rows.privacy == Privacy.PEOPLE.value:
             raise RecycleGPError(
-                "rows are about people, and sums without noise say too much of them; rounds have a guarantee with "
-                "--epsilon, and secure sums are taken part in"
+                "rows are about people, and sums without noise say too much of them; take part in secure sums, or in "
+                "rounds with a guarantee: ",
+                Either("a promise with privacy=", "--epsilon"),
             )
         kept, score = rows.kept, self._share_score and rows.share >= SCORED
         if score:  # those that were held back are scored, and are in no sum

@@ -82,8 +82,8 @@ def plan(root: str, model: str, run: str, points: int) -> str:
     merged = load(folder.model(model))
     if people := merges.of_people(merged):
         raise RecycleGPError(
-            f"rows of {', '.join(people)} are about people, whose exact answers are not asked for; give a plan with a "
-            "guarantee, or for a secure sum (coordinate rounds --plan)"
+            f"rows of {', '.join(people)} are about people, whose exact answers are not asked for; give 'coordinate "
+            "rounds' a plan with a guarantee, or for a secure sum"
         )
     proposed = merged.plan(points)
     proposed.save(plan_file(folder.rounds / run, 0))
