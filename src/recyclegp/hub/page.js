@@ -21,6 +21,7 @@ function shape(tag, attributes, text) {
 
 const whole = (n) => (n === null || n === undefined ? "" : Math.round(n).toLocaleString("en"));
 const nats = (x) => (x === null || x === undefined ? "" : (x < 0 ? "−" : "+") + Math.abs(x).toFixed(3));
+const short = (x) => String(Number(x.toPrecision(4)));
 const plain = (x) => (x === null || x === undefined ? "" : x.toFixed(3).replace("-", "−"));
 
 function ago(then, now) {
@@ -48,7 +49,7 @@ function standing(person) {
   if (person.late) box.append(" ", element("span", "late", "pill bad"));
   else if (person.waited_for) box.append(" ", element("span", "asked", "pill unsure"));
   if (person.epsilon !== null)
-    box.append(element("div", `private answers: ε = ${person.epsilon}, δ = ${person.delta} in all`, "why"));
+    box.append(element("div", `private answers: ε = ${short(person.epsilon)}, δ = ${short(person.delta)} in all`, "why"));
   if (person.flagged) box.append(element("div", person.flagged, "why"));
   return box;
 }
