@@ -10,6 +10,7 @@ from typing import Any
 import calibration_page
 import leak_page
 import robustness_page
+import speed_page
 import units
 from pages import RESULTS, read
 
@@ -66,13 +67,15 @@ def leaks(run: dict[str, Any]) -> str:
 def pages() -> dict[str, dict[str, str]]:
     lost, screened = loses(read(RESULTS / "calibration-auto.json")), finds(read(RESULTS / "robustness.json"))
     asked = told(read(RESULTS / "units.json"))
+    fast = speed_page.in_short(read(RESULTS / "speed.json"))
     attacked = leaks(read(RESULTS / "what-leaks.json"))
 
     def text(folder: str) -> str:
+        speed = f"\n- **Speed**: {fast} ([benchmarks]({folder}benchmarks.md))." if fast else ""
         return (
             f"- **Against one model of all rows**, in [nats]({folder}glossary.md#nats): {lost} "
             f"([where merging loses]({folder}calibration.md)).\n"
-            f"- **Against modules that are wrong**: {screened}; {asked} ([robustness]({folder}robustness.md))."
+            f"- **Against modules that are wrong**: {screened}; {asked} ([robustness]({folder}robustness.md)).{speed}"
         )
 
     short = {"../README.md": {"in short": text("docs/")}, "index.md": {"in short": text("")}}

@@ -39,6 +39,7 @@ BENCHMARKS = (
     "robustness",
     "scaling",
     "calibrate",
+    "speed_page",
     "wards",
     "in_short",
     "experiments_page",

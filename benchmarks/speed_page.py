@@ -130,7 +130,9 @@ def _beside(here: float, there: float) -> dict[str, str]:
 
 
 def in_short(said: Found) -> str:
-    """A merge beside its rival, and the largest data that were run from rows to predictions."""
+    """A merge beside its rival, and the largest data that were run from rows to predictions; of a short run nothing."""
+    if said["options"]["quick"]:
+        return ""
     rows = speed_rows_of(said)
     vem = next(row for row in rows if row.against == "VEM, published rates")
     large = max((row for row in rows if "peak_mib" in row.raw), key=lambda row: row.sizes["K"] * row.sizes["n"])
