@@ -110,7 +110,7 @@ class Readings(NamedTuple):
             said = (e.chi2 * m.weight, rows, e.residual * m.weight, min(e.dof * m.weight, rows))  # dof = tr W² ≤ n
             table.append((True, noise, e.residual_variance, *said, m.weight))
         known, noise, q, chi2, rows, residual, dof, weight = torch.tensor(table, dtype=torch.float64).T
-        points = _points(store, weight) * weight
+        points = _points(members, store, weight) * weight
         claimed = noise * (chi2 / rows.clamp_min(1e-300)).clamp_min(1)  # as large as it says, or as its rows do
         counts = of_usual_noise(claimed, known > 0) * noise_shares(rows)
         counts = counts * of_rows_like_theirs(noise, noise_of_rows(noise, chi2, rows, points, residual, dof), known > 0)
@@ -183,10 +183,11 @@ class Readings(NamedTuple):
         return core.constant(tau, self.chi2, self.rows)
 
 
-def _points(store: SiteSource, like: Tensor) -> Tensor:
-    """Of each member's site, (K,); infinitely many where there is none."""
+def _points(members: Sequence[Member], store: SiteSource, like: Tensor) -> Tensor:
+    """Of each member's site, (K,); infinitely many where there is none. Sites that lie elsewhere are not asked."""
     found = torch.full_like(like, math.inf)
-    for p in store.packs(1):
+    here = any(m.latent.site is not None for m in members)  # mostly the first says so
+    for p in store.packs(1) if here else ():
         found[torch.tensor(p.members, device=like.device)] = float(p.Z.shape[1])
     return found
 
