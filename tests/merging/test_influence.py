@@ -163,6 +163,20 @@ def test_whose_unit_nobody_knows_decides_nothing_for_all(honest):
     assert (e.predict(AT)[1] < 1.1 * clean.predict(AT)[1]).all()
 
 
+def test_what_contradicts_the_others_counts_less_where_most_of_it_cannot_be_checked(honest):
+    """Far surer than its rows, of points of which few are where the others are: that had moved all by five deviations."""
+    site, noise = honest[0].latents[0].site, float(honest[0].likelihoods[0].values[0])
+    Rt, Z = site.Rt * np.exp(10), 8 * site.Z - 3
+    rows = evidence(honest[0], residual=1e-9 * honest[0].latents[0].noise_evidence.residual)
+    bad = said(honest[0], site=site._replace(Z=Z, Rt=Rt, rho=-5 * Rt.sum(-1)), noise_evidence=rows)
+    bad = replace(bad, likelihoods=(Gaussian(noise * np.exp(-20)),))
+    e, clean = merged([bad, *honest[1:]]), merged(honest[1:])
+    row = e.report()[0]
+    assert "beside what the others know it is" in row["trust"]
+    assert 0 < row["weight"] < 1e-6
+    np.testing.assert_allclose(e.predict(AT)[0], clean.predict(AT)[0], atol=0.05)
+
+
 class TestSeenShares:
     """What of each site is seen while members are compared."""
 

@@ -26,7 +26,7 @@ from .problem import MergeProblem
 from .site_source import SiteSource
 from .trust import Trust, apply_screening
 from .unfinished import agreeing_share, is_absurd, is_unfinished
-from .verdicts import ELSEWHERE, Standing, Verdict
+from .verdicts import ELSEWHERE, TRUSTED, Standing, Verdict
 
 
 class Held(Enum):
@@ -124,15 +124,18 @@ def _built(problem: MergeProblem, *, screened: bool) -> MergeResult:
     if not silent:
         return MergeResult(found, *as_they_are)
     learned = Learned(form.kernel, form.mean, form.effects, convergence=found.convergence, noise=found.noise)
-    members, store = _as_far_as_they_agree(problem, form, set(unfinished))
+    members, store = _as_far_as_they_agree(problem, form, set(silent))
     last = replace(held, first=learned, members=members, store=store)
     return MergeResult(build(last), members, store)
 
 
 def _in_question(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
-    """Those of whom nobody knows in which unit they are, where they are few: they count, and decide nothing for all."""
+    """Whose unit nobody knows, and who says far more than most where nobody can check it; where they are few.
+
+    They count as far as they agree with what the others know, and decide nothing for all.
+    """
     counting = {i for i, m in enumerate(problem.members) if m.weight > 0}.difference(unfinished)
-    found = [i for i in counting if (v := problem.members[i].verdict) is not None and v.is_a_question]
+    found = [i for i in counting if (v := problem.members[i].verdict) and (v.is_a_question or v.is_unseen)]
     return sorted(found) if len(found) <= (1 - INFLUENCE.honest) * len(counting) else []
 
 
@@ -155,25 +158,28 @@ def _doubtful(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
     return found if len(found) < len(fitted) else []
 
 
-def _as_far_as_they_agree(
-    problem: MergeProblem, form: Form, unfinished: set[int]
-) -> tuple[tuple[Member, ...], SiteSource]:
-    """Modules whose searches had not ended count as much as what the others know allows."""
+def _as_far_as_they_agree(problem: MergeProblem, form: Form, silent: set[int]) -> tuple[tuple[Member, ...], SiteSource]:
+    """Modules from whom nothing was learned count as much as what the others know allows."""
     members, left = list(problem.members), torch.ones(len(problem.members), dtype=torch.float64)
     for i, site in problem.store.each():
-        if i not in unfinished:
+        if i not in silent:
             continue
         share = agreeing_share(site, form.posterior, form.kernel, form.effects)
-        m = members[i]
         if share < 1:
-            why = "its search had not ended" if is_unfinished(m.about, m.latent) else ELSEWHERE
-            reason = f"{why}, and it is {1 / share:.3g} times too sure: it counts that much less"
-            before = m.weight if m.verdict is None or m.verdict.weight is None else m.verdict.weight
-            members[i] = m._replace(
-                weight=share * m.weight, verdict=Verdict(Standing.UNCHECKED, reason, weight=before, share=share)
-            )
-            left[i] = share
+            members[i], left[i] = _counting_less(members[i], share), share
     return tuple(members), problem.store.weighted(left)
+
+
+def _counting_less(m: Member, share: float) -> Member:
+    v = m.verdict or TRUSTED
+    less = f"it is {1 / share:.3g} times too sure: it counts that much less"
+    before = m.weight if v.weight is None else v.weight
+    if v.is_a_question or v.is_unseen:
+        told = v._replace(reason=f"{v.reason}; beside what the others know {less}", share=share * v.share)
+    else:
+        why = "its search had not ended" if is_unfinished(m.about, m.latent) else ELSEWHERE
+        told = Verdict(Standing.UNCHECKED, f"{why}, and {less}", share=share)
+    return m._replace(weight=share * m.weight, verdict=told._replace(weight=before))
 
 
 def _of_best_size(problem: MergeProblem) -> Merged:

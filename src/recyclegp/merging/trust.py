@@ -180,7 +180,7 @@ def _seen(v: Verdict, share: float) -> Verdict:
     """Of a module that was compared as if it had said so much less: who is trusted counts in full."""
     if v.standing is Standing.TRUSTED or v.flagged or unseen_share(share) == 1:
         return v
-    said = f"it says {1 / share:.3g} times more than most, which nobody can check, and counts that much less"
+    said = f"it says {1 / share:.3g} times more {verdicts.UNSEEN}, and counts that much less"
     return v._replace(reason=f"{v.reason}; {said}", share=unseen_share(share) * v.share)
 
 

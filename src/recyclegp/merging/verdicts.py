@@ -90,6 +90,11 @@ class Verdict(NamedTuple):
         return self.standing is Standing.UNCHECKED and self.reason.startswith(UNEXPECTED)
 
     @property
+    def is_unseen(self) -> bool:
+        """It says far more than most, where the others know too little to check it."""
+        return self.standing is Standing.UNCHECKED and UNSEEN in self.reason
+
+    @property
     def is_doubtful(self) -> bool:
         """It came from elsewhere, and is far too sure of itself beside modules that were fitted here."""
         return self.standing is Standing.UNCHECKED and self.reason.startswith(ELSEWHERE)
@@ -139,6 +144,7 @@ def proposed(verdicts: Mapping[str, Verdict]) -> Remedy | None:
 COPY = "a copy of"
 ELSEWHERE = "it was fitted elsewhere"
 UNEXPECTED = "it is overconfident"  # and by which factor
+UNSEEN = "than most, which nobody can check"
 UNKNOWN = "the others know"  # and how much of what it says
 QUESTION = "in which unit is it?"
 CONTRADICTION = "they contradict each other, and nobody can say who is right"
