@@ -164,7 +164,7 @@ def test_whose_unit_nobody_knows_decides_nothing_for_all(honest):
 
 
 def test_what_contradicts_the_others_counts_less_where_most_of_it_cannot_be_checked(honest):
-    """Far surer than its rows, of points of which few are where the others are: that had moved all by five deviations."""
+    """Far surer than most, of points of which few are where the others are: that had moved all by five deviations."""
     site, noise = honest[0].latents[0].site, float(honest[0].likelihoods[0].values[0])
     Rt, Z = site.Rt * np.exp(10), 8 * site.Z - 3
     rows = evidence(honest[0], residual=1e-9 * honest[0].latents[0].noise_evidence.residual)

@@ -299,7 +299,10 @@ def _believed(v: Verdict, share: float, m: Member) -> Verdict:
     reason = f"overconfident: it says {1 / share:.3g} times more than its rows and its noise allow"
     if 1 / share > SCREENING.gross_sure and m.about.method not in EXEMPT:
         return Verdict(Standing.FLAGGED, reason)
-    return Verdict(Standing.UNCHECKED, f"{reason}, and counts that much less", share=share * v.share)
+    known = f"{v.reason}; " if v.is_a_question or v.is_unseen else ""
+    return v._replace(
+        standing=Standing.UNCHECKED, reason=f"{known}{reason}, and counts that much less", share=share * v.share
+    )
 
 
 def with_verdicts(members: Sequence[Member], found: Sequence[Verdict], trust: Trust) -> tuple[Member, ...]:
