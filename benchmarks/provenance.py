@@ -24,7 +24,8 @@ def _commit() -> str:
         return os.environ[COMMIT]
     try:
         found = _git("rev-parse", "HEAD")[:12]
-        return f"{found} and changes" if _git("status", "--porcelain", "--", "../src", ".") else found
+        changed = _git("status", "--porcelain", "--", "../src", ".", ":(exclude)results")  # which are made, and not used
+        return f"{found} and changes" if changed else found
     except (OSError, subprocess.CalledProcessError):
         return "not known"
 
