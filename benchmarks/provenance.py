@@ -24,7 +24,7 @@ def _commit() -> str:
         return os.environ[COMMIT]
     try:
         found = _git("rev-parse", "HEAD")[:12]
-        changed = _git("status", "--porcelain", "--", "../src", ".", ":(exclude)results")  # which are made, and not used
+        changed = _git("status", "--porcelain", "--", "../src", ".", ":(exclude)results")  # made, not used
         return f"{found} and changes" if changed else found
     except (OSError, subprocess.CalledProcessError):
         return "not known"
