@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ class Gaussian(Likelihood):
             self.check_parameters()
 
     @property
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> tuple[Any, ...]:
         return (self.noise,)
 
     @property

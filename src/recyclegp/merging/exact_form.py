@@ -73,8 +73,9 @@ class ExactForm:
     def _learned(cls, p: MergeProblem, kernels: Sequence[Kernel]) -> Merged:
         found = p.first or Learned(p.start, median_mean(p.members))
         if p.learn and not found.of_all:
-            how = {"approximate": approximated(p.members), "known": p.first}
-            found = learn_exactly(p.store, p.numbers, p.start, kernels, p.owners, p.readings, **how)
+            rest = kernels, p.owners, p.readings
+            approximate = approximated(p.members)
+            found = learn_exactly(p.store, p.numbers, p.start, *rest, approximate=approximate, known=p.first)
         elif p.first is None and p.owners is not Owners.NONE:
             found = decide(Sites.of(p.store, p.numbers), p.start, None, p.owners, approximate=approximated(p.members))
         stacked = stack(at_noise(p.store, p.readings, found.noise).packs(1), p.numbers)
