@@ -182,7 +182,7 @@ def _place(value: Any) -> float | None:
     """Where a region ends."""
     if value is not None and (type(value) not in (int, float) or not math.isfinite(value)):
         raise ValueError("not a place")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _matching(pattern: re.Pattern[str], value: Any) -> str:
