@@ -62,6 +62,7 @@ class People(NamedTuple):
     rows_share: int = 20  # rows that share each published number, in the sense of `people.shared`
     blur: float = 0.85  # b: how much of the spread of made-up rows is random
     normal: float = 0.1  # a: how much of a made-up row is not given the shape of the columns
+    rows_shaped: int = 100  # fewer have no shape: attacks find more of 70 people if they have (diabetes)
     nugget: float = 1e-6  # of the correlations of made-up rows: columns may follow from each other
     beyond: float = 1 / 30  # share of the rows that are beyond either end of a column's central part,
     fewest_beyond: int = 5  # and how many at least

@@ -74,11 +74,11 @@ def made_up_rows(data: Samples, requests: Sequence[FitRequest]) -> Samples:
 
     x̃ = μ + √(1 − b²)(x − μ) + bLε: of the same mean μ, spreads and correlations, with LLᵀ the covariance of the rows.
     Before that x is brought into the central part of each column, so that nobody's smallest or largest value matters.
-    Then each column is given its shape back: what has come out at some rank becomes what the rows have there, roughly
-    (`_shape`, of rows that are at most a standard deviation beyond the central part), and a part a of x̃ stays, so that
-    no made-up row has the numbers of a row. A level becomes another row's with probability b². A column that has common
-    values only (`_common_values`) has as many of each as before, in the order in which x̃ has come out there. Functions
-    of one model have the same random numbers, and the same made-up rows.
+    Then, unless rows are few, each column is given its shape back: what has come out at some rank becomes what the rows
+    have there, roughly (`_shape`, of rows that are at most a standard deviation beyond the central part), and a part a
+    of x̃ stays, so that no made-up row has the numbers of a row. A level becomes another row's with probability b². A
+    column that has common values only (`_common_values`) has as many of each as before, in the order in which x̃ has
+    come out there. Functions of one model have the same random numbers, and the same made-up rows.
     """
     b, levels = PEOPLE.blur, list(requests[0].kernel.structure.discrete)
     X, picks = torch.empty_like(data.X), torch.zeros_like(data.y, dtype=torch.long)
@@ -98,7 +98,8 @@ def made_up_rows(data: Samples, requests: Sequence[FitRequest]) -> Samples:
         central, rank = rows.clamp(low, high), moved.argsort(0).argsort(0)
         common = _common_values(central, levels)
         wide = rows.clamp(low - central.std(0, correction=0), high + central.std(0, correction=0))
-        moved = (1 - PEOPLE.normal) * _shape(wide).gather(0, rank) + PEOPLE.normal * moved
+        if n >= PEOPLE.rows_shaped:
+            moved = (1 - PEOPLE.normal) * _shape(wide).gather(0, rank) + PEOPLE.normal * moved
         for c, column in common.items():
             moved[:, c] = column.sort().values[rank[:, c]]
         for c in levels:
@@ -130,7 +131,7 @@ def _shape(rows: Tensor) -> Tensor:
     So nobody's value is a part of more than a mean of so many.
     """
     n = len(rows)
-    parts = n // min(PEOPLE.rows_share, max(PEOPLE.fewest_beyond, n // 4))
+    parts = n // PEOPLE.rows_share
     means = np.stack([part.mean(0) for part in np.array_split(rows.sort(0).values.cpu().numpy(), parts)])
     known, wanted = (np.arange(parts) + 0.5) / parts, (np.arange(n) + 0.5) / n
     return as_index(np.stack([np.interp(wanted, known, column) for column in means.T], 1), rows.device)
