@@ -86,7 +86,7 @@ PATIENTS: list[Column] = [
     ("found", "best_caught", ".3f"),
     ("merged", "merged", ".4f"),
     ("best alone", "alone", ".4f"),
-    ("gain kept", lambda row: f"{row['gain']:.0%}" if row["alone"] - row["default"] > NO_GAIN else "no gain", ">"),
+    ("gain kept", lambda row: _gain(row), ">"),
 ]
 NO_GAIN = 0.001  # nats per row: less is no gain of which half could be kept
 ELSEWHERE: list[Column] = [
@@ -98,6 +98,12 @@ ELSEWHERE: list[Column] = [
     ("y", lambda row: "" if pd.isna(row["y"]) else f"{row['y']:.2f}", ">"),
     ("ends", "ends", ".2f"),
 ]
+
+
+def _gain(row: Mapping[str, Any]) -> str:
+    if row["alone"] - row["default"] <= NO_GAIN:
+        return "no gain"
+    return f"{row['gain']:.0%} ± {row['gain_error']:.0%}" if row["gain_error"] else f"{row['gain']:.0%}"
 
 
 def patients(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

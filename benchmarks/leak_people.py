@@ -24,7 +24,7 @@ ROWS = {"diabetes": 70}  # of a hospital; of the others
 USUAL = 300
 HOSPITALS = 5  # where there are rows enough
 DIVISIONS = 5  # of a table among hospitals,
-LAST = 20  # and of those of the last set, of which nothing was known before
+LAST = 10  # and of those of the last set, of which nothing was known before
 WAYS = (Way("kept", KEPT), Way("points", 0.1), Way("points", 0.05), Way("people", 0))
 
 
