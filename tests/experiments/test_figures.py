@@ -102,3 +102,11 @@ def test_five_owners_about_one_function():
     assert marked_texts(figure) == []
     assert symbols(figure) == []
     assert legend(figure) == ["over each alone", "over owners=None"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(10.0**-5, "0.00001"), (10.0**-3, "0.001"), (0.25, "0.25"), (1.0, "1"), (100.0, "100"), (0, "0")],
+)
+def test_axes_have_digits(value, said):
+    assert figures.in_digits()(value) == said

@@ -110,7 +110,7 @@ def in_words(name: str) -> str:
 
 def in_digits() -> FuncFormatter:
     """0.00001 and 100 in place of powers of ten."""
-    return FuncFormatter(lambda value, _: np.format_float_positional(value, trim="-"))
+    return FuncFormatter(lambda value, _: np.format_float_positional(value, precision=4, fractional=False, trim="-"))
 
 
 def grid(panel: Axes, along: Literal["x", "y"]) -> None:
