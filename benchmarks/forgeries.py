@@ -39,6 +39,8 @@ SIZES = np.array([1.0 if name in IN_ITSELF else 3.0 for name in NUMBERS])  # of 
 POINT_SIZES = {"wave": 0.3, "surer": 2.0, "places": 0.3}
 SURE = Forgery(sure=20, rows=20)
 TRUE = Forgery(gain=1)
+ELSEWHERE = Forgery(gain=4.8, shift=-4.5, sure=20, noise=-20, residual=-20, stretch=2.1, move=-3.3)
+APART = Forgery(shift=-0.25, chi2=-18, residual=-20, dof=20, stretch=2.3)
 FIRST: tuple[tuple[Forgery, Forgery], ...] = (  # what every other one says, and what those between them say
     (SURE, SURE),
     (SURE._replace(gain=1, wave=0.03), SURE._replace(gain=1, wave=-0.03)),  # small lies, told with certainty
@@ -46,6 +48,8 @@ FIRST: tuple[tuple[Forgery, Forgery], ...] = (  # what every other one says, and
     (SURE._replace(gain=0.9), TRUE),
     (Forgery(gain=1, rows=30, structure=2), Forgery()),  # one has the rows and the kernel, the other the function
     (SURE._replace(gain=1, dof=20, chi2=-20, residual=-20), TRUE._replace(wave=0.1)),
+    (ELSEWHERE, ELSEWHERE),  # of earlier searches: points of which few are where the others are
+    (APART, APART),
     (Forgery(sure=7), Forgery(sure=7)),
     (Forgery(noise=12), Forgery(noise=12)),
     (Forgery(shift=3, gain=1), Forgery(shift=3, gain=1)),

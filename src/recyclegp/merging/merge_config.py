@@ -136,7 +136,8 @@ def _in_question(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
     """
     counting = {i for i, m in enumerate(problem.members) if m.weight > 0}.difference(unfinished)
     found = [i for i in counting if (v := problem.members[i].verdict) and (v.is_a_question or v.is_unseen)]
-    return sorted(found) if len(found) <= (1 - INFLUENCE.honest) * len(counting) else []
+    few = len(found) <= (1 - INFLUENCE.honest) * len(problem.members) and 2 * len(found) < len(counting)
+    return sorted(found) if few else []
 
 
 def _doubtful(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
