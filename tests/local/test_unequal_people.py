@@ -107,3 +107,17 @@ def test_sums_over_rows_are_coarse_and_right_on_average():
     assert variance.mean() == pytest.approx(np.log(plain.residual / plain.dof), abs=0.05)
     assert np.abs(variance - variance.mean()).max() < 0.75 * step / 200 + 0.1
     assert said[:, 2].mean() == pytest.approx(plain.dof, abs=12)
+
+
+def test_ways_to_see_classes_in_which_few_rows_decide_are_not_tried():
+    """Classes of people are regressions with noises of rows; of a rare class few would count far more than others."""
+    words = np.array(["low", "middle", "high"])[
+        np.digitize(X[:100, 0], [-1.0, np.sort(X[:100, 0])[-6]])
+    ]  # five are high
+    asked = requests_for(X[:100], words, "a", FitOptions.of(privacy="people", likelihood="categorical"))
+    ways = (asked, *asked.alternatives)
+    assert len(ways) > 2
+    assert all(people.are_alike(own) for way in ways for own in way.requests)
+    assert any(way.requests[0].noise != asked.requests[0].noise for way in ways[1:])  # others are
+    with pytest.raises(rgp.RecycleGPError, match="so much more than others"):
+        rgp.fit(X, Y, noise=np.where(np.arange(200) == 3, 1e-6, 1.0), privacy="people")

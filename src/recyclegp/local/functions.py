@@ -330,10 +330,14 @@ class FitValidator:
         """All functions of one data set; where the data decide how they see y, in every way."""
         made = self._in_one_way(name, likelihood, targets, data, None, entropy)
         self._check_rows(data.folded.rows(len(data.inputs.X)))
-        if not likelihood.choices or not self.options.inference.learn:
-            return made
-        others = (self._in_one_way(name, likelihood, targets, data, c, entropy) for c in likelihood.choices[1:])
-        return made._replace(alternatives=tuple(others))
+        choices = likelihood.choices[1:] if self.options.inference.learn else ()
+        ways = [made, *(self._in_one_way(name, likelihood, targets, data, c, entropy) for c in choices)]
+        fine = [all(map(people.are_alike, own.requests)) for own in ways]
+        if not any(fine):
+            people.check_alike(min(made.requests, key=people.alike))
+        usual = ways[fine.index(True)]  # of people the first in which no few rows count far more than others
+        others = tuple(own if good else usual for own, good in zip(ways[1:], fine[1:], strict=True))
+        return usual._replace(alternatives=others)
 
     def _in_one_way(
         self,
@@ -396,8 +400,6 @@ class FitValidator:
             held_back=self.options.inference.hold_back,
             heaviest=folded.heaviest,
         )
-        if people.are_people(request):
-            people.check_alike(request)
         return request
 
     def _plan(self, likelihood: Likelihood, shape: Shape, most: int) -> FitPlan:

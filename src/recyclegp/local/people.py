@@ -45,13 +45,22 @@ def published_rows(request: FitRequest) -> int:
 
 def check_alike(request: FitRequest) -> None:
     """Rows of which few count far more than the others say what these few are like."""
-    alike = float(rows_alike(side_by_side([request.sample], request.X.device), [request])[0])
-    if alike < PEOPLE.fewest:
+    if not are_alike(request):
         raise RecycleGPError(
             PEOPLE_OPTION,
-            f": one row counts so much more than others that all of them are worth {alike:.3g} like it, and "
+            f": one row counts so much more than others that all of them are worth {alike(request):.3g} like it, and "
             f"{PEOPLE.fewest} are needed; give weights, or noises of rows, that are more alike",
         )
+
+
+def are_alike(request: FitRequest) -> bool:
+    """If they are people, do no few rows count far more than the others?"""
+    return not are_people(request) or alike(request) >= PEOPLE.fewest
+
+
+def alike(request: FitRequest) -> float:
+    """How many rows that count as the one that counts most would say as much as all do."""
+    return float(rows_alike(side_by_side([request.sample], request.X.device), [request])[0])
 
 
 def rows_alike(data: Samples, requests: Sequence[FitRequest]) -> Tensor:
