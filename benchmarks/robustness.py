@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+import broken_files
+import forgeries
 import units
 from jobs import done
 from pages import RESULTS, publish, read, rounded, save, show, write
@@ -51,7 +53,10 @@ def measure(wanted: list[Trial], processes: int) -> list[dict[str, Any]]:
 
 def pages() -> dict[str, dict[str, str]]:
     (found,) = values(read(RESULTS / "robustness.json")).values()
-    return {"robustness.md": found | units.values(read(RESULTS / "units.json"))}
+    forged, broken = forgeries.of_page(), broken_files.of_page()
+    short = {name: text for name, text in (forged | broken).items() if name.endswith("-short")}
+    every = found | units.values(read(RESULTS / "units.json")) | forged | broken
+    return {"robustness.md": every, "../SECURITY.md": short}
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:

@@ -10,7 +10,8 @@ from PIL import Image
 
 import pages
 
-EVERY = {"../README.md": pages.DOCS / "../README.md"} | {p.name: p for p in pages.DOCS.glob("*.md")}
+BESIDE = ("../README.md", "../SECURITY.md")
+EVERY = {name: pages.DOCS / name for name in BESIDE} | {p.name: p for p in pages.DOCS.glob("*.md")}
 MARKED = {name: text for name, page in EVERY.items() if "<!--=" in (text := page.read_text(encoding="utf-8"))}
 SHOWN = {  # benchmark → its results, and the figures it makes of them
     "where_merging_loses": ("calibration-auto", ["where-merging-loses"]),
@@ -58,7 +59,7 @@ def test_check_names_pages_that_differ(kept, monkeypatch, tmp_path):
         pages.main(["--check"])
     pages.main([])
     pages.main(["--check"])
-    with pytest.raises(SystemExit, match=r"robustness\.md is not written: .* measure alarms, all, summary, units"):
+    with pytest.raises(SystemExit, match=r"robustness\.md is not written: .* measure alarms, all, forged, .*units"):
         pages.publish(tmp_path, {"robustness.md": {"reasons": ""}})
 
 
