@@ -140,8 +140,8 @@ def in_short(said: Found) -> str:
     threads = said["machine"]["torch_threads"]
     return (
         f"merging 50 modules takes {shown(vem.ours)}, {'more than ' * vem.bounded}{speed_rows.digits(vem.ratio or 0)} "
-        f"times less than variational EM as published; {large.sizes['K'] * large.sizes['n']:,} rows are fitted, merged "
-        f"and asked for {10_000:,} predictions in {shown(large.ours)}, with {threads} thread{'s' * (threads > 1)}"
+        f"times less than variational EM as published; {large.sizes['K'] * large.sizes['n']:,} rows take "
+        f"{shown(large.ours)} from fits to predictions ({threads} thread{'s' * (threads > 1)})"
     )
 
 
