@@ -4,6 +4,7 @@ A page names one of these in a comment above a block: `<!-- others: owners -->`.
 which the commands of the page are run.
 """
 
+import contextlib
 import datetime
 import shutil
 import socket
@@ -21,7 +22,7 @@ from cryptography.x509.oid import NameOID
 
 import recyclegp as rgp
 from cases_cli import written
-from recyclegp.hub.client import HubClient
+from recyclegp.hub.client import HubClient, UnreachableError
 from recyclegp.hub.home import Home
 from recyclegp.hub.owner import Owner, Promise, Rows
 from recyclegp.storage.signing import private_key
@@ -66,7 +67,8 @@ class Attending(threading.Thread):
         self.start()
 
     def run(self):
-        self.owner.attend(0.2)
+        with contextlib.suppress(UnreachableError):  # the page has ended, and its hub with it
+            self.owner.attend(0.2)
 
 
 def hub(shell):
