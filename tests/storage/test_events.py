@@ -2,13 +2,16 @@
 
 import hashlib
 import json
+import shutil
 import sqlite3
+from pathlib import Path
 
 import pytest
 
 import recyclegp as rgp
 from cases_dictionary import module
 from recyclegp.storage import event_index
+from recyclegp.storage.event_store import LocalStore
 from recyclegp.storage.events import entry_from_text, entry_to_text
 
 
@@ -82,3 +85,23 @@ def test_an_index_that_somebody_has_made_is_made_again(dictionary, harm):
     assert len(again.list()) == 2
     assert "b" in {e.name for e in again.list()}
     assert [e.number for e in again.history()] == [1, 2]
+
+
+def test_an_event_that_comes_while_it_is_looked_for_is_read(tmp_path, monkeypatch):
+    """Between the look at its file and the look at its folder somebody publishes it: it is there, and whole."""
+    store = LocalStore(tmp_path)
+    prepared = store.prepare("0" * 32, "what happened", {})
+    exists = Path.exists
+
+    def published_meanwhile(place):
+        if exists(prepared.place):
+            prepared.publish(1)
+        return exists(place)
+
+    monkeypatch.setattr(Path, "exists", published_meanwhile)
+    assert store.event(1) == "what happened"
+    monkeypatch.undo()
+    (store.place(1) / "event.json").unlink()
+    assert store.event(1) == ""  # what is never removed has gone
+    shutil.rmtree(store.place(1))
+    assert store.event(1) is None

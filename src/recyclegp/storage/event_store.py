@@ -105,11 +105,14 @@ class LocalStore:
 
     def event(self, number: int) -> str | None:
         place = self.place(number)
-        try:
-            with open(place / EVENT, "rb") as stream:
-                return as_text(stream.read(LARGEST + 1))
-        except FileNotFoundError:
-            return "" if place.exists() else None  # somebody has removed what is never removed
+        for _ in range(2):  # it may come between the two looks, and then it is whole
+            try:
+                with open(place / EVENT, "rb") as stream:
+                    return as_text(stream.read(LARGEST + 1))
+            except FileNotFoundError:
+                if not place.exists():
+                    return None
+        return ""  # somebody has removed what is never removed
 
     def read(self, number: int, identity: str, file: str) -> bytes:
         with open(self.place(number) / file, "rb") as stream:
