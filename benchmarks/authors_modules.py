@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import recyclegp as rgp
-from pages import RESULTS, Column, publish, read, rounded, show, table, write
+from pages import RESULTS, Column, read, rounded, show_or_publish, table, write
 from provenance import provenance
 from recyclegp.experiments import data
 
@@ -150,10 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             write(options.json, found)
     else:
         found = read(options.show)
-    if options.docs is None:
-        show({PAGE: values(found)})
-    else:
-        publish(options.docs, {PAGE: values(found)}, partly=True)
+    show_or_publish({PAGE: values(found)}, options.docs)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,14 @@ def show(pages: Mapping[str, Mapping[str, str]]) -> None:
             print(f"\n{name}:\n\n{value}")
 
 
+def show_or_publish(pages: Mapping[str, Mapping[str, str]], folder: Path | None) -> None:
+    """Sections of pages, in the terminal or in a folder where other runs have written the rest."""
+    if folder is None:
+        show(pages)
+    else:
+        publish(folder, pages, partly=True)
+
+
 def figure(panels: Sequence[Panel], columns: int, size: tuple[float, float]) -> Figure:
     """Panels of this size in inches, of the same series, which are explained once, below."""
     rows = -(-len(panels) // columns)
