@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -149,6 +150,7 @@ def _search(
     )
 
 
+@cache
 def _end(converged: bool, finite: bool, evaluations: int) -> Convergence:
     message = "converged" if converged else "stopped before converging" if finite else "failed"
     return Convergence(converged, evaluations, message)

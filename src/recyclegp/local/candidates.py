@@ -55,8 +55,7 @@ def candidates(
     pools = _pools(X, sizes, rngs, free[0], noise)
     place = _places(pools, free)
     most = [min(n - 1, max(2, len(free) + 1)) for n in place.counts]  # neighbours it may lean towards
-    drawn = [_drawn(rng, n, k, count, D) for rng, n, k in zip(rngs, pools.sizes, most, strict=True)]
-    picks, which, steps = (as_index(np.stack(some), X.device) for some in zip(*drawn, strict=True))
+    picks, which, steps = (as_index(drawn, X.device) for drawn in _drawn(rngs, pools.sizes, most, count, D))
     neighbours = _neighbours(pools.rows[..., free], place.numbers, picks, which, max(most))
     each = torch.arange(len(X), device=X.device)[:, None]
     there = pools.rows[each[..., None], neighbours, torch.arange(D, device=X.device)]
@@ -102,14 +101,29 @@ def _places(pools: _Pools, free: list[int]) -> _Places:
     return _Places(numbers, (numbers.amax(-1) + 1).tolist())
 
 
+class _Drawn(NamedTuple):
+    """For each candidate of each model a row, the neighbour it leans towards in each column, and how far."""
+
+    picks: np.ndarray  # (B, count)
+    towards: np.ndarray  # (B, count, D)
+    way: np.ndarray  # (B, count, D)
+
+
 def _drawn(
-    rng: np.random.Generator, rows: int, neighbours: int, count: int, D: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each candidate a row, the neighbour it leans towards in each column, and how far."""
-    order = rng.permutation(rows)
-    picks = order[:count] if count <= rows else np.resize(order, count)
-    towards, way = rng.integers(max(neighbours, 1), size=count * D), rng.uniform(*PLACEMENT.way, size=count * D)
-    return picks, towards.reshape(count, D), way.reshape(count, D)
+    rngs: Sequence[np.random.Generator], rows: Sequence[int], neighbours: Sequence[int], count: int, D: int
+) -> _Drawn:
+    """From the random numbers of each; all that can be done with them together is."""
+    B = len(rngs)
+    order = np.empty((B, max(rows)), dtype=np.int64)
+    towards, way = np.empty((B, count * D), dtype=np.int64), np.empty((B, count * D))
+    for i, (rng, n, k) in enumerate(zip(rngs, rows, neighbours, strict=True)):
+        order[i, :n] = rng.permutation(n)
+        towards[i] = rng.integers(max(k, 1), size=count * D)
+        rng.random(out=way[i])
+    picks = np.take_along_axis(order, np.arange(count) % np.array(rows)[:, None], 1)  # all rows before one comes again
+    nearest, farthest = PLACEMENT.way
+    way = nearest + (farthest - nearest) * way
+    return _Drawn(picks, towards.reshape(B, count, D), way.reshape(B, count, D))
 
 
 class _Pools(NamedTuple):

@@ -51,6 +51,7 @@ class FunctionRequests(NamedTuple):
     requests: tuple[FitRequest, ...]
     group: Group
     alternatives: tuple[FunctionRequests, ...] = ()  # other ways to see y, where the data decide
+    varies: bool = False  # is it known that neither y nor any input is the same in all rows?
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -170,12 +171,12 @@ class FitValidator:
         try:
             y = self.family.check(y.flatten()).reshape(y.shape)
             entropies: Sequence[Any] = placement.entropies(self.seed, X, y)
-            repeat = folding.may_repeat(X, y).tolist()
+            repeat, varies = folding.may_repeat(X, y).tolist(), _vary(X, y).tolist()
             found: list[FunctionRequests] = []
             first: FunctionRequests | None = None  # from which others differ in nothing but their numbers
             for i, (name, X_, y_, noise) in enumerate(zip(names, X.unbind(), y.unbind(), noises, strict=True)):
                 if first is not None and not repeat[i]:
-                    found.append(_with_numbers(first, name, X_, y_, entropies[i]))
+                    found.append(_with_numbers(first, name, X_, y_, entropies[i], varies[i]))
                     continue
                 inputs = Inputs(X_, named, NO_CATEGORIES)
                 noise = self._noise_given(noise, self.family, len(y_), X_.device, checked=True)
@@ -424,10 +425,17 @@ class FitValidator:
         return PLANNING.noise * float(plan.kernel.diagonal(where).mean())
 
 
-def _with_numbers(of: FunctionRequests, name: str, X: Tensor, y: Tensor, entropy: list[int]) -> FunctionRequests:
+def _with_numbers(
+    of: FunctionRequests, name: str, X: Tensor, y: Tensor, entropy: list[int], varies: bool
+) -> FunctionRequests:
     """The same of other rows."""
     request = of.requests[0]._replace(name=name, X=X, y=y, entropy=entropy)
-    return of._replace(name=name, requests=(request,))
+    return of._replace(name=name, requests=(request,), varies=varies)
+
+
+def _vary(X: Tensor, y: Tensor) -> Tensor:
+    """(B,) bool  of data sets side by side: is nothing the same in all of their rows?"""
+    return (X[:, :1] != X).any(1).all(-1) & (y != y[:, :1]).any(1)
 
 
 def _check_points(plan: FitPlan, X: Tensor) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from .. import arrays
 from ..arrays import Array, CountOrPoints
 from ..errors import Either, Message, RecycleGPError
+from ..garbage import looked_for_afterwards
 from ..kernels import DEFAULT_KERNEL
 from ..local import batching
 from ..local.batching import DataSet, Failed, Named
@@ -275,7 +276,8 @@ def fit_many(
     constants: list[tuple[str, list[str]]] = []
 
     def look(own: FunctionRequests) -> None:
-        constants.append((own.name, what_is_constant(own)))
+        if not own.varies:
+            constants.append((own.name, what_is_constant(own)))
 
     with bar("fitting", total, progress) as advance:
         modules, failures = fit_data_sets(data, names, options, advance, owners=whose, times=dated, look=look)
@@ -318,8 +320,18 @@ def fit_data_sets(
     if options.inference.missing in COMPLETED:
         named = all_completed(named, options, fit)
     requests = _looked_at(batching.checked(named, options, first), look)
-    if isinstance(data, Sized):
-        requests = iter(list(requests))  # what is all here is checked before any work begins
+    if not isinstance(data, Sized):
+        return _solved(requests, advance, owners, times)
+    with looked_for_afterwards():  # of all that is made of each data set, nothing is in a circle
+        return _solved(iter(list(requests)), advance, owners, times)  # all is checked before any work begins
+
+
+def _solved(
+    requests: Iterator[FunctionRequests | Failed],
+    advance: Callable[[int], None],
+    owners: Sequence[str] | None,
+    times: Sequence[When | None] | None,
+) -> Outcome:
     pieces: list[Piece] = []
     failures: dict[str, str] = {}
     for found in batching.solve_all(requests, advance):
