@@ -163,18 +163,37 @@ def test_whose_unit_nobody_knows_decides_nothing_for_all(honest):
     assert (e.predict(AT)[1] < 1.1 * clean.predict(AT)[1]).all()
 
 
-def test_what_contradicts_the_others_counts_less_where_most_of_it_cannot_be_checked(honest):
-    """Far surer than most, of points of which few are where the others are: that had moved all by five deviations."""
+def elsewhere(honest, level, sure):
+    """One of them, so much surer, of points of which few are where the others are; f has this level there."""
     site, noise = honest[0].latents[0].site, float(honest[0].likelihoods[0].values[0])
-    Rt, Z = site.Rt * np.exp(10), 8 * site.Z - 3
+    Rt, Z = site.Rt * np.exp(sure), 8 * site.Z - 3
     rows = evidence(honest[0], residual=1e-9 * honest[0].latents[0].noise_evidence.residual)
-    bad = said(honest[0], site=site._replace(Z=Z, Rt=Rt, rho=-5 * Rt.sum(-1)), noise_evidence=rows)
-    bad = replace(bad, likelihoods=(Gaussian(noise * np.exp(-20)),))
-    e, clean = merged([bad, *honest[1:]]), merged(honest[1:])
+    bad = said(honest[0], site=site._replace(Z=Z, Rt=Rt, rho=level * Rt.sum(-1)), noise_evidence=rows)
+    return replace(bad, likelihoods=(Gaussian(noise * np.exp(-20)),))
+
+
+def test_what_hardly_fits_the_others_counts_less_where_most_of_it_cannot_be_checked(honest):
+    e, clean = merged([elsewhere(honest, -0.5, 0), *honest[1:]]), merged(honest[1:])
     row = e.report()[0]
     assert "beside what the others know it is" in row["trust"]
-    assert 0 < row["weight"] < 1e-6
+    assert 0 < row["weight"] < 0.5
     np.testing.assert_allclose(e.predict(AT)[0], clean.predict(AT)[0], atol=0.05)
+
+
+@pytest.mark.parametrize("sure", [0, 2, 10])
+def test_what_plainly_contradicts_the_others_does_not_count_though_most_of_it_cannot_be_checked(honest, sure):
+    """Far away, where nobody knows f, and with certainty: that had moved all by five deviations."""
+    e, clean = merged([elsewhere(honest, -5, sure), *honest[1:]]), merged(honest[1:])
+    assert e.report()[0]["trust"].startswith("flagged")
+    np.testing.assert_allclose(e.predict(AT)[0], clean.predict(AT)[0], atol=1e-9)
+
+
+def test_of_files_that_agree_with_each_other_and_contradict_the_rest_none_counts(honest):
+    """Three of twelve: what they say of each other is no evidence, as long as it contradicts the majority."""
+    bad = [elsewhere([m], -5, 10) for m in honest[:3]]
+    e, clean = merged([*bad, *honest[3:]]), merged(honest[3:])
+    assert [row["trust"].startswith("flagged") for row in e.report()] == 3 * [True] + 9 * [False]
+    np.testing.assert_allclose(e.predict(AT)[0], clean.predict(AT)[0], atol=1e-9)
 
 
 class TestSeenShares:

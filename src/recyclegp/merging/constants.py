@@ -29,7 +29,8 @@ class Screening(NamedTuple):
     unusual: float = 1.5
     # of the modules: where no more stand out, and nothing else is wrong, other starts are not tried
     few: float = 0.01
-    checked: float = 0.4  # of what a module says: so much the others must know, for it to be screened
+    checked: float = 0.4  # of what a module says: so much the others must know, for it to be screened,
+    certain: float = 100.0  # unless the little that they know contradicts it by so many nats
     most_usual: float = 3.0  # a model that suits nobody makes squared distances so many times larger, not more
     # how far a and b of a·f + b may be from 1 and 0: a in itself, b in standard deviations of f
     units_sd: float = 2.0
@@ -41,6 +42,8 @@ class Screening(NamedTuple):
     max_relative_precision: float = 10.0
     most_forged: float = 0.3  # of the modules: against so many forged files, working together, the others are guarded
     min_trusted_to_rule_out_effects: int = 8  # trusted modules from which one can tell whether owners differ
+    # times as far as the farthest of most constants of owners: such are no part of one normal distribution
+    far_constants: float = 3.0
     most_own: float = 0.1  # of the variance of f: owners' own functions, beside which a majority can be found
     fewest: int = 3  # modules: of two that contradict each other nobody can say who is wrong
     most_unit_searches: int = 24  # inputs of modules, in all, that are tried in other units: it takes a while

@@ -33,7 +33,8 @@ class Screened(NamedTuple):
     fit: Fit
     usual: float  # squared distance per number that is usual among the trusted: 1 where the model is right
     value: float  # log-probability of all that modules say, less the price of those left out
-    gain: Tensor  # nats by which the best other explanation of each module is better than honesty
+    gain: Tensor  # nats by which the best other explanation of each module is better than honesty,
+    contradicted: Tensor  # and by which what the others know makes what it says less probable than the prior alone
 
     @property
     def flagged(self) -> list[int]:
@@ -44,7 +45,13 @@ class Screened(NamedTuple):
     @property
     def unchecked(self) -> list[int]:
         """Positions of those that cannot be checked: the others know too little of what they say."""
-        return ((self.fit.share < SCREENING.checked) & ~self.fit.impossible).nonzero()[:, 0].tolist()
+        return self.cannot_be_checked.nonzero()[:, 0].tolist()
+
+    @property
+    def cannot_be_checked(self) -> Tensor:
+        """Of which of them the others know too little, unless that little is plainly contradicted."""
+        few = (self.fit.share < SCREENING.checked) & (self.contradicted <= SCREENING.certain)
+        return few & ~self.fit.impossible
 
 
 def screen(said: Sequence[Statements], members: int, prior: PriorMoments) -> Screened:
@@ -83,7 +90,7 @@ def _refined(
         seen.add(_bits(trusted))
         agreed = consensus(said, trusted)
         now = _compared(said, agreed, present, prior)
-        bad = present & (now.gain > SCREENING.price) & (now.fit.share >= SCREENING.checked)
+        bad = present & (now.gain > SCREENING.price) & ~now.cannot_be_checked
         bad |= present & now.fit.impossible
         leaving = bad & trusted
         if int(leaving.sum()) > 1:  # one bad module makes others look bad: the worse half goes first
@@ -93,7 +100,7 @@ def _refined(
             break
         trusted = following
     # once their friends had left
-    lonely = present & ~trusted & (now.fit.share < SCREENING.checked) & ~now.fit.impossible
+    lonely = present & ~trusted & now.cannot_be_checked
     if bool(lonely.any()):
         now = _compared(said, consensus(said, trusted | lonely), present, prior)
     known.update(dict.fromkeys(seen, now))
@@ -113,7 +120,7 @@ def _compared(said: Sequence[Statements], agreed: Consensus, present: Tensor, pr
     other, honest = explanations(found, usual)
     left_out = present & ~agreed.trusted
     value = agreed.evidence + float((other[left_out] - SCREENING.price).sum())
-    return Screened(agreed, found, usual, value, other - honest)
+    return Screened(agreed, found, usual, value, other - honest, found.under_prior - honest)
 
 
 def explanations(found: Fit, usual: float) -> tuple[Tensor, Tensor]:
