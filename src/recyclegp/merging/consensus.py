@@ -82,6 +82,11 @@ class Fit(NamedTuple):
         return self.size > SCREENING.farthest**2 * self.counts.clamp_min(1)
 
     @property
+    def under_prior(self) -> Tensor:
+        """log N(ρ_k; 0, its prior covariance): if nobody knew anything."""
+        return -0.5 * (self.size + self.counts * LOG_2PI) - self.known
+
+    @property
     def share(self) -> Tensor:
         """Of what each says the others know so much; nothing of those that say nothing."""
         return torch.where(self.known > 1e-9, self.shared / self.known.clamp_min(1e-9), torch.zeros_like(self.known))
