@@ -72,6 +72,24 @@ def test_value_mean_and_gradient_are_those_of_the_whole(kind, about, monkeypatch
     assert len(list(store.packs(len(Z)))) == 6
 
 
+def test_gradient_counts_the_jitter_which_grows_with_the_variance():
+    """Where there are so many points that most of them differ by little more than it."""
+    rng, store = np.random.default_rng(0), SiteStore()
+    Z = torch.linspace(0, 1, 30, dtype=torch.float64)[:, None]
+    for i in range(3):
+        Rt = torch.tensor(1e4 * rng.standard_normal((10, 10)))
+        own = Z[i::3]
+        store.put(Site(own, Rt, Rt @ own.sin()[:, 0], Rt.new_zeros(())), 1.0, i)
+    kernel, theta = parse("rbf", 1), torch.tensor([2.0, 0.0], dtype=torch.float64)
+    value = evidence(kernel.with_theta(theta.requires_grad_()), Z, store, price, 0.0)
+    (gradient,) = torch.autograd.grad(value, theta)
+    for i, step in enumerate(1e-2 * torch.eye(2, dtype=torch.float64)):
+        up, down = (
+            float(evidence(kernel.with_theta(theta.detach() + s * step), Z, store, price, 0.0)) for s in (1.0, -1.0)
+        )
+        assert float(gradient[i]) == pytest.approx((up - down) / 2e-2, rel=1e-3)
+
+
 def test_gradient_is_the_slope():
     kernel, theta, Z, store = problem("matern52")
     value = evidence(kernel.with_theta(theta.requires_grad_()), Z, store, price, 0.0)

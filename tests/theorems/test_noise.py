@@ -12,7 +12,7 @@ import recyclegp as rgp
 import reference as ref
 from recyclegp.core import noise as core
 from recyclegp.core.effects import Effects
-from recyclegp.kernels import Kernel
+from recyclegp.kernels import Kernel, parse
 from recyclegp.merging.exact_learning import Sites
 from recyclegp.merging.member import stored
 from recyclegp.merging.noise import PooledNoise, Readings, at_noise, with_noise
@@ -216,6 +216,15 @@ def test_what_points_leave_open_is_what_the_others_do_not_explain():
     found = core.left_open(Kernel(kernels[0].structure, torch.stack([k.theta for k in kernels])), Z)
     wanted = [open_of(reference_kernel(k), np.asarray(z)) for k, z in zip(kernels, Z, strict=True)]
     np.testing.assert_allclose(found, wanted, rtol=1e-3)
+
+
+@pytest.mark.parametrize("lengthscale", [0.5, 30.0])
+def test_what_points_leave_open_is_differentiated_whole(lengthscale):
+    """Also where a function is so smooth that points leave no more open than is not known more finely."""
+    Z = torch.linspace(0, 1, 12, dtype=torch.float64)[:, None]
+    theta = torch.tensor([2.0, math.log(lengthscale)], dtype=torch.float64)
+    kernel = parse("matern52", 1)
+    assert torch.autograd.gradcheck(lambda t: core.left_open(kernel.with_theta(t), Z).log(), theta.requires_grad_())
 
 
 @pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")

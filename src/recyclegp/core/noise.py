@@ -43,7 +43,7 @@ def left_open(kernel: Kernel, Z: Tensor) -> Tensor:
     """open(θ): the variance of f at one point that the other points leave open, on average; (…) for Z (…, M, D)."""
     K = kernel.matrix(Z, Z)
     identity = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
-    floor = NUGGET * K.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
+    floor = NUGGET * K.diagonal(dim1=-2, dim2=-1).mean(-1)  # where all is nugget, it is what is differentiated
     L = linalg.cholesky(K + floor[..., None, None] * identity).L
     # [K⁻¹]_jj = ‖L⁻¹e_j‖²
     return (1 / linalg.solve_lower(L, identity.expand_as(L)).square().sum(-2)).mean(-1)

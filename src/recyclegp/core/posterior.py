@@ -52,7 +52,7 @@ def basis(
     """LLᵀ = K_** + εI; without a given jitter the smallest relative one that succeeds."""
     K = kernel.matrix(Z, Z)
     if jitter is None:
-        jitter = linalg.RELATIVE_JITTER * K.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
+        jitter = linalg.RELATIVE_JITTER * K.diagonal(dim1=-2, dim2=-1).mean(-1)  # differentiable, as it grows with K
     if real is not None:  # a point of padding is worth nothing: independent of all others, and of f
         identity = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
         K = torch.where(real[..., :, None] & real[..., None, :], K, identity)

@@ -42,12 +42,12 @@ def evidence(
         cost = price(slack)
         (rate,) = torch.autograd.grad(cost, slack)
     may_vary = {"Z": Z, "offset": effects.offset, "smooth": effects.smooth}  # those that may be fixed
-    inputs = {"theta": kernel.theta, "L": base.L}
+    inputs = {"theta": kernel.theta, "L": base.L, "jitter": base.jitter}
     inputs |= {name: t for name, t in may_vary.items() if isinstance(t, Tensor) and t.requires_grad}
     part = partial(_slope, base=fixed, best=best, rate=float(rate), sought=tuple(inputs))
     found = store.reduce(part, _both_slopes, len(Z), "evidence-gradient")
     value = found.value - 0.5 * best.v.square().sum() - linalg.logdet(best.C)
-    # the chain's last step, (θ, Z) → L, once: a function of both with the value and the gradient collected above
+    # the chain's last step, (θ, Z) → L, ε, once: a function of both with the value and the gradient collected above
     change = torch.stack([(a * t).sum() for a, t in zip(found.adjoints, inputs.values(), strict=True)]).sum()
     return value - cost.detach() + (change - change.detach())
 
@@ -123,13 +123,14 @@ class _Slope(NamedTuple):
 def _slope(packs: Iterator[PackedSites], *, base: Basis, best: _Best, rate: float, sought: tuple[str, ...]) -> _Slope:
     """At fixed v̂, m̂ and P, chunk by chunk, each of which frees its graph; slack is bought at `rate`."""
     effects = base.effects
-    values: dict[str, Any] = {"theta": base.kernel.theta, "L": base.L, "Z": base.Z}
+    values: dict[str, Any] = {"theta": base.kernel.theta, "L": base.L, "jitter": base.jitter, "Z": base.Z}
     values |= {"offset": effects.offset, "smooth": effects.smooth}
     with torch.enable_grad():
         leaf = {name: values[name].detach().requires_grad_() for name in sought}
         at = base._replace(
             kernel=base.kernel.with_theta(leaf["theta"]),
             L=leaf["L"],
+            jitter=leaf["jitter"],
             Z=leaf.get("Z", base.Z),
             effects=replace(
                 effects, offset=leaf.get("offset", effects.offset), smooth=leaf.get("smooth", effects.smooth)
