@@ -45,18 +45,32 @@ def maximise(
     *,
     iterations: int = 200,
     tolerance: float = 1e-9,
+    least: float = 0.0,
     gradient: float = 1e-3,
     width: int = 2**31,
     metric: Tensor | None = None,
 ) -> Optimum:
     """Climb from start (B, p) within the box (p,); a problem that is stuck or fails stops alone.
 
-    Objectives are in nats. A problem converges when its gradient is small (nats per unit of x, off the
-    box), or when two steps running gain less than `tolerance` of |value|. At most `width` problems are
-    evaluated at once by each thread: it bounds the memory of the derivative. `metric` is that of a similar problem.
+    Objectives are in nats. A problem converges when its gradient is small (nats per unit of x, off the box), or when
+    two steps running gain nothing: less than `tolerance` of |value|, or than `least`. A step that promises no more is
+    not shortened. At most `width` problems are evaluated at once by each thread: it bounds the memory of the
+    derivative. `metric` is that of a similar problem.
     """
     with _shared(objective, len(start), width, start.device) as workers:
-        return _climb(workers, start, lower, upper, iterations, tolerance, gradient, metric)
+        return _climb(workers, start, lower, upper, iterations, _Ends(tolerance, least, gradient), metric)
+
+
+class _Ends(NamedTuple):
+    """When a search ends."""
+
+    tolerance: float
+    least: float
+    gradient: float
+
+    def nothing(self, f: Tensor) -> Tensor:
+        """What is no gain beside such values."""
+        return (self.tolerance * f.abs().clamp_min(1.0)).clamp_min(self.least)
 
 
 class _Workers(NamedTuple):
@@ -85,8 +99,7 @@ def _climb(
     lower: Tensor,
     upper: Tensor,
     iterations: int,
-    tolerance: float,
-    gradient: float,
+    ends: _Ends,
     metric: Tensor | None,
 ) -> Optimum:
     B, p = start.shape
@@ -102,19 +115,20 @@ def _climb(
     fresh = torch.full((B,), metric is None, device=x.device)
     active = torch.isfinite(f).nonzero()[:, 0]
     for _ in range(iterations):
-        done = _flat(x[active], g[active], lower, upper) <= gradient
+        done = _flat(x[active], g[active], lower, upper) <= ends.gradient
         converged[active[done]] = True
         active = active[~done]
         if not len(active):
             break
         step = _direction(H[active], g[active], x[active], lower, upper)
-        new_x, new_f, new_g, tries, ok = _search(workers, active, x, f, g, step, lower, upper)
+        nothing = ends.nothing(f[active])
+        new_x, new_f, new_g, tries, ok = _search(workers, active, x, f, g, step, nothing, lower, upper)
         count[active] += tries
         # A problem whose line search failed restarts once from steepest descent, then stops.
         failed = active[~ok]
         H[failed] = _first_metric(g[failed], identity)
         stuck = failed[fresh[failed]]
-        converged[stuck] = _flat(x[stuck], g[stuck], lower, upper) <= 100 * gradient
+        converged[stuck] = _flat(x[stuck], g[stuck], lower, upper) <= 100 * ends.gradient
         fresh[failed] = True
         moved = active[ok]
         s, y = (new_x - x[active])[ok], (new_g - g[active])[ok]
@@ -122,7 +136,7 @@ def _climb(
         x[moved], f[moved], g[moved] = new_x[ok], new_f[ok], new_g[ok]
         H[moved] = _update(H[moved], s, y, fresh[moved], identity)
         fresh[moved] = False
-        small = gain <= tolerance * f[moved].abs().clamp_min(1.0)
+        small = gain <= nothing[ok]
         stalled[moved] = torch.where(small, stalled[moved] + 1, torch.zeros_like(stalled[moved]))
         finished = moved[stalled[moved] >= 2]
         converged[finished] = True
@@ -143,6 +157,7 @@ def maximise_from(
     width: int = 2**31,
     gradient: float = 1e-3,
     tolerance: float = 1e-9,
+    least: float = 0.0,
     metric: Tensor | None = None,
 ) -> Optimum:
     """`first` steps from each of several starts (B, p), side by side; from where that leads highest, on to the end.
@@ -150,7 +165,8 @@ def maximise_from(
     A start is left for a later one only where this is higher by more than what is unclear at that stage.
     """
     S, B = len(starts), len(starts[0])
-    go_on = partial(maximise, lower=lower, upper=upper, tolerance=tolerance, gradient=gradient, width=width)
+    ends = {"tolerance": tolerance, "least": least, "gradient": gradient}
+    go_on = partial(maximise, lower=lower, upper=upper, width=width, **ends)
     if S == 1:
         return go_on(objective, starts[0], metric=metric)
     many = None if metric is None else metric.repeat(S, 1, 1)
@@ -177,6 +193,7 @@ def maximise_one(
     upper: Tensor,
     *,
     tolerance: float = 1e-9,
+    least: float = 0.0,
     gradient: float = 1e-3,
     first: int = 5,
     metric: Tensor | None = None,
@@ -201,6 +218,7 @@ def maximise_one(
         upper,
         first=first,
         tolerance=tolerance,
+        least=least,
         gradient=gradient,
         metric=None if metric is None else metric[None],
     )
@@ -279,17 +297,19 @@ def _search(
     f: Tensor,
     g: Tensor,
     step: Tensor,
+    nothing: Tensor,
     lower: Tensor,
     upper: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Backtracking to sufficient decrease, each problem with its own step length."""
+    """Backtracking to sufficient decrease, each problem with its own step length, while it may gain something."""
     new_x, new_f, new_g = x[index].clone(), f[index].clone(), g[index].clone()
     slope = (g[index] * step).sum(-1)
     length = torch.ones_like(slope)
     tries = torch.zeros(len(index), dtype=torch.long, device=x.device)
     ok = torch.zeros(len(index), dtype=torch.bool, device=x.device)
+    hopeless = torch.zeros_like(ok)
     for _ in range(HALVINGS):
-        todo = (~ok).nonzero()[:, 0]
+        todo = (~ok & ~hopeless).nonzero()[:, 0]
         if not len(todo):
             break
         trial = (x[index[todo]] + length[todo, None] * step[todo]).clamp(lower, upper)
@@ -303,6 +323,7 @@ def _search(
         rise = value - f[index[todo]] - length[todo] * slope[todo]
         ratio = torch.nan_to_num(-0.5 * length[todo] * slope[todo] / rise, nan=0.1).clamp(0.1, 0.5)
         length[todo] *= ratio
+        hopeless = -length * slope <= nothing
     return new_x, new_f, new_g, tries, ok
 
 

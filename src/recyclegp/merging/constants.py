@@ -156,6 +156,7 @@ class Learning(NamedTuple):
     # One evaluation of the exact evidence costs n³. Steps that gain less than a thousandth of a nat are not worth that.
     tolerance: float = 1e-6  # of the value
     gradient: float = 1e-3  # nats per log unit
+    least_gain: float = 1e-3  # nats: what a step at points gains beside all modules, however many
     slack_scale: float = 30.0  # nats of slack up to which the kernel may be adapted to the points
     # nats of slack above which a given number of points is too small to stay where modules put theirs
     move_points_above_slack: float = 10.0

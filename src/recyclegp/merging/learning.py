@@ -151,7 +151,8 @@ def _learn(first: Choice, store: SiteSource, space: SearchSpace, *, move: bool =
     lower, upper = torch.cat([space.lower, -far]), torch.cat([space.upper, far])
     with threads.limit_threads(float(M) ** 3 + store.points * M * (M + store.largest)):
         metric = None if move else space.metric(first.curvature, store.rows)
-        best = optimiser.maximise_one(objective, [torch.cat([begin, still])], lower, upper, metric=metric)
+        begins, least = [torch.cat([begin, still])], LEARNING.least_gain
+        best = optimiser.maximise_one(objective, begins, lower, upper, least=least, metric=metric)
     kernel, Z = space.kernel_at(best.x[:size]), points_at(best.x)
     log.info("evidence %.3f after %d evaluations: %s", best.value, best.evaluations, kernel.describe())
     mean = profiled_mean(kernel, Z, store, first.mean, first.effects)
