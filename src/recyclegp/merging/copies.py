@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -19,8 +20,8 @@ def copies(members: Sequence[Member], store: SiteSource) -> dict[int, int]:
     Rows, mean and kernel of two fits are hardly ever equal to the last digit, so that few sites must be looked at.
     """
     counted = [i for i, m in enumerate(members) if m.weight > 0 and not m.update]
-    doubtful = _several(counted, lambda i: (members[i].function, members[i].latent.rows, members[i].latent.mean))
-    doubtful = _several(doubtful, lambda i: _key(members[i]))
+    doubtful = _several(counted, [(m.function, m.latent.rows, m.latent.mean) for m in (members[i] for i in counted)])
+    doubtful = _several(doubtful, [_key(members[i]) for i in doubtful])
     if not doubtful:
         return {}
     first: dict[Key, int] = {}
@@ -32,12 +33,10 @@ def copies(members: Sequence[Member], store: SiteSource) -> dict[int, int]:
     return found
 
 
-def _several(some: Sequence[int], key: Callable[[int], Key]) -> list[int]:
+def _several(some: Sequence[int], keys: Sequence[Key]) -> list[int]:
     """Those of which another one has the same key."""
-    alike: dict[Key, list[int]] = {}
-    for i in some:
-        alike.setdefault(key(i), []).append(i)
-    return [i for group in alike.values() if len(group) > 1 for i in group]
+    count = Counter(keys)
+    return [i for i, key in zip(some, keys, strict=True) if count[key] > 1] if len(count) < len(keys) else []
 
 
 def is_same(one: Member, other: Member) -> bool:

@@ -96,8 +96,9 @@ def believable_shares(members: Sequence[Member], store: SiteSource) -> dict[int,
     sure = relative_precision(store, len(members)) > SCREENING.max_relative_precision
     found: dict[int, float] = {}
     for p in store.packs(1) if bool(sure.any()) else ():
-        for i, k in enumerate(p.members):
-            share = believable_share(members[k], p.Z[i], p.Rt[i]) if sure[k] else 1.0
+        for i in sure[torch.tensor(p.members)].nonzero()[:, 0].tolist():
+            k = p.members[i]
+            share = believable_share(members[k], p.Z[i], p.Rt[i])
             found |= {k: share} if share < 1 else {}
     return found
 

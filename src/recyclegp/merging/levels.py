@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ..likelihoods import normal_quantile
 from .constants import LEVELS
-from .member import Member
+from .member import Member, RowsSaid
 from .site_source import SiteSource
 from .unit_table import DECIMAL, KNOWN, KnownChange
 
@@ -56,7 +56,15 @@ class UnitDoubt(NamedTuple):
 @torch.no_grad()
 def levels(members: Sequence[Member], store: SiteSource) -> Levels:
     """Of members whose sites these are."""
-    variance, chi2, rows, weight = torch.tensor([_of_rows(m) for m in members], dtype=torch.float64, device="cpu").T
+    said = RowsSaid.of(members)
+    families = {type(p): p for m in members for p in m.likelihoods}.values()
+    logarithms = tuple(type(p) for p in families if p.of_seen is not p)  # whose levels no factor multiplies
+    known = said.known
+    if logarithms:
+        others = [not any(isinstance(p, logarithms) for p in m.likelihoods) for m in members]
+        known = known & torch.tensor(others, device="cpu")
+    variance = torch.where(known, said.noise + said.residual_variance, math.nan)
+    chi2, rows, weight = said.chi2, said.rows, said.weight
     discrete = sorted({j for m in members[:1] for j in m.kernel.structure.discrete})
     found = None
     for p in store.packs(1):
@@ -72,16 +80,6 @@ def levels(members: Sequence[Member], store: SiteSource) -> Levels:
     assert found is not None  # somebody counts
     found[:, :, [1 + j for j in discrete]] = math.nan
     return Levels(found[0], found[1], rows[:, None])
-
-
-def _of_rows(m: Member) -> tuple[float, float, float, float]:
-    """σ² + q, χ², rows and weight; nan where they are not known."""
-    said = m.noise_evidence
-    logarithms = any(p.of_seen is not p for p in m.likelihoods)  # whose levels no factor multiplies
-    if said is None or m.weight <= 0 or logarithms:
-        return math.nan, math.nan, m.rows, m.weight
-    noise = float(m.likelihoods[0].values[0])
-    return noise + said.residual_variance, said.chi2, m.effective_row_count, m.weight
 
 
 class _Usual(NamedTuple):

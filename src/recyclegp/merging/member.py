@@ -14,6 +14,7 @@ from ..core import sites
 from ..core.effects import Offset
 from ..core.noise import NoiseEvidence
 from ..core.sites import Site
+from ..devices import CPU
 from ..kernels import Kernel
 from ..kernels.units import InputUnits
 from ..likelihoods import Change, Gaussian, Likelihood, gaussian_noise
@@ -169,6 +170,40 @@ class Member(NamedTuple):
             missed=self.missed * s**2,
             verdict=None if self.verdict is None else self.verdict._replace(remedy=None),
         )
+
+
+class RowsSaid(NamedTuple):
+    """What the rows of K members say of their noise, as columns (K,): zero where `known` is not set, and noise one."""
+
+    known: torch.Tensor  # bool
+    noise: torch.Tensor  # under which they were published
+    chi2: torch.Tensor
+    residual_variance: torch.Tensor
+    residual: torch.Tensor
+    dof: torch.Tensor
+    rows: torch.Tensor  # densities of y behind them; rows, where nothing is known
+    weight: torch.Tensor
+
+    @staticmethod
+    def of(members: Sequence[Member]) -> RowsSaid:
+        said = [m.latent.noise_evidence if m.weight > 0 else None for m in members]
+        pairs = list(zip(members, said, strict=True))
+        noise = [1.0 if e is None else float(m.likelihoods[0].values[0]) for m, e in pairs]
+        rows = [m.latent.rows if e is None else m.latent.effective_row_count for m, e in pairs]
+        numbers = column([v for e in said for v in (NOTHING_SAID if e is None else e)]).reshape(-1, 4).T
+        known = torch.tensor([e is not None for e in said], device="cpu")
+        return RowsSaid(known, column(noise), *numbers, column(rows), column([m.weight for m in members]))
+
+    def to(self, device: torch.device) -> RowsSaid:
+        return self if device == CPU else RowsSaid(*(t.to(device) for t in self))
+
+
+NOTHING_SAID = NoiseEvidence(0.0, 0.0, 0.0, 0.0)
+
+
+def column(values: Sequence[float]) -> torch.Tensor:
+    """Numbers of members, on the CPU."""
+    return torch.tensor(values, dtype=torch.float64, device="cpu")
 
 
 def active(members: Iterable[Member]) -> list[Member]:

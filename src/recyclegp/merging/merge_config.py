@@ -108,7 +108,8 @@ def _built(problem: MergeProblem, *, screened: bool) -> MergeResult:
     as_they_are = tuple(problem.members), problem.store
     if not problem.learn:
         return MergeResult(build(problem), *as_they_are)
-    unfinished = [i for i, m in enumerate(problem.members) if m.weight > 0 and is_unfinished(m.about, m.latent)]
+    open_ones = [i for i, m in enumerate(problem.members) if not m.latent.convergence.converged and m.weight > 0]
+    unfinished = [i for i in open_ones if is_unfinished(problem.members[i].about, problem.members[i].latent)]
     held = replace(problem, learn=False, first=None)
     if doubtful := _doubtful(problem, unfinished) if screened else []:
         unfinished += doubtful
@@ -135,7 +136,8 @@ def _in_question(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
     They count as far as they agree with what the others know, and decide nothing for all.
     """
     counting = {i for i, m in enumerate(problem.members) if m.weight > 0}.difference(unfinished)
-    found = [i for i in counting if (v := problem.members[i].verdict) and (v.is_a_question or v.is_unseen)]
+    judged = [(i, v) for i in counting if (v := problem.members[i].verdict) is not None and v is not TRUSTED]
+    found = [i for i, v in judged if v.is_a_question or v.is_unseen]
     few = len(found) <= (1 - INFLUENCE.honest) * len(problem.members) and 2 * len(found) < len(counting)
     return sorted(found) if few else []
 

@@ -51,13 +51,14 @@ class OwnedSite(NamedTuple):
 
 def approximated(members: Sequence[Member]) -> bool:
     """Do members that count speak of classes or counts, of which a site is no more than an approximation?"""
-    return any(not (p.conjugate or p.has_units) for m in members if m.weight > 0 for p in m.likelihoods)
+    families = {type(p) for m in members if m.weight > 0 for p in m.likelihoods}
+    return any(not (family.conjugate or family.has_units) for family in families)
 
 
 def owner_numbers(members: Sequence[Member]) -> list[int]:
     """For each member the number of its owner, counted as they first appear; an owner has one for each function."""
     known: dict[tuple[str, int], int] = {}
-    return [known.setdefault((m.owner, m.function), len(known)) for m in members]
+    return [known.setdefault((m.about.owner, m.function), len(known)) for m in members]
 
 
 def stack_sites(parts: Sequence[Site]) -> Site:

@@ -85,18 +85,24 @@ def can_answer(members: Sequence[Member]) -> bool:
     The merge must have looked at them as they are: not those that came later, nor those that somebody made to count
     more or less, nor models from elsewhere whose search had not ended, nor those that say more than their rows can.
     """
-    return bool(members) and all(
-        m.site is not None
-        and (m.weight == 1 or _counts_less_as_unexpected(m))
-        and not (m.update or m.added_after_merge)
-        and not is_unfinished(m.about, m.latent)
-        for m in members
-    )
+    return bool(members) and all(_counts_in_full(m) or _counts_less_as_unexpected(m) for m in members)
+
+
+def _counts_in_full(m: Member) -> bool:
+    """As it is, and the merge has looked at it so."""
+    return m.weight == 1 and _is_as_merged(m)
+
+
+def _is_as_merged(m: Member) -> bool:
+    latent = m.latent
+    here = latent.site is not None and not (m.update or m.added_after_merge)
+    return here and (latent.convergence.converged or not is_unfinished(m.about, latent))
 
 
 def _counts_less_as_unexpected(m: Member) -> bool:
     """Only because the others did not expect it to be so sure, which its owner may know better."""
-    return m.verdict is not None and m.verdict.is_unexpected and m.verdict.weight == 1 and m.weight > 0
+    v = m.verdict
+    return v is not None and v.is_unexpected and v.weight == 1 and m.weight > 0 and _is_as_merged(m)
 
 
 def own_part(members: Sequence[Member], share: float) -> float:
@@ -128,11 +134,12 @@ class Comparison(NamedTuple):
         """None where there is nobody to be compared with."""
         by_owner: dict[str, list[Member]] = {}
         for m in members:
-            by_owner.setdefault(m.owner, []).append(m)
-        known = [OwnAnswer(owner, own) for owner, own in by_owner.items() if can_answer(own) and not own_part(own, 0.0)]
+            by_owner.setdefault(m.about.owner, []).append(m)
+        in_full = by_owner.keys() - {m.about.owner for m in members if not _counts_in_full(m)}
+        known = [owner for owner in by_owner if owner in in_full]
         if len(by_owner) < 2 or not known or approximated(members):
             return None
-        asked = _some(known)
+        asked = [OwnAnswer(owner, by_owner[owner]) for owner in _some(known)]
         return Comparison(asked, [merged(own) for own in asked], [alone(own) for own in asked], kernel, device)
 
     @torch.no_grad()
@@ -174,7 +181,7 @@ def between_points(Z: Tensor, discrete: Sequence[int]) -> Tensor:
     return (Z + nearest) / 2
 
 
-def _some(known: Sequence[OwnAnswer]) -> Sequence[OwnAnswer]:
+def _some(known: Sequence[str]) -> Sequence[str]:
     """At most so many, evenly spaced."""
     step = max(1.0, len(known) / STACKING.most_owners)
     return [known[int(i * step)] for i in range(min(len(known), STACKING.most_owners))]

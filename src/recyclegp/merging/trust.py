@@ -282,11 +282,13 @@ def apply_screening(
     if believed:
         seen = store.weighted(torch.tensor([believed.get(i, 1.0) for i in range(len(members))], dtype=torch.float64))
     about = screen_members(members, seen, owners=owners, pool_noise=pool_noise)
-    verdicts = [_believed(v, believed.get(i, 1.0), members[i]) for i, v in enumerate(about.verdicts)]
+    verdicts = about.verdicts
+    if believed:
+        verdicts = [_believed(v, believed.get(i, 1.0), members[i]) for i, v in enumerate(verdicts)]
     found = with_verdicts(members, verdicts, trust)
     excluded = [i for i, m in enumerate(found) if m.weight == 0 and members[i].weight > 0]
     counted = store.without(excluded) if excluded else store
-    if any(0 < m.weight < before.weight for m, before in zip(found, members, strict=True)):
+    if any([0 < m.weight < before.weight for m, before in zip(found, members, strict=True)]):
         left = [m.weight / before.weight if m.weight > 0 else 1.0 for m, before in zip(found, members, strict=True)]
         counted = counted.weighted(torch.tensor(left, dtype=torch.float64))
     return ScreenedMembers(found, counted, about.learned)

@@ -177,15 +177,15 @@ class Block:
         self, packs: Iterable[PackedSites], members: Sequence[int], weights: Sequence[float]
     ) -> Iterator[PackedSites]:
         """Of packs of one function the sites of those that count, to the powers of their weights."""
-        chosen = frozenset(i for i, weight in enumerate(weights) if weight > 0)
-        plain = all(weight == 1 for weight in weights)
+        chosen = frozenset([i for i, weight in enumerate(weights) if weight > 0])
+        plain = set(weights) <= {1.0}
         for every in packs:
-            packed = every.only(chosen)
+            packed = every if plain else every.only(chosen)
             if packed.members:
                 if not plain:
                     w = packed.e.new_tensor([weights[i] for i in packed.members])
                     packed = PackedSites(*weighted(Site(*packed[:4]), w), packed.members, packed.counts)
-                yield packed._replace(members=tuple(members[i] for i in packed.members))
+                yield packed._replace(members=tuple([members[i] for i in packed.members]))
 
     @property
     def not_converged(self) -> list[str]:

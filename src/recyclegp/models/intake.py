@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from operator import itemgetter
 from typing import Any, NamedTuple, Self, TypeVar
@@ -80,11 +80,6 @@ class _Reading:
         if site is not None:
             self.store.put(site, 1.0, len(self.members))
         self.members.append(member)
-
-
-class _Placed(NamedTuple):
-    place: int  # among the members of a function
-    member: Member
 
 
 class ModuleIntake:
@@ -214,7 +209,7 @@ class ModuleIntake:
 
     def _append_pieces(self, pieces: Iterable[Piece], label: str, check: Callable[[Frame], None] | None) -> None:
         first = self.count
-        found: dict[_Reading, list[_Placed]] = {}
+        found: dict[_Reading, list[tuple[int, Member]]] = {}  # with their places among the members of a function
         admitted: dict[int, About] = {}
         unsettled: set[int] = set()
         for block, positions in pieces:
@@ -240,15 +235,15 @@ class ModuleIntake:
                 members = block.members(weights, keep=self._keep, function=c, packs=packs)
                 if self._known is not None:
                     members = [member._replace(added_after_merge=True) for member in members]
-                new += map(_Placed, places, members)
-                for position, member in zip(positions, members, strict=True):
-                    admitted.setdefault(position, member.about)
-                    if not member.latent.convergence.converged:
-                        unsettled.add(position)
-        self._admit_all([(admitted[position], position not in unsettled) for position in sorted(admitted)])
+                new += zip(places, members, strict=True)
+                if c == 0:
+                    admitted.update(zip(positions, [m.about for m in members], strict=True))
+                ended = block.functions[c].models.converged.tolist()
+                unsettled.update(p for p, settled in zip(positions, ended, strict=True) if not settled)
+        self._admit_all(dict(sorted(admitted.items())), unsettled)
         for reading, new in found.items():
             new.sort(key=itemgetter(0))
-            reading.members += [placed.member for placed in new]
+            reading.members += [member for _, member in new]
 
     def append_elsewhere(self, likelihood: Likelihood, members: Sequence[Member], frame: Frame, label: str) -> None:
         """One module whose sites lie elsewhere: what it says of each function, in the order of the likelihood's."""
@@ -292,16 +287,15 @@ class ModuleIntake:
         self.count += 1
         return self._weights.of(about.name, self.count - 1)
 
-    def _admit_all(self, new: Sequence[tuple[About, bool]]) -> None:
-        """Those whose weights are known: together, unless one of their names is not free."""
-        names = {about.name for about, _ in new}
+    def _admit_all(self, new: Mapping[int, About], unsettled: set[int]) -> None:
+        """By positions, those whose weights are known: together, unless one of their names is not free."""
+        names = {about.name for about in new.values()}
         if len(names) < len(new) or not names.isdisjoint(self._seen):
-            for about, converged in new:
-                self._admit(about, converged)
+            for position, about in new.items():
+                self._admit(about, position not in unsettled)
             return
         self._seen |= names
-        for about, converged in new:
-            self._warnings.look_at(about, converged)
+        self._warnings.look_at_all(list(new.values()), [new[position] for position in sorted(unsettled)])
         self.count += len(new)
 
     # --- which function is which ---

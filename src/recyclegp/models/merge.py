@@ -11,6 +11,7 @@ from .. import arrays
 from ..arrays import Array, CountOrPoints, PerOutput
 from ..devices import default_device, device_of, retry_on_oom
 from ..errors import Argument, Name, RecycleGPError
+from ..garbage import looked_for_afterwards
 from ..kernels import Kernel, parse
 from ..likelihoods import Outputs
 from ..local.kernel_choice import AUTO, SMOOTHNESS
@@ -236,6 +237,7 @@ def merge(
     return merged
 
 
+@looked_for_afterwards()
 def _merged_and_asked(read: ModulesRead, options: MergeOptions) -> Ensemble:
     """What comes of it can be asked, and so be saved and loaded again; it is tried where numbers are large."""
     found = merge_read(read, options)

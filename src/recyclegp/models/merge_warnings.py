@@ -26,6 +26,7 @@ from ..merging.merge_config import Held
 from ..merging.pooling import shorter_than_all
 from ..merging.size import Size
 from ..merging.unfinished import unfinished
+from ..merging.verdicts import TRUSTED
 from ..record import IMPORTED, About
 from ..target import Target, contradiction
 from .group import Group
@@ -75,9 +76,8 @@ class MergeWarnings:
             self.unsettled.append(about.name)
 
     def look_at_all(self, abouts: Sequence[About], unsettled: Sequence[About]) -> None:
-        """At modules with the same columns, of which some had not converged."""
-        if abouts[0].columns is None:
-            self.unnamed += [about.name for about in abouts]
+        """At many modules, of which some had not converged."""
+        self.unnamed += [about.name for about in abouts if about.columns is None]
         self.unsettled += [about.name for about in unsettled if about.method not in IMPORTED]
 
     def look_at_levels(self, categories: Categories, columns: arrays.Columns, owner: str) -> None:
@@ -192,13 +192,17 @@ def _somebody_disagrees(group: Group) -> bool:
 
 def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> None:
     """Who does not count because of what the others say? `outputs` names the function, for modules with several."""
-    judged = [(m, m.verdict) for m in members if m.verdict is not None]
-    why = {m.name: Message(f"{m.name} (", v.explained(outputs.get(m.name)), ")") for m, v in judged}
+    judged = [(m, m.verdict) for m in members if m.verdict is not None and m.verdict is not TRUSTED]
+
+    def why(some: Sequence[Member]) -> Message:
+        named = [(m.name, v.explained(outputs.get(m.name))) for m in some if (v := m.verdict) is not None]
+        return few([Message(f"{name} (", reason, ")") for name, reason in named])
+
     disarmed = [m for m, verdict in judged if verdict.flagged and m.weight == 0]
     if disarmed:
         warn_user(
             f"{len(disarmed)} of {len(members)} modules contradict the others and do not count: ",
-            few([why[m.name] for m in disarmed]),
+            why(disarmed),
             "; ask their owners. reweight makes one count all the same, ",
             Argument("trust", None),
             " all of them",
@@ -208,7 +212,7 @@ def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> No
     if again:
         warn_user(
             f"{len(again)} of {len(members)} modules are copies of others and count once: ",
-            few([why[m.name] for m in again]),
+            why(again),
             "; ",
             Argument("trust", None),
             " counts them as often as they are there",
@@ -225,7 +229,7 @@ def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> No
         warn_user(
             f"{len(asked)} of {len(members)} modules count, but may be in other units, in which they would agree with "
             "the others: ",
-            few([why[m.name] for m in asked]),
+            why(asked),
             "; ask their owners",
             category=ContradictionWarning,
         )
@@ -233,7 +237,8 @@ def about_screening(members: Sequence[Member], outputs: Mapping[str, str]) -> No
 
 def about_unchecked(members: Sequence[Member]) -> None:
     """Who counts although nobody could notice a mistake? Once, for all functions together."""
-    why = {m.name: m.verdict.reason for m in members if m.verdict is not None and m.verdict.is_unknown and m.weight > 0}
+    judged = [(m, m.verdict) for m in members if m.verdict is not None and m.verdict is not TRUSTED]
+    why = {m.name: verdict.reason for m, verdict in judged if verdict.is_unknown and m.weight > 0}
     modules = len({m.name for m in members}) if why else 0
     if modules > 1:
         warn_user(
