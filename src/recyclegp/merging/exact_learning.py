@@ -101,7 +101,8 @@ def learn_exactly(
     space = SearchSpace.of(about, everything.stacked.Z, _model(first.effects))
     if first.noise is not None and everything.noise is not None:
         space = replace(space.pooling(everything.noise.readings.level), missed=first.noise.has_missed)
-    return _learn(everything, space, [space.start(first.kernel, first.effects, first.ended_at)], first.curvature)
+    begins = [space.start(first.kernel, first.effects, first.ended_at)]
+    return _as_residuals_say(everything, _learn(everything, space, begins, first.curvature))
 
 
 def decide_from_some(
@@ -202,7 +203,29 @@ def decide(
         else:  # more of the modules could show it
             unclear = unclear or found.value - best.value > EFFECTS.unclear * price
     assert best is not None  # there is at least one model
-    return best._replace(unclear=unclear)
+    return _as_residuals_say(sites, best)._replace(unclear=unclear)
+
+
+def _as_residuals_say(sites: Sites, found: Learned) -> Learned:
+    """What was found, or where it leads on if one noise for all is no farther from the residuals than these can err.
+
+    Where points leave open far more than the noise, the evidence hardly knows which is which, and the residuals do.
+    """
+    noise, ends, curvature = found.noise, sites.noise, found.curvature
+    if noise is None or ends is None or curvature is None or math.isfinite(noise.dof) or noise.has_missed:
+        return found
+    away = abs(math.log(float(noise.level) / ends.readings.level))
+    nothing = torch.zeros_like(ends.readings.noise)
+    if away <= ends.readings.level_sd(nothing):
+        return found
+    with torch.no_grad():
+        missed = ends.under(replace(noise, missed_scale=NOISE.missed), found.kernel).missed
+    sd = ends.readings.level_sd(missed)
+    if away <= sd:
+        return found
+    space = replace(curvature.space, level_sd=sd)
+    again = _learn(sites, space, [space.start(found.kernel, found.effects, found.ended_at)], curvature)
+    return again._replace(nothing_missed=found.nothing_missed)
 
 
 def _with_missed(sites: Sites, space: SearchSpace, found: Learned) -> Learned:

@@ -42,7 +42,7 @@ from ..kernels.units import InputUnits, in_units
 from ..likelihoods import Gaussian
 from .constants import NOISE
 from .influence import noise_of_rows, noise_shares, of_rows_like_theirs, of_usual_noise
-from .member import Member
+from .member import Member, RowsSaid
 from .site_source import SiteSource, added
 
 
@@ -94,29 +94,23 @@ class Readings(NamedTuple):
     residual: Tensor  # with their weights
     dof: Tensor  # with their weights: half a module leaves half as many rows for the noise
     open: Tensor  # open_k(θ_k), what its points leave open of each other under its own kernel; one where nobody asked
+    told: Tensor  # by each number that its fit has used up, so much is said at its points, at most one: rows say more
     kernels: tuple[Kernel, ...] = ()  # their own
 
     @staticmethod
     def of(members: Sequence[Member], store: SiteSource) -> Readings:
         """Of members whose sites these are."""
-        table = []
-        for m in members:
-            e = m.noise_evidence
-            if e is None or m.weight <= 0:
-                table.append((False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, m.weight))
-                continue
-            noise = float(m.likelihoods[0].values[0])
-            rows = m.effective_row_count * m.weight
-            said = (e.chi2 * m.weight, rows, e.residual * m.weight, min(e.dof * m.weight, rows))  # dof = tr W² ≤ n
-            table.append((True, noise, e.residual_variance, *said, m.weight))
-        known, noise, q, chi2, rows, residual, dof, weight = torch.tensor(table, dtype=torch.float64).T
+        known, noise, chi2, q, residual, dof, rows, weight = RowsSaid.of(members).to(store.device)
+        chi2, residual, rows = chi2 * weight, residual * weight, torch.where(known, rows * weight, 0.0)
+        dof = torch.minimum(dof * weight, rows)  # tr W² ≤ n
         points = _points(members, store, weight) * weight
+        told = (points / (rows - dof).clamp_min(1e-300)).clamp_max(1.0)
         claimed = noise * (chi2 / rows.clamp_min(1e-300)).clamp_min(1)  # as large as it says, or as its rows do
-        counts = of_usual_noise(claimed, known > 0) * noise_shares(rows)
-        counts = counts * of_rows_like_theirs(noise, noise_of_rows(noise, chi2, rows, points, residual, dof), known > 0)
+        counts = of_usual_noise(claimed, known) * noise_shares(rows)
+        counts = counts * of_rows_like_theirs(noise, noise_of_rows(noise, chi2, rows, points, residual, dof), known)
         kernels = tuple([m.latent.kernel for m in members])
         chi2, rows, residual, dof = chi2 * counts, rows * counts, residual * counts, dof * counts
-        read = Readings(counts > 0, noise, q, chi2, rows, residual, dof, torch.ones_like(known), kernels)
+        read = Readings(counts > 0, noise, q, chi2, rows, residual, dof, torch.ones_like(noise), told, kernels)
         return read._replace(open=_left_open(store, kernels)) if read.opens else read
 
     @property
@@ -138,6 +132,21 @@ class Readings(NamedTuple):
         if dof > 0 and residual > 0:
             return residual / dof
         return float(self.noise[self.known].log().mean().exp())
+
+    def level_sd(self, missed: Tensor) -> float:
+        """How far log σ² may be from what the residuals say of it, where modules have missed x_k (K,) of f.
+
+        All rows say it within 2/Σdof. But each module has learned p_k hyperparameters from the same rows, which makes its
+        residuals smaller by about p_k/dof_k, in all modules alike. And what it has missed of f is in its noise: c may be
+        one standard deviation above the usual. x_k is as if there were no rows but at the points; fits that have used up
+        more numbers than these can say have seen more of f, and missed so much less.
+        """
+        most = NOISE.missed * math.exp(NOISE.missed_sd)
+        in_noise = torch.log1p(most * missed * self.told / self.estimate)[self.known]
+        learned = self.noise.new_tensor([k.structure.size + 2.0 for k in self.kernels])[self.known]  # with mean, noise
+        dof = self.dof[self.known].clamp_min(1e-300)
+        alike = float(((learned / dof).square() + in_noise.square()).median())
+        return min(NOISE.level_sd, math.sqrt(2 / float(dof.sum()) + alike))
 
     @property
     def low_level(self) -> float:

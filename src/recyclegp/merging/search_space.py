@@ -32,6 +32,7 @@ class SearchSpace:
     owners: Owners = Owners.NONE
     fixed: Kernel | None = None  # the kernel, where it is not to be learned
     level: float | None = None  # where the prior of σ² is centred; None: noises stay
+    level_sd: float = NOISE.level_sd  # and how far its logarithm may be from there
     missed: bool = False  # is c learned with them, which is zero otherwise?
 
     @staticmethod
@@ -183,7 +184,7 @@ class SearchSpace:
         theta = self.about.theta[self._free]
         shares = theta.new_tensor([math.log(EFFECTS.offset_share), math.log(EFFECTS.smooth_share)][: self._effects])
         noises = theta.new_tensor(self._noises)
-        noise_sds = theta.new_tensor([NOISE.level_sd, NOISE.open_sd, NOISE.dof_sd, NOISE.missed_sd][: len(noises)])
+        noise_sds = theta.new_tensor([self.level_sd, NOISE.open_sd, NOISE.dof_sd, NOISE.missed_sd][: len(noises)])
         names = [p.name for p, free in zip(entries(self.about.structure), self._free.tolist(), strict=True) if free]
         kernel_sds = theta.new_tensor([INDEX_SD.get(name, LEARNING.prior_sd) for name in names])
         lengths = self._own_lengths.log()[self._own]
