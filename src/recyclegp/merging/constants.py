@@ -42,8 +42,8 @@ class Screening(NamedTuple):
     max_relative_precision: float = 10.0
     most_forged: float = 0.3  # of the modules: against so many forged files, working together, the others are guarded
     min_trusted_to_rule_out_effects: int = 8  # trusted modules from which one can tell whether owners differ
-    # times as far as the farthest of most constants of owners: such are no part of one normal distribution
-    far_constants: float = 3.0
+    # times as large as what nearly all show: such differences of owners are there for the sake of a few
+    differ_for_few: float = 4.0
     most_own: float = 0.1  # of the variance of f: owners' own functions, beside which a majority can be found
     fewest: int = 3  # modules: of two that contradict each other nobody can say who is wrong
     most_unit_searches: int = 24  # inputs of modules, in all, that are tried in other units: it takes a while

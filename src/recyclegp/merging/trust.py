@@ -94,6 +94,11 @@ class _Compared(NamedTuple):
         return any(2 * len(strangers & some) > len(some) for some in (agreed, out))
 
     @property
+    def own(self) -> float:
+        """Variance of what owners have of their own, on average."""
+        return float(torch.as_tensor(self.effects.diagonal(self.base.kernel, self.base.Z)).mean())
+
+    @property
     def most_agree(self) -> bool:
         """Only a majority can say who is wrong."""
         return len(self.screened.flagged) < self.trusted
@@ -222,6 +227,8 @@ def _at_seen_precision(
     of_all = _learned(store, members, start, differ, readings)
     everybody = _compared(of_all, members, store, readings)
     bent = everybody.makes_strangers_of(first) or _is_far_below(of_all.noise, noise)
+    if first.trusted >= SCREENING.min_trusted_to_rule_out_effects and relearned is not None:
+        bent |= everybody.own > SCREENING.differ_for_few * relearned.compared.own
     if not (first.nearly_all_agree and bent):
         candidates.append(everybody)
     best = max(candidates, key=lambda c: c.value)
@@ -255,7 +262,10 @@ def _relearned(
     flagged = first.screened.flagged
     if not flagged or not first.most_agree or store.sites < SCREENING.fewest:
         return None
-    belief = _learned(store.without(flagged), members, start, owners, readings)
+    strangers = set(first.screened.unchecked)
+    if first.trusted - len(strangers.difference(flagged)) < SCREENING.min_trusted_to_rule_out_effects:
+        strangers = set()  # otherwise those who know each other say whether owners differ
+    belief = _learned(store.without(strangers.union(flagged)), members, start, owners, readings)
     again = _compared(belief, members, store, readings)
     return _Relearned(belief, again, not again.screened.flagged and again.value > first.value)
 
