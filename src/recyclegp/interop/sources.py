@@ -28,9 +28,10 @@ from ..extras import install
 from ..kernels import Kernel
 from ..likelihoods import Likelihood, gaussian_noise
 from ..likelihoods.gaussian import log_normal
-from ..local import observations, placement
+from ..local import import_points, observations, placement
 from ..local.candidates import is_row
 from ..local.constants import IMPORTED
+from ..local.import_points import Known
 from ..local.options import AUTO, PublishLike
 from ..local.planning import share_of_import
 from ..local.summary import information
@@ -185,15 +186,15 @@ def observed(source: Source, data: Observations, request: Request, rows: int, me
             "are never shared unless you pass them)"
         )
     kernel, mean = source.kernel, source.mean
-    wanted = share_of_import(request.publish, len(data.X))
+    wanted = share_of_import(request.publish)
     data = _distinct(data)
     noise = float(data.variance.min())
     total = _information(data, kernel)
     D = data.X.shape[1]
-    points = wanted.most if wanted else arrays.count_or_points(request.publish, "publish", D, source.columns, "cpu")
-    if isinstance(points, int):
-        rng = np.random.default_rng(placement.entropy(request.seed, data.X, data.value))
-        points = placement.over(data.X, points, kernel, rng)
+    points = wanted or arrays.count_or_points(request.publish, "publish", D, source.columns, "cpu")
+    if not isinstance(points, Tensor):
+        entropy = placement.entropy(request.seed, data.X, data.value)
+        points = import_points.place(_deciding(data, entropy), data.X, kernel, points, entropy)
         jitter = 0.0  # they are placed so that they need none, and the new points begin with that of the rows
     else:
         jitter = min(RELATIVE_JITTER * float(kernel.diagonal(data.X).mean()), 0.5 * noise)
@@ -205,7 +206,7 @@ def observed(source: Source, data: Observations, request: Request, rows: int, me
     if published.jitter >= noise:
         raise _too_close(len(points), published.jitter, f"the noise of {noise:.2g}", ", or fit with a larger noise")
     kept = min(1.0, max(1e-12, published.information / total)) if total > 1e-12 else 1.0
-    if request.automatic and kept < IMPORTED.little_kept:
+    if request.automatic and kept < IMPORTED.kept * (1 - 1e-6):
         _warn_about_little_kept(source.name, kept, len(published.site.Z))
     origin = _origin(published.site.Z, data.X) if request.gives_points else Origin.PLACED
     return _module(source, method, Latent(published.site, kernel, mean, rows, published.jitter, kept=kept), origin)
@@ -213,9 +214,10 @@ def observed(source: Source, data: Observations, request: Request, rows: int, me
 
 def _warn_about_little_kept(name: str, kept: float, points: int) -> None:
     warn_user(
-        f"{name} keeps {kept:.0%} of what the model says about f at {points} points, and will predict something else "
-        "than it; pass more of them, as ",
+        f"{name} keeps {100 * kept:.3g}% of what the model says about f at {points} points, and predicts something else "
+        "than it near its rows; pass more of them, as ",
         Argument("publish", 2 * points),
+        ", or its rows where these may be shared",
         category=LittleKeptWarning,
     )
 
@@ -248,6 +250,12 @@ def _too_close(points: int, jitter: float, most: str, remedy: str = "") -> Recyc
 
 
 # --- rows, as an exact posterior sees them ----------------------------------------------------
+
+
+def _deciding(data: Observations, entropy: list[int]) -> Known:
+    """Those by which points are chosen: all, unless they are very many."""
+    some = np.random.default_rng(entropy).permutation(len(data.X))[: IMPORTED.rows_seen]
+    return Known(data.X[some], torch.diag(data.variance[some].rsqrt()))
 
 
 def _information(data: Observations, kernel: Kernel) -> float:

@@ -115,9 +115,9 @@ def share(publish: Any, rows: int, rows_per_point: int | None = None) -> Share |
     return _share(publish, PUBLISHED.kept, most)
 
 
-def share_of_import(publish: Any, rows: int) -> Share | None:
+def share_of_import(publish: Any) -> Share | None:
     """The same for a model that was fitted elsewhere, and is to be the same model afterwards."""
-    return _share(publish, IMPORTED.kept, min(IMPORTED.most, IMPORTED.for_each_row * rows))
+    return _share(publish, IMPORTED.kept, IMPORTED.most)
 
 
 def _share(publish: Any, usual: float, most: int) -> Share | None:
