@@ -45,7 +45,7 @@ help:
 	@echo "make help-pages   writes src/recyclegp/cli/help anew, which --help prints: after a change to commands or options"
 	@echo "make demo     the demonstration; writes demo-output/"
 	@echo "make bench    how fast: benchmarks/speed.py  (BENCH_ARGS for it, as --quick)"
-	@echo "make bench-guard      has anything become slower? Ratios and counts, in a minute; a lost row fails   (BENCH_ARGS for it)"
+	@echo "make bench-guard      has anything become slower, or worse? Ratios, counts and scores, in a minute; a lost row fails   (BENCH_ARGS for it)"
 	@echo "make bench-accuracy   how good: benchmarks/accuracy.py   (BENCH_ARGS for it)"
 	@echo "make bench-calibration   where merging loses: benchmarks/where_merging_loses.py   (BENCH_ARGS for it)"
 	@echo "make bench-privacy   what leaks: benchmarks/what_leaks.py   (BENCH_ARGS for it)"

@@ -1,11 +1,11 @@
-"""Has anything become slower? Ratios and counts that must hold; a lost row ends with exit code 1.
+"""Has anything become slower, or worse? Ratios, counts and scores that must hold; a lost row ends with exit code 1.
 
     python benchmarks/guard.py [--only NAME …] [--json FILE]
 
 Times are those that one thread has computed, and are compared only with something that is computed in turn with them in
 this process; of several rounds the best counts, and a row that is lost is measured again before it is believed. Limits
 leave a margin for a busy machine. Counts need none: how many tensor calls and evaluations a merge makes, how many
-Python modules a command imports, how many bytes a file has.
+Python modules a command imports, how many bytes a file has. Nor do scores, of merges of the same data every time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ def main(arguments: list[str] | None = None) -> int:
 
     import torch
 
+    import guard_accuracy
     import guard_counts
     import guard_ratios
     from guard_rows import HEADER, Row
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    rows: dict[str, Callable[[], Iterator[Row]]] = {**guard_counts.ROWS, **guard_ratios.ROWS}
+    rows: dict[str, Callable[[], Iterator[Row]]] = {**guard_counts.ROWS, **guard_accuracy.ROWS, **guard_ratios.ROWS}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=rows, metavar="NAME", help=", ".join(rows))
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows are kept")
