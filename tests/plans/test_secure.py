@@ -339,7 +339,8 @@ def test_join_sum_by_command(tmp_path, monkeypatch):
     assert found[0].rows == 400
 
 
-def test_the_python_of_the_page(capsys):
+def test_the_python_of_the_page(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it saves a plan and a table
     page = (Path(__file__).parents[2] / "docs" / "private-answers.md").read_text()
     names = {}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.S):
