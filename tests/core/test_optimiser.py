@@ -298,3 +298,22 @@ def test_a_start_that_looks_worse_may_lead_higher():
         lambda x: f(x[None], torch.tensor([0]))[0], [*(s[0] for s in starts), tensor(-40.0)], *box(1)
     )
     torch.testing.assert_close(one.x, tensor(8.0), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(("drop", "converged"), [(0.0, True), (1.0, False)])
+def test_a_search_ends_where_no_step_gains_what_counts(drop, converged):
+    """A slope that leads nowhere, as jitter makes some: on level ground it is the end, at a cliff it is a failure."""
+    evaluations = []
+
+    def f(x: Tensor, index: Tensor) -> Tensor:
+        evaluations.append(len(index))
+        slope = 2.0 * (x - x.detach()).sum(-1)  # which no step gains anything of
+        beyond = (x.detach()[:, 0] > 1e-12).to(x)
+        return 5.0 + slope - drop * beyond
+
+    found = optimiser.maximise(f, torch.zeros(1, 1, dtype=torch.float64), *box(1), least=1e-3)
+    assert found.converged.tolist() == [converged]
+    assert len(evaluations) < 20
+    with_all_halvings = len(evaluations)
+    optimiser.maximise(f, torch.zeros(1, 1, dtype=torch.float64), *box(1))
+    assert len(evaluations) - with_all_halvings > with_all_halvings

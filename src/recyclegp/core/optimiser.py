@@ -21,6 +21,7 @@ from ..errors import NotPositiveDefiniteError
 LONGEST = 2.0  # largest change of any (log-)parameter in one step
 ARMIJO = 1e-4
 HALVINGS = 25
+LEVEL = 0.1  # nats: rounding may make so much of a step that promises next to nothing; at a cliff it is more
 UNCLEAR = 0.1  # nats: starts that differ by less lead to the same end
 
 
@@ -122,18 +123,21 @@ def _climb(
             break
         step = _direction(H[active], g[active], x[active], lower, upper)
         nothing = ends.nothing(f[active])
-        new_x, new_f, new_g, tries, ok = _search(workers, active, x, f, g, step, nothing, lower, upper)
-        count[active] += tries
+        tried = _search(workers, active, x, f, g, step, nothing, lower, upper)
+        ok = tried.ok
+        count[active] += tried.evaluations
         # A problem whose line search failed restarts once from steepest descent, then stops.
         failed = active[~ok]
         H[failed] = _first_metric(g[failed], identity)
         stuck = failed[fresh[failed]]
         converged[stuck] = _flat(x[stuck], g[stuck], lower, upper) <= 100 * ends.gradient
+        level = active[tried.level]
+        converged[level] |= fresh[level]
         fresh[failed] = True
         moved = active[ok]
-        s, y = (new_x - x[active])[ok], (new_g - g[active])[ok]
-        gain = (f[active] - new_f)[ok]
-        x[moved], f[moved], g[moved] = new_x[ok], new_f[ok], new_g[ok]
+        s, y = (tried.x - x[active])[ok], (tried.g - g[active])[ok]
+        gain = (f[active] - tried.f)[ok]
+        x[moved], f[moved], g[moved] = tried.x[ok], tried.f[ok], tried.g[ok]
         H[moved] = _update(H[moved], s, y, fresh[moved], identity)
         fresh[moved] = False
         small = gain <= nothing[ok]
@@ -290,6 +294,17 @@ def _direction(H: Tensor, g: Tensor, x: Tensor, lower: Tensor, upper: Tensor) ->
     return d * (LONGEST / d.abs().amax(-1, keepdim=True).clamp_min(LONGEST))
 
 
+class _Tried(NamedTuple):
+    """Where a line search of each problem has led."""
+
+    x: Tensor
+    f: Tensor
+    g: Tensor
+    evaluations: Tensor
+    ok: Tensor  # bool: far enough down
+    level: Tensor  # bool: the smallest step that may still gain something changes hardly anything
+
+
 def _search(
     workers: _Workers,
     index: Tensor,
@@ -300,14 +315,14 @@ def _search(
     nothing: Tensor,
     lower: Tensor,
     upper: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> _Tried:
     """Backtracking to sufficient decrease, each problem with its own step length, while it may gain something."""
     new_x, new_f, new_g = x[index].clone(), f[index].clone(), g[index].clone()
     slope = (g[index] * step).sum(-1)
     length = torch.ones_like(slope)
     tries = torch.zeros(len(index), dtype=torch.long, device=x.device)
     ok = torch.zeros(len(index), dtype=torch.bool, device=x.device)
-    hopeless = torch.zeros_like(ok)
+    hopeless, level = torch.zeros_like(ok), torch.zeros_like(ok)
     for _ in range(HALVINGS):
         todo = (~ok & ~hopeless).nonzero()[:, 0]
         if not len(todo):
@@ -324,7 +339,8 @@ def _search(
         ratio = torch.nan_to_num(-0.5 * length[todo] * slope[todo] / rise, nan=0.1).clamp(0.1, 0.5)
         length[todo] *= ratio
         hopeless = -length * slope <= nothing
-    return new_x, new_f, new_g, tries, ok
+        level[todo] = hopeless[todo] & ~enough & ((value - f[index[todo]]).abs() <= LEVEL)
+    return _Tried(new_x, new_f, new_g, tries, ok, level)
 
 
 def _update(H: Tensor, s: Tensor, y: Tensor, fresh: Tensor, identity: Tensor) -> Tensor:
