@@ -25,7 +25,6 @@ from sklearn.gaussian_process.kernels import (
 from sklearn.linear_model import LinearRegression
 
 import recyclegp as rgp
-from recyclegp.errors import LittleKeptWarning
 
 N = 40
 WHITE = 0.08
@@ -358,29 +357,3 @@ def test_what_cannot_be_published_is_refused():
     zero.alpha = 0.0
     with pytest.raises(rgp.RecycleGPError, match="cannot represent data without noise"):
         rgp.from_sklearn(zero)
-
-
-@pytest.mark.parametrize(("n", "D"), [(30, 1), (90, 1), (60, 2), (120, 2)])
-def test_defaults_keep_what_the_model_knows(n, D):
-    """Anywhere, and not only at the points: within the noise, whose standard deviation is 0.1, and what f may be."""
-    rng = np.random.default_rng(n)
-    X = rng.uniform(0, 6, (n, D))
-    y = np.sin(X).sum(1) + 0.1 * rng.standard_normal(n)
-    gp = GaussianProcessRegressor(ConstantKernel(2.0) * Matern([1.5] * D, nu=2.5) + WhiteKernel(0.01)).fit(X, y)
-    module = rgp.from_sklearn(gp)
-    at = rng.uniform(0, 6, (400, D))
-    expected, sd = gp.predict(at, return_std=True)
-    off = np.abs(module.predict(at)[0] - expected)
-    assert np.sqrt((off**2).mean()) < 0.02
-    assert (off < 0.25 * sd).all()
-    assert module.kept > 0.985
-    assert len(module.inducing) <= 2 * n
-
-
-def test_what_cannot_be_kept_is_said():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0, 6, (60, 6))
-    gp = GaussianProcessRegressor(Matern([1.0] * 6, nu=2.5) + WhiteKernel(0.01), optimizer=None)
-    gp.fit(X, np.sin(X).sum(1))
-    with pytest.warns(LittleKeptWarning, match=r"a keeps \d+% of .* at 120 points.*publish=240$"):
-        rgp.from_sklearn(gp, name="a")

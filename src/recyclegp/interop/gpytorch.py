@@ -58,7 +58,8 @@ def from_gpytorch(
         name: Unique within an ensemble; made up when not given.
         rows: Data rows behind a sparse model, where it does not know them. By default its number of points.
         publish: Number of points, or the points. With "auto", a sparse model keeps its inducing points, and an
-            exact one gets as many as keep 99% of what its rows say, at most two for each row and none of them a row.
+            exact one gets as many as keep 99% of what its rows say, none of them a row. If these are more than its
+            rows, the rows can be computed from them, and a warning says so.
         seed: Of the automatic points.
         functions: Names of several outputs, by which they are merged (y1, y2, … unless given), or of the classes of a
             SoftmaxLikelihood or DirichletClassificationLikelihood (0, 1, … unless given).

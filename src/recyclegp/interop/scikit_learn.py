@@ -48,10 +48,10 @@ def from_sklearn(gp: FittedModel, *, name: str | None = None, publish: PublishLi
     Args:
         gp: Fitted. It is read, never kept or changed.
         name: Unique within an ensemble; made up when not given.
-        publish: "auto" (as many points as keep 99% of what its rows say, at most two for each row and 512, spread over
-            their region and none of them a row), a number of them, or the points themselves. There the module predicts
-            what `gp` predicts, between them as well as so many points can; `publish=gp.X_train_` is exact everywhere,
-            and shares the rows.
+        publish: "auto" (as many points as keep 99% of what its rows say, spread over their region and none of them a
+            row; from more of them than rows, of which a warning tells, the rows can be computed), a share to keep in
+            place of 99%, a number of points, or the points themselves. There the module predicts what `gp` predicts,
+            between them as well as so many points can; `publish=gp.X_train_` is exact everywhere, and shares the rows.
         seed: Of where automatic points go.
 
     Returns:

@@ -23,7 +23,7 @@ from ..core.linalg import RELATIVE_JITTER
 from ..core.posterior import basis
 from ..core.publishing import PublishedSite
 from ..core.sites import Site, to_rows
-from ..errors import Argument, LittleKeptWarning, RecycleGPError, warn_user
+from ..errors import Argument, LittleKeptWarning, PrivacyWarning, RecycleGPError, warn_user
 from ..extras import install
 from ..kernels import Kernel
 from ..likelihoods import Likelihood, gaussian_noise
@@ -208,17 +208,29 @@ def observed(source: Source, data: Observations, request: Request, rows: int, me
     kept = min(1.0, max(1e-12, published.information / total)) if total > 1e-12 else 1.0
     if request.automatic and kept < IMPORTED.kept * (1 - 1e-6):
         _warn_about_little_kept(source.name, kept, len(published.site.Z))
+    if not request.gives_points and len(published.site.Z) > len(data.X):
+        _warn_about_rows(source.name, len(published.site.Z), rows)
     origin = _origin(published.site.Z, data.X) if request.gives_points else Origin.PLACED
     return _module(source, method, Latent(published.site, kernel, mean, rows, published.jitter, kept=kept), origin)
 
 
 def _warn_about_little_kept(name: str, kept: float, points: int) -> None:
     warn_user(
-        f"{name} keeps {100 * kept:.3g}% of what the model says about f at {points} points, and predicts something else "
-        "than it near its rows; pass more of them, as ",
+        f"{name} keeps {100 * kept:.3g}% of what the model says about f at {points} points, and predicts something "
+        "else than it near its rows; pass more of them, as ",
         Argument("publish", 2 * points),
         ", or its rows where these may be shared",
         category=LittleKeptWarning,
+    )
+
+
+def _warn_about_rows(name: str, points: int, rows: int) -> None:
+    warn_user(
+        f"{name} has {points} points for {rows} rows: none of them is a row, but inputs and outcomes of all rows can "
+        "be computed from so many; where they may not be shared, pass ",
+        Argument("publish", max(1, rows // 2)),
+        ", which keeps less",
+        category=PrivacyWarning,
     )
 
 

@@ -45,17 +45,22 @@ class ImportedPoints(NamedTuple):
     """Automatic points of a model that was fitted elsewhere, which people expect to be the same model afterwards.
 
     With 95% and half as many points as rows, scikit-learn's regressors came out up to 0.12 off in one and two columns,
-    where the noise's standard deviation was 0.1; with these numbers up to 0.02. `nearer` and `most` were chosen on
+    where the noise's standard deviation was 0.1; with these numbers up to 0.02. `ways` and `most` were chosen on
     uniform inputs in one to six columns, 15 to 200 rows, rbf and matern52, at two lengthscales and noises.
     """
 
     kept: float = 0.99
     most: int = 1024
     # how near to rows points lie, as a share of the way to those of a fit, and how many there may be for each row: the
-    # next is tried where the one before does not keep as much
-    nearer: tuple[tuple[float, int], ...] = ((1.0, 4), (0.25, 8), (0.1, 16))
+    # next is tried where those before do not keep as much. At a quarter of the way 99% took half as many points, but a
+    # point then lies a tenth of the way from one row to the next, and shows it to whoever looks
+    ways: tuple[tuple[float, int], ...] = ((1.0, 1), (0.5, 1), (1.0, 2), (0.5, 16))
+    otherwise: int = 4  # for each row, where none of these keeps as much
     rows_seen: int = 1024  # by which points are chosen
-    least_residual: float = 1e-11  # of the prior variance; where noise is less, a fit's own limit would be above it
+    # variance that must be open at a point, of the prior's: less of it amplifies rounding. Where noise is less than the
+    # first, so much as the noise, but no less than the second
+    most_residual: float = 1e-5
+    least_residual: float = 1e-11
 
 
 class People(NamedTuple):

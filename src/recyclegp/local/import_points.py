@@ -4,8 +4,9 @@ Observations Rᵀf(X) with unit noise say ½logdet A about f, where A = I + Rᵀ
 
     kept(Z) = ½logdet A − ½logdet A(Z)        A(Z) = I + Rᵀ(K_XX − K_XZ K_ZZ⁻¹ K_ZX)R
 
-Points are chosen one by one, each to keep the most. With r the variance of f(z) that is still open, and c its covariance
-with Rᵀf(X), that is −½log(1 − cᵀA⁻¹c/r): choosing by variance over the region, as a fit does, takes about twice as many.
+Points are chosen one by one, each to keep the most. With r the variance of f(z) that is still open, and c its
+covariance with Rᵀf(X), that is −½log(1 − cᵀA⁻¹c/r): choosing by variance over the region, as a fit does, takes about
+twice as many.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from .candidates import candidates, is_row, spread
 from .constants import IMPORTED, PLACEMENT, PUBLISHED
 from .request import Share
 
+AT_ONCE = 1024  # points or rows whose distances are compared
+
 
 class Known(NamedTuple):
     """Observations Rᵀf(X) + unit noise, of which those that decide where points go."""
@@ -36,28 +39,61 @@ class Chosen(NamedTuple):
     kept: float  # of what the observations say
 
 
+class Way(NamedTuple):
+    """Where to look for points."""
+
+    near: float  # to rows, as a share of how far a fit's points lie from them
+    most: int  # points
+    among: int  # candidates are for so many
+
+
 def place(known: Known, rows: Tensor, kernel: Kernel, wanted: Share | int, entropy: list[int]) -> Tensor:
     """So many points about the rows, or as few as keep such a share if no more than `most` do.
 
-    They lie between neighbouring rows. Where that cannot keep the share, as where f is rough in many inputs, they lie
-    nearer to rows, without being any; not if fewer points than rows are asked for, which shall not give rows away.
+    They lie between neighbouring rows, as those of a fit, and are no more than the rows. Where that cannot keep the
+    share, as where f is rough in many inputs, they lie half as far from rows, or are more than these, or both. More
+    than rows give every row away to whoever computes it: what is known of f then lies in as many directions as there
+    are rows, and only rows lie in all of these. Where nothing keeps the share, fewer of the most telling are taken.
     """
-    share, most = (wanted.kept, wanted.most) if isinstance(wanted, Share) else (1.0, wanted)
-    by_number = not isinstance(wanted, Share)
-    steps = IMPORTED.nearer[:1] if by_number and most <= len(rows) else IMPORTED.nearer
+    share = wanted.kept if isinstance(wanted, Share) else 1.0
     best: Chosen | None = None
-    for near, for_each_row in steps:
-        count = most if by_number else min(most, for_each_row * len(rows))
+    ways = _ways(rows, kernel, wanted)
+    for way in ways:
         rng = np.random.default_rng(entropy)  # the same candidates, but nearer
-        found = _nearer(_candidates(rows, count, kernel, rng), rows, near, kernel)
-        last = near == steps[-1][0]
-        chosen = choose(known, found, kernel, count, share, give_up=not (last or by_number))
+        found = _nearer(_candidates(rows, way.among, kernel, rng), rows, way.near, kernel)
+        give_up = isinstance(wanted, Share) and way != ways[-1]
+        chosen = choose(known, found, kernel, way.most, share, give_up=give_up)
         if best is None or chosen.kept > best.kept:
             best = chosen
         if best.kept >= min(share, IMPORTED.kept):
             break
     assert best is not None
+    if isinstance(wanted, Share) and best.kept < min(share, IMPORTED.kept):
+        return best.points[: IMPORTED.otherwise * len(rows)]
     return best.points
+
+
+def _ways(rows: Tensor, kernel: Kernel, wanted: Share | int) -> list[Way]:
+    """The least telling first, each once."""
+    n = len(rows)
+    limits = [(near, min(IMPORTED.most, each * n)) for near, each in IMPORTED.ways]
+    if isinstance(wanted, Share):
+        ways = [Way(near, min(wanted.most, most), most) for near, most in limits]
+    elif wanted <= n:  # who asks for fewer points than rows shall not get them nearer to these
+        ways = [Way(1.0, wanted, wanted)]
+    else:  # at least as good as those that are chosen automatically
+        ways = [Way(near, wanted, max(wanted, most)) for near, most in limits]
+    if _recorded(rows, kernel):
+        ways = [way._replace(near=1.0) for way in ways]
+    return list(dict.fromkeys(ways))
+
+
+def _recorded(rows: Tensor, kernel: Kernel) -> bool:
+    """Has an input whole numbers, or values that come again? There rounding would make a row of what is near one."""
+    free = rows[:, continuous_columns(kernel.structure, rows.shape[1])]
+    whole = (free == free.round()).all(0)
+    again = torch.tensor([len(torch.unique(column)) < len(rows) for column in free.mT], dtype=torch.bool)
+    return bool((whole | again).any())
 
 
 def _candidates(rows: Tensor, count: int, kernel: Kernel, rng: np.random.Generator) -> Tensor:
@@ -66,13 +102,42 @@ def _candidates(rows: Tensor, count: int, kernel: Kernel, rng: np.random.Generat
     return found.points[0, found.present[0]]
 
 
-def _nearer(points: Tensor, rows: Tensor, near: float, kernel: Kernel) -> Tensor:
-    """Each at such a share of its way from the nearest row."""
-    if near == 1 or not continuous_columns(kernel.structure, rows.shape[1]):
-        return points
+class _Nearest(NamedTuple):
+    """Of each point: the nearest row, and how far it is, in distances from there to the next row."""
+
+    row: Tensor  # (P,)
+    distance: Tensor  # (P,)
+
+
+def _nearest(points: Tensor, rows: Tensor, free: list[int]) -> _Nearest:
+    """In standard deviations of the columns that are numbers."""
     scale = spread(rows[None], torch.ones_like(rows[None, :, :1], dtype=torch.bool))[0]
-    closest = rows[torch.cdist(points / scale, rows / scale).argmin(1)]
-    found = closest + near * (points - closest)
+    points, rows = ((t / scale)[:, free] for t in (points, rows))
+    found = [torch.cdist(some, rows).min(1) for some in points.split(AT_ONCE)]
+    row, distance = torch.cat([f.indices for f in found]), torch.cat([f.values for f in found])
+    places = torch.unique(rows, dim=0)  # rows of several levels may be at one
+    if len(places) == 1:
+        return _Nearest(row, torch.full_like(distance, torch.inf))
+    next_one = torch.cat(
+        [torch.cdist(some, places).topk(2, largest=False).values[:, 1] for some in rows.split(AT_ONCE)]
+    )
+    return _Nearest(row, distance / next_one[row])
+
+
+def _nearer(points: Tensor, rows: Tensor, near: float, kernel: Kernel) -> Tensor:
+    """Each at such a share of its way from the nearest row; levels stay.
+
+    Those that by chance are beside a row, between neighbours of which they lie, are left out.
+    """
+    free = continuous_columns(kernel.structure, rows.shape[1])
+    if not free:
+        return points
+    nearest = _nearest(points, rows, free)
+    apart = nearest.distance >= PLACEMENT.way[0]
+    if bool(apart.any()):
+        points, nearest = points[apart], _Nearest(*(t[apart] for t in nearest))
+    closest, found = rows[nearest.row][:, free], points.clone()
+    found[:, free] = closest + near * (points[:, free] - closest) if near < 1 else points[:, free]
     return found[~is_row(found, rows)]
 
 
@@ -88,7 +153,7 @@ def choose(known: Known, points: Tensor, kernel: Kernel, count: int, share: floa
     C = linalg.solve_lower(A, Rt @ kernel.matrix(X, points)).mT.contiguous()  # rows A^(-½)c
     prior = kernel.diagonal(points)
     noise = 1 / Rt.square().sum(0).amax()  # of the most precise value: points that tell less apart add only rounding
-    floor = prior * min(PLACEMENT.residual_floor, max(IMPORTED.least_residual, float(noise / prior.mean())))
+    floor = prior * min(IMPORTED.most_residual, max(IMPORTED.least_residual, float(noise / prior.mean())))
     open_, told = prior.clone(), C.square().sum(1)  # r, and cᵀA⁻¹c
     columns = points.new_zeros(len(points), min(count, len(points)))  # of the Cholesky factor of f at all candidates
     enough = 1 - PUBLISHED.spare * (1 - share)
@@ -117,10 +182,12 @@ def choose(known: Known, points: Tensor, kernel: Kernel, count: int, share: floa
 
 
 def _explain(C: Tensor, told: Tensor, column: Tensor, u: Tensor) -> None:
-    """f is known in one more direction, of which u = A^(-½)c is what the observations see: C and told as they are then.
+    """f is known in one more direction, of which the observations see u = A^(-½)c: C and told as they are then.
 
-    c ← c − (column) A^(½)u  and  A ← A − A^(½)uuᵀA^(½), whose root is A^(½)(I − uuᵀ)^(½). With (I − uuᵀ)^(-½) = I + γuuᵀ,
-    γ = (1/√(1 − uᵀu) − 1)/uᵀu, that is  C ← (C − column uᵀ)(I + γuuᵀ) = C + wuᵀ,  w = γ(Cu − uᵀu column) − column.
+    c ← c − (column) A^(½)u  and  A ← A − A^(½)uuᵀA^(½), whose root is A^(½)(I − uuᵀ)^(½). With γ so that
+    (I − uuᵀ)^(-½) = I + γuuᵀ, that is γ = (1/√(1 − uᵀu) − 1)/uᵀu, these are
+
+    C ← (C − column uᵀ)(I + γuuᵀ) = C + wuᵀ        w = γ(Cu − uᵀu column) − column
     """
     size = min(float(u @ u), 1 - 1e-12)
     along = C @ u
