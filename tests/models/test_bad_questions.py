@@ -45,7 +45,7 @@ def test_questions(request, which):
     check_refused("n=0; pass a positive number", model.sample, X, 0)
     check_refused(r"y has shape \(3,\) but X has 24 rows", model.log_density, X, Y[:3])
     check_refused("y holds 1 NaN", model.log_density, X, with_nan(Y))
-    said = "predict_proba needs classes, and this model has likelihood 'gaussian'; use predict_y"
+    said = "predict_proba and predict_class need classes, and this model has likelihood 'gaussian'; use predict_y"
     check_refused(said, model.predict_proba, X)
     check_refused("likelihood='poisson': this model has gaussian", model.predict_y, X, "poisson")
     check_refused("likelihood='gauss' is not known", model.log_density, X, Y, "gauss")

@@ -360,7 +360,8 @@ class Likelihood(ABC):
         """(n, number of classes)."""
         if not self.classifies:
             raise RecycleGPError(
-                f"predict_proba needs classes, and this model has likelihood {self.name!r}; use predict_y"
+                "predict_proba and predict_class need classes, and this model has likelihood "
+                f"{self.name!r}; use predict_y"
             )
         p = self.observed(at).mean
         return torch.stack([1 - p, p], -1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .. import arrays
 from ..arrays import Array, CountOrPoints, PerOutput
@@ -33,6 +33,8 @@ from .sources import Source
 if TYPE_CHECKING:
     import gpytorch
 
+P = ParamSpec("P")
+T = TypeVar("T")
 POOL, KEEP = "pool", "keep"  # what becomes of the modules' noises
 
 
@@ -140,6 +142,19 @@ class MergeOptions:
         return How(choice, owners_wanted(self.owners), tuple(map(config.with_noise, noises)), asked, read.skipped)
 
 
+def _of_one_list(function: Callable[P, T]) -> Callable[P, T]:
+    """Python's own words would be that it takes one positional argument."""
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> T:
+        if len(args) > 1:
+            raise TypeError(f"merge takes one list of modules, not {len(args)} arguments; write merge([a, b])")
+        return function(*args, **options)
+
+    return call
+
+
+@_of_one_list
 def merge(
     modules: Source,
     *,
