@@ -107,6 +107,7 @@ IN_PYTHON = {  # what was meant: the call, what its line names, and the remedy
     "rows for modules": (lambda: rgp.merge([fitted()]).add(ROWS), "DataFrame", "fit its rows first"),
     "classes of numbers": (lambda: fitted().predict_class(X), "predict_class need classes", "use predict_y"),
     "two for a list": (lambda: rgp.merge(fitted(), fitted()), "merge takes one list", r"merge\(\[a, b\]\)"),
+    "a dict for a list": (lambda: rgp.merge({"a": fitted()}), "not a mapping", r"list\(modules.values\(\)\)"),
     "nothing": (lambda: rgp.merge([]), "modules is empty", "at least one"),
     "an ensemble for a module": (lambda: rgp.merge([rgp.merge([fitted()])]), "not Ensemble", "to_module"),
     "twice the same": (lambda: rgp.merge([fitted(), fitted()]), "named 'a'", "rename"),

@@ -188,7 +188,7 @@ WRONG = {
     "a date": ("x,y\n2020-01-01,2\n", ["-t", "y"], "column 'x' holds dates ('2020-01-01' in row 1)"),
     "the target as input": ("x,y\n1,2\n", ["-t", "y", "-i", "x,y"], "it is among the inputs"),
     "an input twice": ("x,y\n1,2\n", ["-t", "y", "-i", "x,x"], "names a column twice (x, x)"),
-    "nothing but a target": ("y\n1\n", ["-t", "y"], "no column at all"),
+    "nothing but a target": ("y\n1\n", ["-t", "y"], "no column is left for the inputs"),
     "columns of one name": ("x,x,y\n1,2,3\n", ["-t", "y"], "column names repeat ('x')"),
     "a column without a name": (",x,y\n0,1,2\n", ["-t", "y"], "a column has no name (a row index?)"),
     "no rows": ("x,y\n", ["-t", "y"], "no rows below the header"),

@@ -101,9 +101,13 @@ class Rows:
                 raise RecycleGPError(f"--censored {censored}: it is the target or an input; name another column")
             used.append(censored)
         self.table.require([*used, *self.keep])
-        if not self.inputs or len(set(self.inputs)) < len(self.inputs):
-            said = f"names a column twice ({', '.join(self.inputs)})" if self.inputs else "would be no column at all"
-            raise RecycleGPError(f"{self.table.path}: --inputs {said}; name at least one, each once")
+        if not self.inputs:
+            raise RecycleGPError(
+                f"{self.table.path}: no column is left for the inputs; it needs at least one beside the target"
+            )
+        if len(set(self.inputs)) < len(self.inputs):
+            named = ", ".join(self.inputs)
+            raise RecycleGPError(f"{self.table.path}: --inputs names a column twice ({named}); name each once")
         clash = [name for name in self._target_names if name in self.inputs]
         if clash:
             raise RecycleGPError(f"--target {clash[0]}: it is among the inputs; leave it out of --inputs")

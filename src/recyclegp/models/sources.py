@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ def items(source: Source, refused: Callable[[str, Exception], None] | None = Non
         several = _files(Path(source))
     elif getattr(source, "ndim", 0) == 2:  # rows, of which a loop would make names of files or numbers
         raise TypeError(f"modules must hold Module objects or paths, not a {type(source).__name__}; fit its rows first")
+    elif isinstance(source, Mapping):  # whose keys a loop would take for names of files
+        raise TypeError("modules must be a list, not a mapping of names to modules; pass list(modules.values())")
     else:
         several = source
     for item in several:
