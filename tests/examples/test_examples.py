@@ -22,7 +22,7 @@ def test_three_laboratories(tmp_path, monkeypatch, capsys):
     names = runpy.run_path(str(EXAMPLES / "three_laboratories.py"))
     assert figure.read_bytes().startswith(b"\x89PNG")
     said = capsys.readouterr().out
-    for way in ("each alone", "merged", "pooled rows"):
+    for way in ("each alone", "merged", "merged, fewer points", "pooled rows"):
         values = names["results"][way]
         assert values.shape == (2, 3 if way == "each alone" else 1)
         assert (values[1] <= values[0]).all()  # the best experiment so far never gets worse
