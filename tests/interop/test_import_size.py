@@ -108,6 +108,7 @@ def test_learned_models_are_the_same_between_their_points(n, D):
     assert len(module.inducing) <= n  # no more points than rows: these cannot be computed from them
 
 
+@pytest.mark.slow
 def test_what_cannot_be_kept_is_said():
     X, _ = data(6, 60)
     gp = GaussianProcessRegressor(Matern([1.0] * 6, nu=2.5) + WhiteKernel(0.01), optimizer=None)

@@ -187,3 +187,17 @@ def test_many_rows_are_seen_in_part():
     Z = import_points.place(known, torch.as_tensor(X), ours, ALL, [3]).numpy()
     assert kept(X, Z, reference) > IMPORTED.kept
     assert len(Z) < 400
+
+
+def test_no_point_is_on_the_line_between_two_rows():
+    """Nor between any two, wherever points lie half as far from rows as those of a fit."""
+    X = np.random.default_rng(9).uniform(0, 4, (25, 3))
+    ours, _ = kernels(3, lengthscale=1.6)
+    Z = place(X, ours)
+    assert distances(X, Z).min() < 0.2  # they do
+    along = X[None] - X[:, None]
+    along = along / np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-300)
+    for z in Z:
+        from_a = (z - X)[:, None]
+        away = np.linalg.norm(from_a - (from_a * along).sum(-1, keepdims=True) * along, axis=-1)
+        assert away[~np.eye(len(X), dtype=bool)].min() > 1e-5

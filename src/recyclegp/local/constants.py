@@ -46,7 +46,7 @@ class ImportedPoints(NamedTuple):
 
     With 95% and half as many points as rows, scikit-learn's regressors came out up to 0.12 off in one and two columns,
     where the noise's standard deviation was 0.1; with these numbers up to 0.02. `ways` and `most` were chosen on
-    uniform inputs in one to six columns, 15 to 200 rows, rbf and matern52, at two lengthscales and noises.
+    uniform inputs in one to six columns, 15 to 2,000 rows, rbf and matern52, at several lengthscales.
     """
 
     kept: float = 0.99
