@@ -169,8 +169,9 @@ def maximise_from(
     A start is left for a later one only where this is higher by more than what is unclear at that stage.
     """
     S, B = len(starts), len(starts[0])
-    ends = {"tolerance": tolerance, "least": least, "gradient": gradient}
-    go_on = partial(maximise, lower=lower, upper=upper, width=width, **ends)
+    go_on = partial(
+        maximise, lower=lower, upper=upper, width=width, tolerance=tolerance, least=least, gradient=gradient
+    )
     if S == 1:
         return go_on(objective, starts[0], metric=metric)
     many = None if metric is None else metric.repeat(S, 1, 1)

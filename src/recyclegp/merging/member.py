@@ -190,9 +190,10 @@ class RowsSaid(NamedTuple):
         pairs = list(zip(members, said, strict=True))
         noise = [1.0 if e is None else float(m.likelihoods[0].values[0]) for m, e in pairs]
         rows = [m.latent.rows if e is None else m.latent.effective_row_count for m, e in pairs]
-        numbers = column([v for e in said for v in (NOTHING_SAID if e is None else e)]).reshape(-1, 4).T
-        known = torch.tensor([e is not None for e in said], device="cpu")
-        return RowsSaid(known, column(noise), *numbers, column(rows), column([m.weight for m in members]))
+        numbers = column([v for e in said for v in (NOTHING_SAID if e is None else e)]).reshape(-1, 4)
+        chi2, residual_variance, residual, dof = numbers.unbind(1)
+        known, weight = torch.tensor([e is not None for e in said], device="cpu"), column([m.weight for m in members])
+        return RowsSaid(known, column(noise), chi2, residual_variance, residual, dof, column(rows), weight)
 
     def to(self, device: torch.device) -> RowsSaid:
         return self if device == CPU else RowsSaid(*(t.to(device) for t in self))
