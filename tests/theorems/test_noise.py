@@ -261,6 +261,20 @@ def test_the_gradient_by_kernel_and_open_scale_is_a_finite_difference():
             assert float(slope[i]) == pytest.approx(float(value(x + step) - value(x - step)) / 2e-5, rel=1e-4)
 
 
+def test_members_whose_sites_are_not_here_do_not_change_the_evidence():
+    modules = [rgp.fit(*owner(seed, 30), kernel="rbf", publish=5, name=f"m{seed}") for seed in range(3)]
+    e = rgp.merge(modules, owners=None, learn=False, inducing="all")
+    pooled, kernel = PooledNoise(0.07, 9.0, 1.2, 0.4), e.groups[0].form.kernel
+    with stored(e._members, now=False) as everybody, stored(e._members[::2], now=False) as others:
+        readings = Readings.of(e._members, everybody)
+        found = Sites.of(everybody.without([1]), owner_numbers(e._members), readings)
+        wanted = Sites.of(others, [0, 1], Readings.of(e._members[::2], others))
+    assert len(found.noise.readings.noise) == 2
+    assert float(found.log_evidence(kernel, Effects(0.3, 0.2), pooled).value) == pytest.approx(
+        float(wanted.log_evidence(kernel, Effects(0.3, 0.2), pooled).value), rel=1e-12
+    )
+
+
 # --- what a module has missed of f ------------------------------------------------------------
 
 

@@ -71,6 +71,10 @@ class PooledNoise:
         """r_k (K,): how many times larger than it is a noise looked."""
         return 1 + self.missed_scale * missed / self.level
 
+    def to(self, device: torch.device) -> PooledNoise:
+        """One that is known, with its kernel there."""
+        return self if self.kernel is None else replace(self, kernel=self.kernel.to(device))
+
     def in_units(self, scale: float, inputs: InputUnits) -> PooledNoise:
         kernel = None if self.kernel is None else in_units(self.kernel, scale, inputs)
         return replace(self, level=float(self.level) * scale**2, kernel=kernel)
@@ -112,6 +116,16 @@ class Readings(NamedTuple):
         chi2, rows, residual, dof = chi2 * counts, rows * counts, residual * counts, dof * counts
         read = Readings(counts > 0, noise, q, chi2, rows, residual, dof, torch.ones_like(noise), told, kernels)
         return read._replace(open=_left_open(store, kernels)) if read.opens else read
+
+    def to(self, device: torch.device) -> Readings:
+        *numbers, kernels = self
+        return Readings._make([*(t.to(device) for t in numbers), kernels])
+
+    def take(self, some: Tensor) -> Readings:
+        """Those of some members, by their positions."""
+        *numbers, kernels = self
+        of_these = tuple([kernels[i] for i in some.tolist()]) if kernels else ()
+        return Readings._make([*(t[some] for t in numbers), of_these])
 
     @property
     def opens(self) -> bool:
@@ -285,9 +299,9 @@ class Points(NamedTuple):
 
 @dataclass(frozen=True)
 class StackedNoise:
-    """The evidence of stacked sites as a function of their noises."""
+    """The evidence of stacked sites as a function of their noises. K is how many members have a site here."""
 
-    readings: Readings
+    readings: Readings  # of these
     position: Tensor  # (n,)  of the member that each row is of; that of padding does not matter
     real: Tensor  # (n,) bool: no padding
     rows: Tensor  # (K,)  rows of ρ that each member has here
@@ -296,19 +310,21 @@ class StackedNoise:
 
     @staticmethod
     def of(stacked: Stacked, readings: Readings) -> StackedNoise:
+        """`readings` may be of more members than have a site here."""
         real = stacked.member >= 0
-        rows = torch.bincount(stacked.member[real], minlength=len(readings.noise)).to(torch.float64)
-        here = rows > 0
-        left_out = readings._replace(known=readings.known & here, chi2=readings.chi2 * here, rows=readings.rows * here)
+        here, position = torch.unique(stacked.member[real], return_inverse=True)
+        member = torch.full_like(stacked.member, -1)
+        member[real] = position
+        rows = torch.bincount(position, minlength=len(here)).to(torch.float64)
         points, point_member = [], []
         for b in stacked.blocks:
             K, r, M = b.Rt.shape
-            whose = stacked.member[b.rows].reshape(K, r).amax(-1).cpu()
+            whose = member[b.rows].reshape(K, r).amax(-1).cpu()
             Z = stacked.Z[b.points].reshape(K, M, -1)[whose >= 0]
             points.append(Points(Z, whose[whose >= 0].to(readings.noise.device)))
             point_member.append(whose.repeat_interleave(M))
-        position = stacked.member.clamp_min(0)
-        return StackedNoise(left_out, position, real, rows, torch.cat(point_member), tuple(points))
+        own = readings.take(here.to(readings.noise.device))
+        return StackedNoise(own, member.clamp_min(0), real, rows, torch.cat(point_member), tuple(points))
 
     @cached_property
     def smoothers(self) -> tuple[Smoothers, ...]:
