@@ -144,8 +144,8 @@ def select_by_slack(
     chosen: list[int] = []
     for step in range(known.shape[1], factor.shape[1]):
         score = (precision * residual).masked_fill_(residual <= floor, 0.0)
-        best, at = score.max(0)
-        if float(score.sum()) <= tolerance or not float(best) > 0:
+        total, best, at = torch.stack([score.sum(), *score.max(0)]).tolist()  # a GPU is waited for once
+        if total <= tolerance or not best > 0:
             break
         pivot = int(at)
         chosen.append(pivot)

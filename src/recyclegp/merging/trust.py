@@ -10,7 +10,7 @@ that suits nobody, are no reason to distrust.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -133,12 +133,11 @@ def screen_members(
     """
     # inputs in other units would show in all functions of a module: they are looked at once
     repeated = copies(members, store)
-    members = [m._replace(weight=0.0) if k in repeated else m for k, m in enumerate(members)]
+    members = _unweighted(members, repeated)
     store = store.without(repeated) if repeated else store
     doubts = unit_doubts(levels(members, store), inputs=all(m.function == 0 for m in members))
     wrong = {k for k, found in doubts.items() if any(d.gross for d in found)}
-    counted = [m._replace(weight=0.0) if k in wrong else m for k, m in enumerate(members)]
-    about = _screened(counted, store.without(wrong) if wrong else store, owners, pool_noise)
+    about = _screened(_unweighted(members, wrong), store.without(wrong) if wrong else store, owners, pool_noise)
     verdicts = list(about.verdicts)
     for k, original in repeated.items():
         verdicts[k] = Verdict(
@@ -147,6 +146,11 @@ def screen_members(
     for k, found in doubts.items():
         verdicts[k] = _doubted(verdicts[k], found, members[k], wrong=k in wrong)
     return about._replace(verdicts=verdicts)
+
+
+def _unweighted(members: Sequence[Member], some: Collection[int]) -> Sequence[Member]:
+    """As if some of them did not count, by their positions."""
+    return [m._replace(weight=0.0) if k in some else m for k, m in enumerate(members)] if some else members
 
 
 def _screened(members: Sequence[Member], store: SiteSource, owners: Owners, pool_noise: bool) -> ScreeningResult:
