@@ -226,6 +226,44 @@ def test_the_iteration_limit_is_reported():
     assert float(found.value) > float(rosenbrock(tensor(-1.2, 1.0, -1.2)))
 
 
+def test_what_cannot_come_as_high_as_is_wanted_is_given_up():
+    """Two hills with their tops at −100 and 0: only the second can reach −1, and takes as many steps as ever."""
+    depth, scale = tensor(100.0, 0.0), tensor(1.0, 4.0, 0.3)
+
+    def f(x: Tensor, problem: Tensor) -> Tensor:
+        return -torch.log1p((scale * (x - 1).square()).sum(-1)) - depth[problem]
+
+    start = tensor(-1.2, 1.0, -1.2).repeat(2, 1)
+    ever, found = (optimiser.maximise(f, start, *box(3), wanted=wanted) for wanted in (-math.inf, -1.0))
+    assert int(found.evaluations[0]) < int(ever.evaluations[0]) / 2
+    assert not bool(found.converged[0])
+    assert bool(found.converged[1])
+    torch.testing.assert_close(found.x[1], ever.x[1], rtol=0, atol=0)
+
+
+def test_a_step_that_promises_next_to_nothing_is_not_shortened():
+    """Where the slope is wrong no step leads higher: at once, and not after all halvings, if little is to be gained."""
+    calls = []
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            calls.append(len(x))
+            return -x.square().sum(-1)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 1e-2 * gradient[:, None].expand(-1, 2)
+
+    start = torch.zeros(1, 2, dtype=torch.float64)
+    optimiser.maximise(batched(Wrong.apply), start, *box(2))
+    ever = len(calls)
+    calls.clear()
+    found = optimiser.maximise(batched(Wrong.apply), start, *box(2), least=1e-3)
+    assert len(calls) < ever / 2
+    assert float(found.value) == 0.0
+
+
 def test_the_result_is_never_worse_than_the_start():
     """Whatever the function: noise-like ripples, kinks, plateaus."""
 

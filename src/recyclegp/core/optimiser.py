@@ -23,6 +23,7 @@ ARMIJO = 1e-4
 HALVINGS = 25
 LEVEL = 0.1  # nats: rounding may make so much of a step that promises next to nothing; at a cliff it is more
 UNCLEAR = 0.1  # nats: starts that differ by less lead to the same end
+HOPELESS = 20.0  # times as much as its curvature promises, a search would have to gain
 
 
 class Optimum(NamedTuple):
@@ -48,6 +49,7 @@ def maximise(
     tolerance: float = 1e-9,
     least: float = 0.0,
     gradient: float = 1e-3,
+    wanted: float = -math.inf,
     width: int = 2**31,
     metric: Tensor | None = None,
 ) -> Optimum:
@@ -55,11 +57,12 @@ def maximise(
 
     Objectives are in nats. A problem converges when its gradient is small (nats per unit of x, off the box), or when
     two steps running gain nothing: less than `tolerance` of |value|, or than `least`. A step that promises no more is
-    not shortened. At most `width` problems are evaluated at once by each thread: it bounds the memory of the
+    not shortened. A problem that cannot come as high as `wanted`, even if it gained several times what its curvature
+    promises, is given up. At most `width` problems are evaluated at once by each thread: it bounds the memory of the
     derivative. `metric` is that of a similar problem.
     """
     with _shared(objective, len(start), width, start.device) as workers:
-        return _climb(workers, start, lower, upper, iterations, _Ends(tolerance, least, gradient), metric)
+        return _climb(workers, start, lower, upper, iterations, _Ends(tolerance, least, gradient, wanted), metric)
 
 
 class _Ends(NamedTuple):
@@ -68,10 +71,15 @@ class _Ends(NamedTuple):
     tolerance: float
     least: float
     gradient: float
+    wanted: float
 
     def nothing(self, f: Tensor) -> Tensor:
         """What is no gain beside such values."""
         return (self.tolerance * f.abs().clamp_min(1.0)).clamp_min(self.least)
+
+    def hopeless(self, f: Tensor, g: Tensor, step: Tensor) -> Tensor:
+        """Which are too far below what is wanted: a step d promises −½gᵀd."""
+        return -f - HOPELESS * 0.5 * (g * step).sum(-1) < self.wanted
 
 
 class _Workers(NamedTuple):
@@ -115,13 +123,18 @@ def _climb(
     stalled = torch.zeros(B, dtype=torch.long, device=x.device)
     fresh = torch.full((B,), metric is None, device=x.device)
     active = torch.isfinite(f).nonzero()[:, 0]
-    for _ in range(iterations):
+    for taken in range(iterations):
         done = _flat(x[active], g[active], lower, upper) <= ends.gradient
         converged[active[done]] = True
         active = active[~done]
         if not len(active):
             break
         step = _direction(H[active], g[active], x[active], lower, upper)
+        if ends.wanted > -math.inf and taken:
+            hope = ~ends.hopeless(f[active], g[active], step)
+            active, step = active[hope], step[hope]
+            if not len(active):
+                break
         nothing = ends.nothing(f[active])
         tried = _search(workers, active, x, f, g, step, nothing, lower, upper)
         ok = tried.ok
@@ -162,6 +175,7 @@ def maximise_from(
     gradient: float = 1e-3,
     tolerance: float = 1e-9,
     least: float = 0.0,
+    wanted: float = -math.inf,
     metric: Tensor | None = None,
 ) -> Optimum:
     """`first` steps from each of several starts (B, p), side by side; from where that leads highest, on to the end.
@@ -169,9 +183,8 @@ def maximise_from(
     A start is left for a later one only where this is higher by more than what is unclear at that stage.
     """
     S, B = len(starts), len(starts[0])
-    go_on = partial(
-        maximise, lower=lower, upper=upper, width=width, tolerance=tolerance, least=least, gradient=gradient
-    )
+    box = partial(maximise, lower=lower, upper=upper, width=width)
+    go_on = partial(box, tolerance=tolerance, least=least, gradient=gradient, wanted=wanted)
     if S == 1:
         return go_on(objective, starts[0], metric=metric)
     many = None if metric is None else metric.repeat(S, 1, 1)
@@ -200,6 +213,7 @@ def maximise_one(
     tolerance: float = 1e-9,
     least: float = 0.0,
     gradient: float = 1e-3,
+    wanted: float = -math.inf,
     first: int = 5,
     metric: Tensor | None = None,
 ) -> Single:
@@ -225,6 +239,7 @@ def maximise_one(
         tolerance=tolerance,
         least=least,
         gradient=gradient,
+        wanted=wanted,
         metric=None if metric is None else metric[None],
     )
     evaluations = int(found.evaluations[0]) + extra
@@ -236,9 +251,16 @@ def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -
     if len(starts) == 1:
         return starts[0]
     index = torch.arange(len(starts[0]), device=starts[0].device)
+    return torch.stack(starts)[best_of(objective, starts, width), index]
+
+
+def best_of(objective: Objective, starts: list[Tensor], width: int = 2**31) -> Tensor:
+    """(B,)  which of several x (B, p) is the best for each problem, by the objective alone."""
+    index = torch.arange(len(starts[0]), device=starts[0].device)
+    if len(starts) == 1:
+        return torch.zeros_like(index)
     with _shared(objective, len(index), width, index.device) as workers:
-        values = torch.stack([torch.cat(workers.each(_height, s, index)) for s in starts])
-    return torch.stack(starts)[values.argmin(0), index]
+        return torch.stack([torch.cat(workers.each(_height, s, index)) for s in starts]).argmin(0)
 
 
 def _value(objective: Objective, x: Tensor, index: Tensor) -> Tensor:

@@ -29,6 +29,18 @@ from .site_source import SiteSource
 log = logging.getLogger(__name__)
 
 
+class Question(NamedTuple):
+    """What was asked of some of the modules: whose answer is known need not be learned again."""
+
+    store: SiteSource  # of all of them; as it is then
+    about: Kernel
+    owners: Owners
+    approximate: bool
+
+    def is_same(self, other: Question | None) -> bool:
+        return other is not None and self.store is other.store and self[1:] == other[1:]
+
+
 class Learned(NamedTuple):
     kernel: Kernel
     mean: float
@@ -40,6 +52,7 @@ class Learned(NamedTuple):
     of_all: bool = False  # was it learned from all modules?
     curvature: Curvature | None = None  # where the search ended
     nothing_missed: bool = False  # noises were no better explained by what modules have missed of f
+    question: Question | None = None  # to which this is the answer, of some of the modules
 
     @property
     def ended_at(self) -> PooledNoise | None:
@@ -142,8 +155,13 @@ def decide_from_some(
         own = about.to(here)
         known = None if known is None else known.to(here)
         near = own if known is None or known.kernel.structure == about.structure else smoother(own)
-        begins = None if kernels is None else [k.to(here) for k in kernels]
-        first = decide(sites, near, begins if near is own else [], owners, approximate=approximate, known=known)
+        question = Question(store, near, owners, approximate)
+        if known is not None and kernels is not None and question.is_same(known.question):
+            first = known
+        else:
+            begins = None if kernels is None else [k.to(here) for k in kernels]
+            first = decide(sites, near, begins if near is own else [], owners, approximate=approximate, known=known)
+            first = first._replace(question=None if kernels is None else question)
         if compare_smoothness:
             first = as_smooth_as_it_is(sites, own, first, approximate=approximate)
     first = first.to(store.device)
@@ -210,8 +228,9 @@ def decide(
             begins = [space.start(about, best.effects)]
         elif known is not None and (there := alike(known.kernel, about)) is not None:
             begins, curvature = [space.start(there, known.effects, known.ended_at)], known.curvature
-        found = _learn(sites, space, begins, curvature)
         price = model.price(count, approximate=approximate)
+        wanted = -math.inf if best is None else best.value + min(EFFECTS.unclear, 1.0) * price
+        found = _learn(sites, space, begins, curvature, wanted)
         if kernels is not None and not space.missed:
             ruled_out = known is not None and known.nothing_missed and not known.effects.present
             wins = best is not None and found.value - best.value > price
@@ -267,9 +286,9 @@ def _with_missed(sites: Sites, space: SearchSpace, found: Learned) -> Learned:
     level = ends.readings.low_level
     tried = [replace(noise, level=level, missed_scale=c, dof=NOISE.missed_dof) for c in NOISE.missed_tried]
     begins = [space.start(found.kernel, found.effects, noise) for noise in tried]
-    again = _learn(sites, space, begins, found.curvature)
-    gain = again.value - found.value
     least = NOISE.missed_gain if space.owners is not Owners.SMOOTH else -NOISE.missed_loss
+    again = _learn(sites, space, begins, found.curvature, found.value + min(least, 0.0))
+    gain = again.value - found.value
     return again if gain > least else found._replace(nothing_missed=gain < 0)
 
 
@@ -278,8 +297,17 @@ def _has_collapsed(kernel: Kernel, about: Kernel, dimension: int) -> bool:
     return bool((about.lengths(dimension) > EFFECTS.collapsed * kernel.lengths(dimension)).any())
 
 
-def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor], known: Curvature | None = None) -> Learned:
-    """From one of these starts; where a similar search has ended, with what it knows of the curvature."""
+def _learn(
+    sites: Sites,
+    space: SearchSpace,
+    begins: list[Tensor],
+    known: Curvature | None = None,
+    wanted: float = -math.inf,
+) -> Learned:
+    """From one of these starts; where a similar search has ended, with what it knows of the curvature.
+
+    Given up where it cannot come as high as is wanted.
+    """
     rows = len(sites.stacked.rho)
     objective = _objective(sites, space)
     with threads.limit_threads(float(rows) ** 3):
@@ -290,6 +318,7 @@ def _learn(sites: Sites, space: SearchSpace, begins: list[Tensor], known: Curvat
             space.upper,
             tolerance=LEARNING.tolerance,
             gradient=LEARNING.gradient,
+            wanted=wanted,
             metric=space.metric(known, rows),
         )
     kernel, owners = space.kernel_at(best.x), len(sites.stacked.owner.unique())

@@ -240,7 +240,10 @@ def _at_seen_precision(
     # as long as what they share is far more
     differ_little = of_all.effects.present and float(of_all.effects.smooth) < SCREENING.most_own
     settled = best.most_agree and (first.most_agree or differ_little)
-    return ScreeningResult(_verdicts(best, members, owners) if settled else [NO_CONSENSUS] * len(members))
+    if not settled:
+        return ScreeningResult([NO_CONSENSUS] * len(members))
+    agreed = best is everybody and not best.screened.flagged
+    return ScreeningResult(_verdicts(best, members, owners), of_all if agreed else None)
 
 
 class _Relearned(NamedTuple):
