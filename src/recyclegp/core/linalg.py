@@ -46,13 +46,14 @@ def _with_more_jitter(A: Tensor, added: Tensor, identity: Tensor) -> Factor:
             "a covariance matrix has a diagonal that is not positive and finite; check the inputs for huge "
             "values and the kernel for parameters that overflow"
         )
+    largest = LARGEST_JITTER if A.dtype is torch.float64 else 0.0  # single precision is for what is well conditioned
     while True:
         L, info = torch.linalg.cholesky_ex(A + added[..., None, None] * identity)
         failed = (info > 0) & ~hopeless
         if not bool(failed.any()):
             break
         added = torch.where(failed, torch.maximum(10 * added, RELATIVE_JITTER * scale), added)
-        hopeless = hopeless | (added > LARGEST_JITTER * scale)
+        hopeless = hopeless | (added > largest * scale)
         if bool(hopeless.all()):
             raise NotPositiveDefiniteError(
                 "a covariance matrix is not positive definite even with jitter; use fewer or more "

@@ -251,16 +251,14 @@ def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -
     if len(starts) == 1:
         return starts[0]
     index = torch.arange(len(starts[0]), device=starts[0].device)
-    return torch.stack(starts)[best_of(objective, starts, width), index]
+    return torch.stack(starts)[values(objective, starts, width).argmax(0), index]
 
 
-def best_of(objective: Objective, starts: list[Tensor], width: int = 2**31) -> Tensor:
-    """(B,)  which of several x (B, p) is the best for each problem, by the objective alone."""
-    index = torch.arange(len(starts[0]), device=starts[0].device)
-    if len(starts) == 1:
-        return torch.zeros_like(index)
+def values(objective: Objective, places: list[Tensor], width: int = 2**31) -> Tensor:
+    """(S, B)  of the objective, −∞ where it has none, at several x (B, p) for each problem."""
+    index = torch.arange(len(places[0]), device=places[0].device)
     with _shared(objective, len(index), width, index.device) as workers:
-        return torch.stack([torch.cat(workers.each(_height, s, index)) for s in starts]).argmin(0)
+        return -torch.stack([torch.cat(workers.each(_height, x, index)) for x in places])
 
 
 def _value(objective: Objective, x: Tensor, index: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from .search_space import Hyperparameters, SearchSpace
 from .together import ALONE, Group
 
 FEATURES = 2**20  # numbers in the features of the models that are evaluated at once
+MATRICES = 2**19  # and in their covariances, each of which is looked at many times
 
 
 class Batch(NamedTuple):
@@ -42,8 +43,8 @@ class Batch(NamedTuple):
     def width(self, points: int) -> int:
         """How many models' features may be held at once, in whole groups."""
         n, C = self.data.y.shape[1], self.group.functions
-        each = n * max(points, n if self.template.method is Method.EXACT else 1)
-        return C * max(1, int(memory_factor(self.data.y.device) * FEATURES / (each * C)))
+        each, most = (n * n, MATRICES) if self.template.method is Method.EXACT else (n * max(points, 1), FEATURES)
+        return C * max(1, int(memory_factor(self.data.y.device) * most / (each * C)))
 
     def shared(self, points: Points) -> Points:
         """The same points for all functions of a model, where these have the same rows."""

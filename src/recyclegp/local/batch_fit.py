@@ -111,6 +111,10 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> LearnedBatch:
         log.debug("learning on %d of %d rows", subset.y.shape[1], batch.data.y.shape[1])
         objective = space.objective(_bound(batch, points, subset))
         width = batch.width(points.Z.shape[1]) // C
+        if template.method is Method.EXACT and objectives.can_be_rough(space.space, subset):
+            begun = _begin_roughly(space, subset, starts, width, metric)
+            evaluations += begun.evaluations
+            starts, metric = [begun.x], begun.metric
         best = _search(space, objective, starts, width, closely if last else SEARCH.roughly, metric)
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
         hyper = batch.space.unpack(space.unpack_functions(best.x), index)
@@ -130,20 +134,72 @@ def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimise
     return _search(space, objective, starts, width, SEARCH.roughly, space.metric(few.rows))
 
 
+def _begin_roughly(
+    space: GroupSpace, data: Samples, starts: list[Tensor], width: int, metric: Tensor
+) -> optimiser.Optimum:
+    """The first steps of such a search, in single precision; which start has led higher is found in double.
+
+    Those whose values single precision has wrong, as where there is next to no noise, begin again in double.
+    """
+    rough = space.objective(objectives.rough_objective(space.space, data))
+    exact = space.objective(objectives.exact_objective(space.space, data))
+    begins = _begins(space, rough, starts, 2 * width)
+    tried = _first_steps(space, rough, begins, 2 * width, metric)
+    S, B = len(begins), len(begins[0])
+    value = optimiser.values(exact, list(tried.x.split(B)), width)
+    wrong = ((value - tried.value.reshape(S, B)).abs() > optimiser.UNCLEAR).any(0).nonzero()[:, 0]
+    evaluations = tried.evaluations.reshape(S, B).sum(0)
+    if len(wrong):
+        again = _first_steps(space, lambda x, i: exact(x, wrong[i]), [b[wrong] for b in begins], width, metric[wrong])
+        which = (torch.arange(S, device=wrong.device)[:, None] * B + wrong).flatten()
+        tried.x[which], tried.metric[which] = again.x, again.metric
+        value[:, wrong] = again.value.reshape(S, -1)
+        evaluations[wrong] += again.evaluations.reshape(S, -1).sum(0)
+    value[0] += optimiser.UNCLEAR
+    chosen = value.argmax(0) * B + torch.arange(B, device=value.device)
+    return tried._replace(x=tried.x[chosen], metric=tried.metric[chosen], evaluations=evaluations)
+
+
+def _first_steps(
+    space: GroupSpace, objective: optimiser.Objective, begins: list[Tensor], width: int, metric: Tensor
+) -> optimiser.Optimum:
+    """From every start of each of B problems, (S·B) searches side by side."""
+    S, B = len(begins), len(begins[0])
+    return optimiser.maximise(
+        lambda x, i: objective(x, i % B),
+        torch.cat(begins),
+        space.box(space.space.lower),
+        space.box(space.space.upper),
+        iterations=_steps_to_compare(begins),
+        width=width,
+        least=optimiser.UNCLEAR / 10,
+        gradient=SEARCH.roughly,
+        metric=metric.repeat(S, 1, 1),
+    )
+
+
+def _begins(space: GroupSpace, objective: optimiser.Objective, starts: list[Tensor], width: int) -> list[Tensor]:
+    """Of several starts the best by its value, and one beside it; a single one is all there is."""
+    if len(starts) == 1:
+        return starts
+    best = space.unpack_functions(optimiser.best_start(objective, starts, width))
+    return [space.pack(start) for start in search_space.beside(space.space, best)]
+
+
+def _steps_to_compare(starts: list[Tensor]) -> int:
+    return round(SEARCH.first + SEARCH.first_each * starts[0].shape[1])
+
+
 def _search(
     space: GroupSpace, objective: optimiser.Objective, starts: list[Tensor], width: int, gradient: float, metric: Tensor
 ) -> optimiser.Optimum:
     """From the best of several starts, by their values; and a little way from one beside it, if that leads higher."""
-    begins = starts
-    if len(starts) > 1:
-        best = space.unpack_functions(optimiser.best_start(objective, starts, width))
-        begins = [space.pack(start) for start in search_space.beside(space.space, best)]
     return optimiser.maximise_from(
         objective,
-        begins,
+        _begins(space, objective, starts, width),
         space.box(space.space.lower),
         space.box(space.space.upper),
-        first=round(SEARCH.first + SEARCH.first_each * starts[0].shape[1]),
+        first=_steps_to_compare(starts),
         width=width,
         gradient=gradient,
         metric=metric,

@@ -151,6 +151,10 @@ class Search(NamedTuple):
     # rows that make a fit long: then a search begins on the exact evidence of the first so many
     large: Mapping[Method, int] = {Method.EXACT: 1500, Method.COLLAPSED: 3000, Method.DUAL: sys.maxsize}
     first_rows: int = 1000
+    # exact searches of so many rows begin in single precision, where inputs, so many spreads from their middle at most,
+    # have digits enough for it
+    rough_from: int = 64
+    rough_within: float = 100.0
     # gradient, in nats, at which a search ends; and that of a kernel which only decides where points go
     closely: Mapping[Method, float] = {Method.EXACT: 1e-2, Method.COLLAPSED: 1e-2, Method.DUAL: 1e-3}
     roughly: float = 0.1
