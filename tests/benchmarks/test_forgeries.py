@@ -9,7 +9,7 @@ import torch
 import forgeries
 import recyclegp as rgp
 from forged_files import BY_POINT, Forgery, forged
-from robustness_cases import honest_modules
+from robustness_cases import honest_modules, parts
 from robustness_cases import test_rows as rows_to_ask
 
 
@@ -50,6 +50,27 @@ def test_a_wave_is_said_as_surely_as_the_truth(modules):
     surer = forged(modules[0], Forgery(gain=1, surer=np.full(len(site.Z), 2.0))).latents[0].site
     np.testing.assert_allclose(surer.Rt, np.e * site.Rt)
     np.testing.assert_allclose(surer.Rt.T @ surer.rho, np.e**2 * site.Rt.T @ site.rho, rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::recyclegp.RecycleGPWarning")
+@pytest.mark.parametrize(
+    ("said", "seed", "differ"),
+    [
+        (forgeries.ELSEWHERE, 0, 0.0),
+        (forgeries.APART, 0, 0.0),
+        (forgeries.ELSEWHERE, 10, 0.1),
+        (forgeries.ELSEWHERE, 11, 0.3),
+    ],
+)
+def test_six_who_agree_do_not_decide_how_far_twenty_owners_differ(said, seed, differ):
+    """Where nobody else has data; constants of their own explain them, and had moved f by 0.3 to 5 deviations."""
+    constants = differ * np.random.default_rng([seed, 77]).standard_normal(forgeries.OWNERS)
+    some = [(X, y + c) for (X, y), c in zip(parts(forgeries.OWNERS, 1, seed), constants, strict=True)]
+    modules = rgp.fit_many(some, progress=False)
+    bad, honest = [forged(m, said) for m in modules[:6]], modules[6:]
+    assert forgeries.harm([*bad, *honest], forgeries.Truth.of(honest, rows_to_ask(1, seed)[0])).away < 0.01
+    assert [row["trust"] for row in rgp.merge([*bad, *honest]).report()[6:]] == 14 * ["trusted"]
 
 
 def test_what_cannot_be_merged_does_no_harm(modules):

@@ -196,6 +196,25 @@ def test_of_files_that_agree_with_each_other_and_contradict_the_rest_none_counts
     np.testing.assert_allclose(e.predict(AT)[0], clean.predict(AT)[0], atol=1e-9)
 
 
+@pytest.fixture(scope="module")
+def differing():
+    """Twelve owners of one function, each with a constant of its own."""
+    rng = np.random.default_rng(5)
+    parts = []
+    for constant in 0.3 * rng.standard_normal(12):
+        X = rng.uniform(-2, 2, (40, 1))
+        parts.append((X, 1.3 * np.sin(2.5 * X[:, 0]) + constant + 0.2 * rng.standard_normal(40)))
+    return list(rgp.fit_many(parts, publish=10, names=[f"m{k}" for k in range(12)], privacy="things", kernel="rbf"))
+
+
+@pytest.mark.parametrize("by", [1.0, 2.0])
+def test_an_honest_owner_whose_constant_is_far_from_the_others_counts_in_full(differing, by):
+    """By up to ten standard deviations of theirs: one owner alone hardly moves what they know."""
+    e = merged([m.transform(output_shift=by) if k == 4 else m for k, m in enumerate(differing)])
+    assert all((row["trust"], row["weight"]) == ("trusted", 1.0) for row in e.report())
+    assert float(np.max(e.offset_sd)) > 0.1
+
+
 class TestSeenShares:
     """What of each site is seen while members are compared."""
 

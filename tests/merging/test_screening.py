@@ -113,3 +113,24 @@ def test_the_order_of_members_does_not_matter():
     turn = torch.tensor(np.random.default_rng(5).permutation(8))
     turned = Statements.of(*(t[turn] for t in one[:3]), torch.arange(8), one.counts[turn], one.e)
     assert {int(turn[i]) for i in screen([turned], 8, ABOUT).flagged} == {1, 4}
+
+
+def test_whoever_is_doubted_and_contradicts_the_little_that_is_known_is_left_out():
+    """Two rows of fourteen are of what the others know, which these contradict by six deviations."""
+
+    def rows(k, rng):
+        H = 3 * rng.standard_normal((R, M))
+        H[:, 3:] *= k == 0  # where nobody else speaks
+        H[:, :3] *= k > 0
+        H[:2] = np.eye(M)[:2] if k == 0 else H[:2]
+        return H
+
+    def off(v, H, rho):
+        return rho + 6 * (np.arange(R) < 2)
+
+    lies, truth = said({0: off}, H_of=rows), said(H_of=rows)
+    found = screen(lies, 8, ABOUT)
+    assert (found.flagged, found.unchecked) == ([], [0])
+    assert SCREENING.price < float(found.contradicted[0]) < SCREENING.certain
+    assert screen(lies, 8, ABOUT, {0}).flagged == [0]
+    assert screen(truth, 8, ABOUT, {0}).flagged == []

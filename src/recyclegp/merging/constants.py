@@ -42,8 +42,12 @@ class Screening(NamedTuple):
     max_relative_precision: float = 10.0
     most_forged: float = 0.3  # of the modules: against so many forged files, working together, the others are guarded
     min_trusted_to_rule_out_effects: int = 8  # trusted modules from which one can tell whether owners differ
-    # times as large as what nearly all show: such differences of owners are there for the sake of a few
-    differ_for_few: float = 4.0
+    differ_less: float = 10.0  # times less than is believed owners differ, where those few are looked for who need it
+    rounds: int = 3  # in which they are left out, and others may stand out in turn
+    # standard deviations, of how most owners differ and of what these know of f together, by which few may move f where
+    # the others know it. Honest owners in the sets of `groups` do so by 2.7 (plm/Grunfeld), all others by less than 2.
+    most_moved: float = 3.0
+    known: float = 0.5  # of the variance of f: where less than that is open, it is known
     most_own: float = 0.1  # of the variance of f: owners' own functions, beside which a majority can be found
     fewest: int = 3  # modules: of two that contradict each other nobody can say who is wrong
     most_unit_searches: int = 24  # inputs of modules, in all, that are tried in other units: it takes a while

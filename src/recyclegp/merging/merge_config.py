@@ -131,13 +131,13 @@ def _built(problem: MergeProblem, *, screened: bool) -> MergeResult:
 
 
 def _in_question(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
-    """Whose unit nobody knows, and who says far more than most where nobody can check it; where they are few.
+    """Who decides nothing for all, and counts as far as it agrees with what the others know; where they are few.
 
-    They count as far as they agree with what the others know, and decide nothing for all.
+    Their unit nobody knows, or they say far more than most where nobody can check it, or owners would differ for them.
     """
     counting = {i for i, m in enumerate(problem.members) if m.weight > 0}.difference(unfinished)
     judged = [(i, v) for i in counting if (v := problem.members[i].verdict) is not None and v is not TRUSTED]
-    found = [i for i, v in judged if v.is_a_question or v.is_unseen]
+    found = [i for i, v in judged if v.decides_nothing]
     few = len(found) <= (1 - INFLUENCE.honest) * len(problem.members) and 2 * len(found) < len(counting)
     return sorted(found) if few else []
 
@@ -177,7 +177,7 @@ def _counting_less(m: Member, share: float) -> Member:
     v = m.verdict or TRUSTED
     less = f"it is {1 / share:.3g} times too sure: it counts that much less"
     before = m.weight if v.weight is None else v.weight
-    if v.is_a_question or v.is_unseen:
+    if v.decides_nothing:
         told = v._replace(reason=f"{v.reason}; beside what the others know {less}", share=share * v.share)
     else:
         why = "its search had not ended" if is_unfinished(m.about, m.latent) else ELSEWHERE

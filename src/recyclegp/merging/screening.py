@@ -7,6 +7,7 @@ itself. The trusted set is the one under which all that modules say is most prob
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,14 @@ class PriorMoments(NamedTuple):
     variance: float  # on average
 
 
+class _Present(NamedTuple):
+    """Who is there, and what is asked of them."""
+
+    members: Tensor  # bool
+    prior: PriorMoments
+    certain: Tensor  # nats of contradiction, from which on whoever can hardly be checked is left out
+
+
 class Screened(NamedTuple):
     """Who is trusted, and how everybody fits those who are."""
 
@@ -35,6 +44,7 @@ class Screened(NamedTuple):
     value: float  # log-probability of all that modules say, less the price of those left out
     gain: Tensor  # nats by which the best other explanation of each module is better than honesty,
     contradicted: Tensor  # and by which what the others know makes what it says less probable than the prior alone
+    certain: Tensor  # how many of the latter are a plain contradiction
 
     @property
     def flagged(self) -> list[int]:
@@ -50,17 +60,28 @@ class Screened(NamedTuple):
     @property
     def cannot_be_checked(self) -> Tensor:
         """Of which of them the others know too little, unless that little is plainly contradicted."""
-        few = (self.fit.share < SCREENING.checked) & (self.contradicted <= SCREENING.certain)
+        few = (self.fit.share < SCREENING.checked) & (self.contradicted <= self.certain)
         return few & ~self.fit.impossible
 
 
-def screen(said: Sequence[Statements], members: int, prior: PriorMoments) -> Screened:
-    """The best of several starts: everybody, and the friends of each of a few modules."""
+def screen(
+    said: Sequence[Statements], members: int, prior: PriorMoments, doubted: AbstractSet[int] = frozenset()
+) -> Screened:
+    """The best of several starts: everybody, those nobody doubts, and the friends of each of a few modules.
+
+    Whoever is doubted for another reason need not contradict the others plainly, where they can hardly check it.
+    """
     present = torch.zeros(members, dtype=torch.bool)
     for s in said:
         present[s.members] = True
-    known: dict[bytes, Screened] = {}
-    best = _refined(said, present, present, prior, known)
+    certain = torch.full((members,), SCREENING.certain, dtype=torch.float64)
+    certain[sorted(doubted)] = SCREENING.price
+    those, known = _Present(present, prior, certain), dict[bytes, Screened]()
+    best = _refined(said, those, present, known)
+    if doubted:
+        others = present.clone()
+        others[sorted(doubted)] = False
+        best = max(best, _refined(said, those, others, known), key=lambda found: found.value)
     few = len(best.flagged) <= SCREENING.few * int(present.sum())  # so few cannot have bent what the others agree on
     if int(present.sum()) < 3 or (few and best.usual < SCREENING.unusual):
         return best
@@ -69,27 +90,25 @@ def screen(said: Sequence[Statements], members: int, prior: PriorMoments) -> Scr
     for seed in seeds.unique().tolist():
         alone = torch.zeros_like(present)
         alone[seed] = True
-        found = _refined(said, present, alone, prior, known)
+        found = _refined(said, those, alone, known)
         if found.value > best.value:
             best = found
     log.info("screening: %d of %d modules contradict the others", len(best.flagged), len(everyone))
     return best
 
 
-def _refined(
-    said: Sequence[Statements], present: Tensor, trusted: Tensor, prior: PriorMoments, known: dict[bytes, Screened]
-) -> Screened:
+def _refined(said: Sequence[Statements], those: _Present, trusted: Tensor, known: dict[bytes, Screened]) -> Screened:
     """Those that fit the trusted ones join them, and the worst of those that do not leave, until nothing changes.
 
     `known` says where earlier searches have arrived from trusted sets that they met: from there all go the same way.
     """
-    seen: set[bytes] = set()
+    seen, present = set[bytes](), those.members
     for _ in range(SCREENING.steps):
         if _bits(trusted) in known:
             return known[_bits(trusted)]
         seen.add(_bits(trusted))
         agreed = consensus(said, trusted)
-        now = _compared(said, agreed, present, prior)
+        now = _compared(said, agreed, those)
         bad = present & (now.gain > SCREENING.price) & ~now.cannot_be_checked
         bad |= present & now.fit.impossible
         leaving = bad & trusted
@@ -102,7 +121,7 @@ def _refined(
     # once their friends had left
     lonely = present & ~trusted & now.cannot_be_checked
     if bool(lonely.any()):
-        now = _compared(said, consensus(said, trusted | lonely), present, prior)
+        now = _compared(said, consensus(said, trusted | lonely), those)
     known.update(dict.fromkeys(seen, now))
     return now
 
@@ -111,16 +130,17 @@ def _bits(which: Tensor) -> bytes:
     return which.cpu().numpy().tobytes()
 
 
-def _compared(said: Sequence[Statements], agreed: Consensus, present: Tensor, prior: PriorMoments) -> Screened:
+def _compared(said: Sequence[Statements], agreed: Consensus, those: _Present) -> Screened:
     """Everybody with what the trusted agree on."""
-    found = fit(said, agreed, *prior)
+    found = fit(said, agreed, *those.prior)
     ratio = found.chi2 / found.counts.clamp_min(1)
     inside = ratio[agreed.trusted & ~found.chi2.isnan()]
     usual = min(SCREENING.most_usual, max(1.0, float(inside.median()))) if len(inside) > 2 else 1.0
     other, honest = explanations(found, usual)
-    left_out = present & ~agreed.trusted
+    left_out = those.members & ~agreed.trusted
     value = agreed.evidence + float((other[left_out] - SCREENING.price).sum())
-    return Screened(agreed, found, usual, value, other - honest, found.under_prior - honest)
+    gain, contradicted = other - honest, found.under_prior - honest
+    return Screened(agreed, found, usual, value, gain, contradicted, those.certain)
 
 
 def explanations(found: Fit, usual: float) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from .. import threads
 from ..core.effects import NO_EFFECTS, Effects
-from ..core.posterior import Basis, basis
+from ..core.posterior import Basis, Posterior, basis
 from ..errors import printable
 from ..kernels import Kernel
 from ..kernels.units import smoother
@@ -94,9 +95,28 @@ class _Compared(NamedTuple):
         return any(2 * len(strangers & some) > len(some) for some in (agreed, out))
 
     @property
-    def own(self) -> float:
-        """Variance of what owners have of their own, on average."""
+    def apart(self) -> set[int]:
+        """Who stands out, and who cannot be checked: whoever says what nobody knows can differ as much as he likes."""
+        return {*self.screened.flagged, *self.screened.unchecked}
+
+    @property
+    def rest_can_tell(self) -> bool:
+        """Are those so few, and the others enough, that these know each other's functions and how far they differ?"""
+        present = len(self.screened.flagged) + self.trusted
+        few = len(self.apart) <= SCREENING.most_forged * present
+        return few and present - len(self.apart) >= SCREENING.min_trusted_to_rule_out_effects
+
+    @property
+    def own_variance(self) -> float:
+        """What owners have of their own, on average."""
         return float(torch.as_tensor(self.effects.diagonal(self.base.kernel, self.base.Z)).mean())
+
+    def shared(self, without: AbstractSet[int] = frozenset()) -> Posterior:
+        """What the trusted ones know of f, some of them left out."""
+        trusted = self.screened.agreed.trusted.clone()
+        trusted[sorted(without)] = False
+        agreed = consensus(self.said, trusted) if without else self.screened.agreed
+        return Posterior(self.base, agreed.v.new_tensor(self.mean), agreed.v, agreed.C)
 
     @property
     def most_agree(self) -> bool:
@@ -231,8 +251,12 @@ def _at_seen_precision(
     of_all = _learned(store, members, start, differ, readings)
     everybody = _compared(of_all, members, store, readings)
     bent = everybody.makes_strangers_of(first) or _is_far_below(of_all.noise, noise)
-    if first.trusted >= SCREENING.min_trusted_to_rule_out_effects and relearned is not None:
-        bent |= everybody.own > SCREENING.differ_for_few * relearned.compared.own
+    if not approximated(members):
+        begin = relearned if first.rest_can_tell else None
+        most = _Most(of_all) if begin is None else _Most(begin.belief, begin.compared, frozenset(first.apart))
+        most = _of_most(most, start, members, store, owners, readings)
+        if most.is_moved(everybody):
+            return most.result(members, owners)
     if not (first.nearly_all_agree and bent):
         candidates.append(everybody)
     best = max(candidates, key=lambda c: c.value)
@@ -269,12 +293,66 @@ def _relearned(
     flagged = first.screened.flagged
     if not flagged or not first.most_agree or store.sites < SCREENING.fewest:
         return None
-    strangers = set(first.screened.unchecked)
-    if first.trusted - len(strangers.difference(flagged)) < SCREENING.min_trusted_to_rule_out_effects:
-        strangers = set()  # otherwise those who know each other say whether owners differ
-    belief = _learned(store.without(strangers.union(flagged)), members, start, owners, readings)
+    belief = _learned(store.without(first.apart if first.rest_can_tell else flagged), members, start, owners, readings)
     again = _compared(belief, members, store, readings)
     return _Relearned(belief, again, not again.screened.flagged and again.value > first.value)
+
+
+class _Most(NamedTuple):
+    """What those say who know each other, and everybody compared under it, if that was done."""
+
+    belief: Learned
+    compared: _Compared | None = None
+    apart: AbstractSet[int] = frozenset()  # who was left out of what is learned
+
+    def is_moved(self, everybody: _Compared) -> bool:
+        """Do owners differ for the sake of a few, and are the others moved by it farther than these differ?
+
+        Where they know f, as N(m, c), and differ from each other by v, it is moved by how many √(v + c), on average?
+        """
+        if self.compared is None or not self.apart or not everybody.effects.present:
+            return False
+        Z = self.compared.base.Z
+        here, there = self.compared.shared(without=self.apart).predict(Z), everybody.shared().predict(Z)
+        known = here.variance < SCREENING.known * self.compared.base.kernel.diagonal(Z)
+        if not bool(known.any()):
+            return False
+        moved = (there.mean - here.mean).square() / (self.compared.own_variance + here.variance)
+        return float(moved[known].mean()) > SCREENING.most_moved**2
+
+    def result(self, members: Sequence[Member], owners: Owners) -> ScreeningResult:
+        """What is said of everybody: those few decide nothing for all."""
+        assert self.compared is not None
+        found = _verdicts(self.compared, members, owners)
+        for i in self.compared.apart:
+            if not found[i].flagged:
+                found[i] = found[i]._replace(reason=f"{found[i].reason}; {verdicts.FOR_FEW}")
+        return ScreeningResult(found)
+
+
+def _of_most(
+    known: _Most,
+    start: Kernel,
+    members: Sequence[Member],
+    store: SiteSource,
+    owners: Owners,
+    readings: Readings | None,
+) -> _Most:
+    """Without those who stand out, or cannot be checked, where owners differ far less than is believed.
+
+    Of the others some may stand out then, in turn.
+    """
+    for _ in range(SCREENING.rounds):
+        if not known.belief.effects.present:
+            break
+        less = known.belief._replace(effects=known.belief.effects.scaled(1 / SCREENING.differ_less))
+        beside = _compared(less, members, store, readings)
+        if not beside.rest_can_tell or beside.apart <= known.apart:
+            break
+        apart = known.apart | beside.apart
+        belief = _learned(store.without(apart), members, start, owners, readings)
+        known = _Most(belief, _compared(belief, members, store, readings, apart), apart)
+    return known
 
 
 class ScreenedMembers(NamedTuple):
@@ -318,7 +396,7 @@ def _believed(v: Verdict, share: float, m: Member) -> Verdict:
     reason = f"overconfident: it says {1 / share:.3g} times more than its rows and its noise allow"
     if 1 / share > SCREENING.gross_sure and m.about.method not in EXEMPT:
         return Verdict(Standing.FLAGGED, reason)
-    known = f"{v.reason}; " if v.is_a_question or v.is_unseen else ""
+    known = f"{v.reason}; " if v.decides_nothing else ""
     return v._replace(
         standing=Standing.UNCHECKED, reason=f"{known}{reason}, and counts that much less", share=share * v.share
     )
@@ -353,7 +431,13 @@ def _learned(
     return decide_from_some(store, numbers, readings, start, kernels, owners, approximate=approximated(members))
 
 
-def _compared(belief: Learned, members: Sequence[Member], store: SiteSource, readings: Readings | None) -> _Compared:
+def _compared(
+    belief: Learned,
+    members: Sequence[Member],
+    store: SiteSource,
+    readings: Readings | None,
+    doubted: AbstractSet[int] = frozenset(),
+) -> _Compared:
     now = at_noise(store, readings, belief.noise)
     count = int(min(SCREENING.points, max(SCREENING.least_points, FEATURES // max(store.rows, 1))))
     with torch.no_grad(), threads.limit_threads(float(min(store.rows, TOGETHER)) * count**2):
@@ -361,7 +445,7 @@ def _compared(belief: Learned, members: Sequence[Member], store: SiteSource, rea
         base = basis(belief.kernel, Z, effects=belief.effects)
         said = statements(base, now, belief.mean)
         prior = PriorMoments(belief.mean, float(belief.kernel.diagonal(Z).mean()))
-        return _Compared(base, now, said, screen(said, len(members), prior), belief.mean, belief.effects)
+        return _Compared(base, now, said, screen(said, len(members), prior, doubted), belief.mean, belief.effects)
 
 
 def _tempered(store: SiteSource, members: int) -> SiteSource:

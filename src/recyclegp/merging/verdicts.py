@@ -95,6 +95,16 @@ class Verdict(NamedTuple):
         return self.standing is Standing.UNCHECKED and UNSEEN in self.reason
 
     @property
+    def is_for_few(self) -> bool:
+        """Others stand out with it for whose sake all owners would have to differ far more than most do."""
+        return self.standing is Standing.UNCHECKED and FOR_FEW in self.reason
+
+    @property
+    def decides_nothing(self) -> bool:
+        """It counts as far as it agrees with what the others know, and nothing common is learned from it."""
+        return self.is_a_question or self.is_unseen or self.is_for_few
+
+    @property
     def is_doubtful(self) -> bool:
         """It came from elsewhere, and is far too sure of itself beside modules that were fitted here."""
         return self.standing is Standing.UNCHECKED and self.reason.startswith(ELSEWHERE)
@@ -146,6 +156,7 @@ ELSEWHERE = "it was fitted elsewhere"
 UNEXPECTED = "it is overconfident"  # and by which factor
 UNSEEN = "than most, which nobody can check"
 UNKNOWN = "the others know"  # and how much of what it says
+FOR_FEW = "with it owners would differ far more than most of them do"
 QUESTION = "in which unit is it?"
 CONTRADICTION = "they contradict each other, and nobody can say who is right"
 TRUSTED = Verdict(Standing.TRUSTED)
