@@ -133,6 +133,27 @@ def test_actions_are_named_by_their_hashes():
     assert len({tuple(u[:1]) for u in used}) == len({u[0].partition("@")[0] for u in used})  # one version of each
 
 
+def test_known_weaknesses_are_looked_for():
+    """The hosted workflow asks pip-audit about exactly what it has installed."""
+    (workflow,) = (p for p in (ROOT / ".github" / "workflows").glob("*.yml") if "pip-audit" in p.read_text())
+    lines = [line.partition("run:")[2].strip() for line in workflow.read_text().splitlines()]
+    freeze, install, audit = (
+        next(i for i, line in enumerate(lines) if word in line)
+        for word in ("pip freeze", "install pip-audit", "bin/pip-audit ")
+    )
+    assert freeze < install < audit
+    assert lines[freeze].rpartition("> ")[2] in lines[audit]
+
+
+def test_packages_whose_interfaces_are_no_promise_have_upper_bounds():
+    """Those that have changed what is used of them, or are before their first version."""
+    wanted = {"gpytorch", "linear-operator", "safetensors", "typer"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bounded = {re.split(r"[<>=]", line)[0] for line in project["dependencies"] if "<" in line}
+    assert wanted <= bounded
+    assert all("<" in line for line in project["optional-dependencies"]["serve"])
+
+
 def test_locked_requirements_have_hashes(monkeypatch):
     script = loaded("locked", monkeypatch)
     torch = {"name": "Torch", "version": "2.13.0+cpu"}, {"archive_info": {"hashes": {"sha256": "ab" * 32}}}

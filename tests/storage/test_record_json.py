@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import torch
 
+from recyclegp import trees
 from recyclegp.categories import Categories, Levels
 from recyclegp.core.convergence import Convergence
 from recyclegp.core.effects import Offset
@@ -198,3 +201,14 @@ def test_a_record_has_a_name(name):
     header, tensors, _ = module_file.to_document(record)
     with pytest.raises((RecycleGPError, TypeError)):
         module_file.from_fields(Fields(container.Document(header | {"name": name}, tensors)))
+
+
+def test_the_schema_page_has_every_kernel_that_is_read():
+    """Words of the reader that are no field are kinds, and those of a table on the page."""
+    reader = Path(trees.__file__).read_text(encoding="utf-8")
+    tests = re.findall(r"if kind (?:==|in) (\([^)]*\)|\"\w+\")", reader)
+    kinds = {word for test in tests for word in re.findall(r"\"(\w+)\"", test)}
+    page = (Path(__file__).parents[2] / "docs" / "schema.md").read_text(encoding="utf-8")
+    table = page[page.index("## Kernel\n") :].split("\n## ")[0]
+    assert {"index", "centred", "matern", "product"} <= kinds
+    assert kinds <= set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| ([^|]*) \|", table, re.MULTILINE))))
