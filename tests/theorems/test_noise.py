@@ -13,10 +13,11 @@ import reference as ref
 from recyclegp.core import noise as core
 from recyclegp.core.effects import Effects
 from recyclegp.kernels import Kernel, parse
-from recyclegp.merging.exact_learning import Sites
+from recyclegp.merging.exact_learning import Sites, _as_residuals_say, _learn
 from recyclegp.merging.member import stored
 from recyclegp.merging.noise import PooledNoise, Readings, at_noise, with_noise
 from recyclegp.merging.owners import owner_numbers
+from recyclegp.merging.search_space import SearchSpace
 
 
 def owner(seed, n=14, sd=0.3):
@@ -275,6 +276,60 @@ def test_members_whose_sites_are_not_here_do_not_change_the_evidence():
     )
 
 
+# --- how well residuals know the noise --------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")
+def test_how_well_residuals_know_the_noise():
+    """Of counting, of hyperparameters that are chosen on the same rows, and of what is in the noise of f."""
+    modules = [rgp.fit(*owner(seed, n), kernel="rbf", publish=M) for seed, n, M in ((0, 40, 5), (1, 70, 3), (2, 55, 6))]
+    members = rgp.merge(modules, owners=None, trust=None, inducing="all")._members
+    with stored(members, now=False) as store:
+        read = Readings.of(members, store)
+    x = np.array([0.4, 0.0, 2.5])
+    parts = []
+    for m, missed in zip(modules, x, strict=True):
+        e = m.noise_evidence
+        found_in_rows = m.rows - e.dof
+        missing = np.log(1 + 0.1 * np.e * missed * min(1, len(m.inducing) / found_in_rows) / (e.residual / e.dof))
+        parts.append(((3 + 2) / e.dof) ** 2 + missing**2)  # variance, two lengthscales, mean, noise
+    wanted = np.sqrt(2 / sum(m.noise_evidence.dof for m in modules) + np.median(parts))
+    assert 0.05 < wanted < 0.9
+    assert read.level_sd(torch.tensor(x)) == pytest.approx(wanted, rel=1e-9)
+    assert read.level_sd() < read.level_sd(torch.tensor(x))
+    assert read._replace(dof=read.dof / 20).level_sd() == 1  # no wider than before anybody asked
+
+
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")
+def test_a_noise_that_is_far_from_what_residuals_say_is_learned_as_near_as_they_know_it():
+    modules = [rgp.fit(*owner(seed, 40), kernel="rbf", publish=5, name=f"m{seed}") for seed in range(3)]
+    about = modules[0]._kernels[0]
+    members = rgp.merge(modules, owners=None, trust=None, inducing="all")._members
+    with stored(members, now=False) as store:
+        sites = Sites.of(store, owner_numbers(members), Readings.of(members, store))
+    read = sites.noise.readings
+    space = SearchSpace.of(about, sites.stacked.Z).pooling(read.level)
+    sd = read.level_sd(torch.zeros(len(modules)))
+    found = _learn(sites, space, [space.start(about)])
+    assert _as_residuals_say(sites, found) is found
+    wrong = replace(space, level=3 * read.level, level_sd=0.01)
+    found = _learn(sites, wrong, [wrong.start(about)])
+    as_one, curvature = replace(found.noise, dof=math.inf), found.curvature._replace(space=space)
+    assert math.log(as_one.level / read.level) > 2 * sd
+    nearer = _as_residuals_say(sites, found._replace(noise=as_one, curvature=curvature))
+    ended = nearer.ended_at
+    assert abs(math.log(ended.level / read.level)) < sd
+
+    def objective(noise):
+        """What sites say, and what residuals say, each with its own certainty."""
+        value = sites.log_evidence(nearer.kernel, nearer.effects, noise).value
+        return float(value) - 0.5 * (math.log(noise.level / read.level) / sd) ** 2
+
+    best = objective(ended)
+    assert best > objective(replace(ended, level=1.1 * ended.level))
+    assert best > objective(replace(ended, level=ended.level / 1.1))
+
+
 # --- what a module has missed of f ------------------------------------------------------------
 
 
@@ -394,7 +449,7 @@ def test_integrating_out_the_noises_is_laplace_about_the_shrunken_ones():
     """log ∫ N(x; μ, 2/ν) exp(−dof/4 (x − x_k)²) dx, with x = log σ_k², which is quadratic: no approximation is left."""
     dof, estimate, nu, level = torch.tensor([5.0, 40.0]), torch.tensor([0.1, 3.0]), 7.0, 0.4
     zero = torch.zeros(2)
-    read = Readings(zero == 0, estimate, zero, zero, dof, dof * estimate, dof, zero + 1)
+    read = Readings(zero == 0, estimate, zero, zero, dof, dof * estimate, dof, zero + 1, zero + 1)
     pooled = PooledNoise(level, nu)
     x = np.linspace(-30, 30, 60001)
     wanted = 0.0

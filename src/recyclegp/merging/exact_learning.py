@@ -245,25 +245,31 @@ def decide(
 
 
 def _as_residuals_say(sites: Sites, found: Learned) -> Learned:
-    """What was found, or where it leads on if one noise for all is no farther from the residuals than these can err.
+    """What was found, or, where its one noise is far from what the residuals say, the best as near as they know it.
 
-    Where points leave open far more than the noise, the evidence hardly knows which is which, and the residuals do.
+    Where points leave open ten times the noise, sites show the sum of both, and a few percent more of the one are a
+    fifth of the other. The residuals are of all rows, and know better. Where noises differ, or modules have missed
+    some of f, the residuals have been asked.
     """
     noise, ends, curvature = found.noise, sites.noise, found.curvature
     if noise is None or ends is None or curvature is None or math.isfinite(noise.dof) or noise.has_missed:
         return found
-    away = abs(math.log(float(noise.level) / ends.readings.level))
-    nothing = torch.zeros_like(ends.readings.noise)
-    if away <= ends.readings.level_sd(nothing):
+    if _nats(noise, ends.readings, ends.readings.level_sd()) < NOISE.level_gain:
         return found
     with torch.no_grad():
         missed = ends.under(replace(noise, missed_scale=NOISE.missed), found.kernel).missed
     sd = ends.readings.level_sd(missed)
-    if away <= sd:
+    if _nats(noise, ends.readings, sd) < NOISE.level_gain:
         return found
     space = replace(curvature.space, level_sd=sd)
     again = _learn(sites, space, [space.start(found.kernel, found.effects, found.ended_at)], curvature)
     return again._replace(nothing_missed=found.nothing_missed)
+
+
+def _nats(noise: PooledNoise, readings: Readings, sd: float) -> float:
+    """By how much this noise is less probable if residuals know its logarithm as well as that, and not as is usual."""
+    away = math.log(float(noise.level) / readings.level)
+    return 0.5 * away**2 * (sd**-2 - NOISE.level_sd**-2)
 
 
 def _with_missed(sites: Sites, space: SearchSpace, found: Learned) -> Learned:

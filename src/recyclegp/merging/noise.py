@@ -98,7 +98,7 @@ class Readings(NamedTuple):
     residual: Tensor  # with their weights
     dof: Tensor  # with their weights: half a module leaves half as many rows for the noise
     open: Tensor  # open_k(θ_k), what its points leave open of each other under its own kernel; one where nobody asked
-    told: Tensor  # by each number that its fit has used up, so much is said at its points, at most one: rows say more
+    shown: Tensor  # t_k: points over the numbers that its fit has found in its rows, n − tr W², at most one
     kernels: tuple[Kernel, ...] = ()  # their own
 
     @staticmethod
@@ -108,13 +108,13 @@ class Readings(NamedTuple):
         chi2, residual, rows = chi2 * weight, residual * weight, torch.where(known, rows * weight, 0.0)
         dof = torch.minimum(dof * weight, rows)  # tr W² ≤ n
         points = _points(members, store, weight) * weight
-        told = (points / (rows - dof).clamp_min(1e-300)).clamp_max(1.0)
+        shown = (points / (rows - dof).clamp_min(1e-300)).clamp_max(1.0)
         claimed = noise * (chi2 / rows.clamp_min(1e-300)).clamp_min(1)  # as large as it says, or as its rows do
         counts = of_usual_noise(claimed, known) * noise_shares(rows)
         counts = counts * of_rows_like_theirs(noise, noise_of_rows(noise, chi2, rows, points, residual, dof), known)
         kernels = tuple([m.latent.kernel for m in members])
         chi2, rows, residual, dof = chi2 * counts, rows * counts, residual * counts, dof * counts
-        read = Readings(counts > 0, noise, q, chi2, rows, residual, dof, torch.ones_like(noise), told, kernels)
+        read = Readings(counts > 0, noise, q, chi2, rows, residual, dof, torch.ones_like(noise), shown, kernels)
         return read._replace(open=_left_open(store, kernels)) if read.opens else read
 
     def to(self, device: torch.device) -> Readings:
@@ -147,19 +147,25 @@ class Readings(NamedTuple):
             return residual / dof
         return float(self.noise[self.known].log().mean().exp())
 
-    def level_sd(self, missed: Tensor) -> float:
-        """How far log σ² may be from what the residuals say of it, where modules have missed x_k (K,) of f.
+    def level_sd(self, missed: Tensor | None = None) -> float:
+        """How well the residuals know log σ², where modules have missed x_k (K,) of f: a standard deviation.
 
-        All rows say it within 2/Σdof. But each module has learned p_k hyperparameters from the same rows, which makes its
-        residuals smaller by about p_k/dof_k, in all modules alike. And what it has missed of f is in its noise: c may be
-        one standard deviation above the usual. x_k is as if there were no rows but at the points; fits that have used up
-        more numbers than these can say have seen more of f, and missed so much less.
+        Of three errors, only the first becomes less with more modules; the others are alike in all of them, and the
+        module in the middle stands for all:
+
+            √(2/Σdof_k)            of counting: a χ² with so many degrees of freedom
+            p_k/dof_k              of fitting: p_k hyperparameters, chosen on the same rows, make residuals smaller
+            log(1 + c x_k t_k/s_k²)  of missing: what is in the noise of f, if c is a standard deviation above the usual
+
+        x_k is as if there were rows at the points alone. Where a fit has found more numbers in its rows than it has
+        points, it has seen more of f, and missed so much less: t_k.
         """
+        found = torch.zeros_like(self.noise) if missed is None else missed
         most = NOISE.missed * math.exp(NOISE.missed_sd)
-        in_noise = torch.log1p(most * missed * self.told / self.estimate)[self.known]
-        learned = self.noise.new_tensor([k.structure.size + 2.0 for k in self.kernels])[self.known]  # with mean, noise
+        missing = torch.log1p(most * found * self.shown / self.estimate)[self.known]
+        chosen = self.noise.new_tensor([k.structure.size + 2.0 for k in self.kernels])[self.known]  # with mean, noise
         dof = self.dof[self.known].clamp_min(1e-300)
-        alike = float(((learned / dof).square() + in_noise.square()).median())
+        alike = float(((chosen / dof).square() + missing.square()).median())
         return min(NOISE.level_sd, math.sqrt(2 / float(dof.sum()) + alike))
 
     @property

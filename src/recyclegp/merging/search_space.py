@@ -32,7 +32,7 @@ class SearchSpace:
     owners: Owners = Owners.NONE
     fixed: Kernel | None = None  # the kernel, where it is not to be learned
     level: float | None = None  # where the prior of σ² is centred; None: noises stay
-    level_sd: float = NOISE.level_sd  # and how far its logarithm may be from there
+    level_sd: float = NOISE.level_sd  # and how far log σ² may be from there
     missed: bool = False  # is c learned with them, which is zero otherwise?
 
     @staticmethod
