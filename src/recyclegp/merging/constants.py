@@ -113,8 +113,8 @@ class Noise(NamedTuple):
 
     apart_gain: float = 1.0  # nats by which noises must be better kept apart than as one for all
     level_sd: float = 1.0  # of log σ² about what the residuals say, before it is asked how well they know it
-    # nats by which it must be less probable if it is asked, for the search to go on from there: two standard deviations
-    level_gain: float = 2.0
+    # nats by which it must be less probable if it is asked, for the search to go on from there: a standard deviation
+    level_gain: float = 0.5
     open_sd: float = 0.7  # of log κ: how far from the truth is what points leave open
     missed: float = 0.1  # c: of what a module has missed of f, so much is in its noise
     missed_sd: float = 1.0  # of log c
