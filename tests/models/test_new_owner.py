@@ -1,5 +1,7 @@
 """Somebody nobody has met: how much owners differ is known from few of them, so that effects are Student's t."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -149,3 +151,103 @@ def test_gradients_pass_through_a_new_owners_quantiles(ensemble):
     step = 1e-5
     up, down = (ensemble.predict_quantiles(X[2:3] + d, 0.9, owner="new")[0] for d in (step, -step))
     assert float(slope) == pytest.approx((up - down) / (2 * step), rel=1e-4)
+
+
+# --- how far new owners may be, by leaving out those who are here ----------------------------------
+
+
+def far_apart(seed=4, away=(0, 0.1, -0.1, 0.2, -0.2, 0.1, 0, 4, -0.1, -3)):
+    """Owners whose constants have heavy tails."""
+    rng, found = np.random.default_rng(seed), []
+    for k, b in enumerate(away):
+        inputs = rng.uniform(0, 6, (15, 1))
+        y = np.sin(inputs[:, 0]) + b + 0.1 * rng.standard_normal(15)
+        found.append(rgp.fit(inputs, y, name=f"o{k}"))
+    return rgp.merge(found, trust=None)
+
+
+@pytest.fixture(scope="module")
+def apart():
+    return far_apart()
+
+
+def without_spread(e):
+    return replace(e, groups=(replace(e.groups[0], spread=None),))
+
+
+def test_a_few_who_are_far_away_make_bands_of_new_owners_wider(apart):
+    scales = apart.groups[0].spread.scales
+    assert max(scales.values) > 2 * max(scales_of_few(10).values)
+    y = np.sin(X[:, 0]) + 12.0
+    assert bool((apart.log_density(X, y) > without_spread(apart).log_density(X, y) + 0.5).all())
+    ordinary = np.sin(X[:, 0]) + 0.1
+    assert bool((apart.log_density(X, ordinary) > without_spread(apart).log_density(X, ordinary)).all())
+
+
+def test_quantiles_are_of_the_mixture_of_sizes(apart):
+    group = apart.groups[0]
+    spread, noise = group.spread, apart._likelihood_of("new", None)
+    mean, shared = apart.predict(X)
+    effects, prior = spread.effects, group.form.kernel.diagonal(torch.as_tensor(X)).numpy()
+    D = effects.offset + effects.smooth * prior
+    if spread.level is not None:
+        D = D * np.exp(2 * spread.level.slope * np.clip((mean - spread.level.level) / spread.level.size, -3, 3))
+    noises = np.array(getattr(noise, "noises", ()) or [apart.noise])
+    shares = np.array(getattr(noise, "shares", ()) or [1.0])
+    for p, y in zip((0.025, 0.8), apart.predict_quantiles(X, [0.025, 0.8], owner="new").T, strict=True):
+        sd = np.sqrt((shared + np.array(spread.scales.values)[:, None] * D)[..., None] + noises)
+        reached = np.einsum("s,snk,k->n", spread.scales.weights, stats.norm.cdf((y - mean)[:, None] / sd), shares)
+        assert reached == pytest.approx(p, abs=1e-6)
+    _, variance = apart.predict(X, owner="new")
+    assert variance == pytest.approx(shared + spread.scales.mean * D)
+    covariance = apart.predict_joint(X, owner="new")[1]
+    assert np.cov(apart.sample(X, 100_000, owner="new").T) == pytest.approx(covariance, rel=0.15)
+
+
+def test_who_is_known_is_answered_as_before(apart):
+    before = without_spread(apart)
+    for owner in ("o1", "o7"):
+        np.testing.assert_array_equal(apart.predict(X, owner=owner), before.predict(X, owner=owner))
+        np.testing.assert_array_equal(apart.predict_interval(X, owner=owner), before.predict_interval(X, owner=owner))
+    np.testing.assert_array_equal(apart.predict(X), before.predict(X))
+
+
+@pytest.mark.parametrize("keep", ["sites", "names"])
+def test_a_file_knows_how_far_new_owners_may_be(apart, tmp_path, keep):
+    e = apart if keep == "sites" else apart.drop_sites()
+    assert e.groups[0].spread is not None
+    e.save(tmp_path / "e.safetensors")
+    again = rgp.load(tmp_path / "e.safetensors")
+    assert again.groups[0].spread == e.groups[0].spread
+    np.testing.assert_allclose(again.predict_interval(X), e.predict_interval(X), rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_owners_who_differ_most_where_f_is_large_follow_units_of_y():
+    """The slope belongs to f: in other units, and upside down, it is the same new owner."""
+    rng, found = np.random.default_rng(7), {1.0: [], -2.54: []}
+    for k in range(9):
+        inputs, size = rng.uniform(0, 3, (20, 1)), np.exp(0.5 * rng.standard_normal())
+        y = 10 + size * np.exp(1.2 * inputs[:, 0]) + 0.3 * rng.standard_normal(20)
+        for scale, own in found.items():
+            own.append(rgp.fit(inputs, scale * y + 5 * (scale != 1), name=f"o{k}"))
+    e = rgp.merge(found[1.0], trust=None)
+    assert e.groups[0].spread.level is not None
+    assert e.groups[0].spread.level.slope > 0
+    at = np.linspace(0.3, 2.7, 5)[:, None]
+    moved = e.transform(output_scale=-2.54, output_shift=5.0)
+    assert moved.groups[0].spread.level.slope < 0
+    low, high = e.predict_interval(at)
+    flipped = moved.predict_interval(at)
+    np.testing.assert_allclose(flipped, [-2.54 * high + 5, -2.54 * low + 5], rtol=1e-6)
+    other = rgp.merge(found[-2.54], trust=None)  # learned in other units
+    np.testing.assert_allclose(other.predict_interval(at), flipped, rtol=0.02)
+
+
+@pytest.mark.parametrize("likelihood", ["poisson", "bernoulli"])
+def test_sites_of_approximate_likelihoods_are_no_test(likelihood):
+    assert merged(likelihood, owners="auto").groups[0].spread is None
+
+
+def test_owners_that_somebody_chose_are_as_learned():
+    assert merged(owners="offset").groups[0].spread is None

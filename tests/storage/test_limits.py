@@ -412,6 +412,12 @@ def test_strict_types_of_ensembles(target, change):
         put("groups", 0, "noises", [{"level": 1.0, "dof": 0}]),
         put("groups", 0, "own_share", 1.5),
         put("groups", 0, "own_share", -0.1),
+        put("groups", 0, "spread", {"effects": {"offset": 1.0}}),
+        put("groups", 0, "spread", {"effects": {"offset": -1.0}, "scales": [[1.0, 1.0]]}),
+        put("groups", 0, "spread", {"effects": {"offset": 1.0}, "scales": [[1.0, 0.5]]}),
+        put("groups", 0, "spread", {"effects": {"offset": 1.0}, "scales": [[0.0, 1.0]]}),
+        put("groups", 0, "spread", {"effects": {"offset": 1.0}, "scales": [[1.0, 0.5, 0.5]]}),
+        put("groups", 0, "spread", {"effects": {}, "scales": [[1.0, 1.0]], "level": {"slope": 99.0}}),
         put("groups", 0, "convergence", 1),
         put("groups", 0, "coupling", {"scale": [1.0], "shift": [0.0]}),
         put("groups", 0, "anonymous", [[7, 7, 99]]),
@@ -458,7 +464,7 @@ def test_strict_types_of_ensembles(target, change):
         put("likelihoods", []),
         put("likelihoods", [{"name": "heteroscedastic"}]),
     ],
-    ids=range(66),
+    ids=range(72),
 )
 def test_strict_types_of_new_ensembles(target, change):
     check_refused(target, changed(NEW_ENSEMBLE, change), "ask for the file again")

@@ -9,6 +9,7 @@ The owner's site says ρ_k = R_kᵀf_k(Z_k) + ε. Given v, the rest of it is abo
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 import torch
@@ -19,6 +20,8 @@ from . import linalg
 from .effects import Effects, Offset
 from .posterior import Joint, Posterior, Predicted, at_once, features
 from .sites import Site
+
+FARTHEST = 3.0  # h, at most
 
 
 class FunctionPosterior(Protocol):
@@ -106,24 +109,46 @@ class OwnerPosterior(NamedTuple):
         return _Parts(V, V - H.mT @ G, half, self.shared.mean + V.mT @ self.shared.v + G.mT @ rest)
 
 
+class Level(NamedTuple):
+    """Owners differ more where f is larger, or smaller: effects are e^{γh} as large, h(x) = (f̂(x) − level)/size."""
+
+    slope: float  # γ
+    level: float  # in the middle of owners' points,
+    size: float  # and how far f̂ is from it there
+
+    def factors(self, mean: Tensor) -> Tensor:
+        """e^{γh} where f̂ is so large; far from where owners are, it is as at the end."""
+        return (self.slope * ((mean - self.level) / self.size).clamp(-FARTHEST, FARTHEST)).exp()
+
+    def in_units(self, scale: float, shift: float) -> Level:
+        """The same for s·f + b."""
+        return Level(math.copysign(self.slope, scale * self.slope), scale * self.level + shift, abs(scale) * self.size)
+
+
 class NewOwner(NamedTuple):
     """Somebody nobody has met: f, and in the variance how much owners differ."""
 
     shared: FunctionPosterior
     kernel: Kernel
     effects: Effects
+    level: Level | None = None  # None: as much everywhere
 
     def predict(self, X: Tensor) -> Predicted:
         mean, variance = self.shared.predict(X)
-        return Predicted(mean, variance + self.effects.diagonal(self.kernel, X))
+        own = self.effects.diagonal(self.kernel, X)
+        return Predicted(mean, variance + (own if self.level is None else own * self.level.factors(mean).square()))
 
     def joint(self, X: Tensor) -> Joint:
         mean, covariance = self.shared.joint(X)
-        return Joint(mean, covariance + self.effects.matrix(self.kernel, X, X))
+        own = self.effects.matrix(self.kernel, X, X)
+        if self.level is not None:
+            g = self.level.factors(mean)
+            own = own * (g[..., :, None] * g[..., None, :])
+        return Joint(mean, covariance + own)
 
     def scaled(self, scale: float) -> NewOwner:
         """Whose effects have variances so many times as large."""
         return self._replace(effects=self.effects.scaled(scale))
 
     def to(self, device: torch.device) -> NewOwner:
-        return NewOwner(self.shared.to(device), self.kernel.to(device), self.effects)
+        return self._replace(shared=self.shared.to(device), kernel=self.kernel.to(device))

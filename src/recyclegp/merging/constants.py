@@ -227,6 +227,18 @@ class Stacking(NamedTuple):
     lost: float = 2.5
 
 
+class Strangers(NamedTuple):
+    """Effects of new owners. Chosen on the sets of `groups` to be looked at, one owner left out at a time."""
+
+    owners: int = 3  # fewest that say something about another one
+    scale_sd: float = 1.0  # of the logarithm of c: effects may be this much larger or smaller than they were learned
+    dof: tuple[float, ...] = (2.0, 4.0, 8.0)  # ν, beside that of the learned variance
+    least: float = 0.5  # probability of other sizes, up to which nothing is changed
+    slopes: tuple[float, ...] = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)  # γ; the same both ways, as y may be −y
+    level_gain: float = 1.0  # nats from which owners differ more where f is larger: as six slopes are tried
+    constant: float = 1e-3  # of the size of f: it does not vary
+
+
 class Pooling(NamedTuple):
     """Of members' kernels. Chosen by hand."""
 
@@ -246,6 +258,7 @@ UNIT_SEARCH = UnitSearch()
 LEVELS = Levels()
 NOISE = Noise()
 EFFECTS = Effects()
+STRANGERS = Strangers()
 LEARNING = Learning()
 POINTS = Points()
 OUTPUTS = Outputs()

@@ -37,7 +37,7 @@ from ..storage.record_json import (
 )
 from . import legacy_files
 from .coupling import over_index
-from .ensemble_json import COUPLING, EFFECTS, HOW, NOISE, UNLEARNED
+from .ensemble_json import COUPLING, EFFECTS, HOW, NOISE, SPREAD, UNLEARNED
 from .group import Group
 from .how import Coupling, Frame, How
 from .naming import check_name, check_owner
@@ -90,6 +90,7 @@ def _group_to_json(g: Group, whole: Sequence[Likelihood], D: int) -> Header:
         "noises": [NOISE.write(noise, At(D)) for noise in g.noises] if any(g.noises) else None,
         "convergence": convergence_to_json(g.convergence),
         "own_share": g.own_share or None,
+        "spread": SPREAD.write(g.spread, At(form.Z.shape[1])),
         "unlearned": UNLEARNED.write(g.unlearned, NOWHERE) if g.unlearned.removed else None,
         "coupling": COUPLING.write(g.coupling, NOWHERE),
         "anonymous": [[*reversed(o.site.Rt.shape), o.owner] for o in sites] or None,
@@ -178,6 +179,7 @@ class _GroupReader:
             extent=self.f.tensor("extent", 2, self.frame.dimension) if "extent" in self.f.tensors else None,
             coupling=self.coupling,
             own_share=number(h.get("own_share", 0.0), "own_share", 0.0, 1.0),
+            spread=SPREAD.read_if_any(h.get("spread"), At(self.dimension)),
         )
 
     def _coupling(self, C: int) -> Coupling | None:

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.effects import Effects
+from ..core.effects import Effects, Scales
+from ..core.owner_posterior import Level
+from ..core.spread import Spread
 from ..errors import RecycleGPError
 from ..kernels import Kernel
 from ..kernels.file_form import from_json, to_json
@@ -24,6 +26,9 @@ from ..storage.fields import count, flag, listed, number, positive, text
 from .how import Coupling, How, OutputsWanted, Signer, Skipped
 from .naming import check_name
 from .unlearning import Trace, Unlearned
+
+MOST_SCALES = 64  # of a spread
+MOST_SLOPE = 10.0
 
 
 def _config_kernel(found: Any, at: At) -> Kernel | str | None:
@@ -156,6 +161,37 @@ EFFECTS = Entry(
         Fact("owners", lambda v, at: None if v is None else count(v, "owners", least=1)),
     ),
     "effects",
+)
+
+
+def _scales(found: Any) -> Scales:
+    """Sizes with their probabilities, [[s, p], …]."""
+    pairs = [listed(pair, "a scale", most=2) for pair in listed(found, "scales", most=MOST_SCALES)]
+    if not pairs or any(len(pair) != 2 for pair in pairs):
+        raise RecycleGPError("scales are not pairs of a size and a probability, or there are none")
+    values, weights = (tuple(number(v, "a scale", 0.0) for v in part) for part in zip(*pairs, strict=True))
+    if not math.isclose(math.fsum(weights), 1, rel_tol=1e-9) or not any(values):
+        raise RecycleGPError("probabilities of scales do not add up to one, or all scales are zero")
+    return Scales(values, weights)
+
+
+LEVEL = Entry(
+    Level,
+    (
+        Fact("slope", lambda v, at: number(v, "slope", -MOST_SLOPE, MOST_SLOPE)),
+        Fact("level", lambda v, at: number(v, "level")),
+        Fact("size", lambda v, at: positive(v, "size")),
+    ),
+    "a level",
+)
+SPREAD = Entry(
+    Spread,
+    (
+        Fact("effects", EFFECTS.read, EFFECTS.write),
+        Fact("scales", lambda v, at: _scales(v), lambda v, at: [list(pair) for pair in zip(*v, strict=True)]),
+        Fact("level", LEVEL.read_if_any, LEVEL.write),
+    ),
+    "a spread",
 )
 NOISE = Entry(
     PooledNoise,

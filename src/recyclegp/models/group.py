@@ -19,11 +19,12 @@ from ..core.effects import Scales, scales_of_few
 from ..core.exact import ExactPosterior
 from ..core.owner_posterior import FunctionPosterior
 from ..core.posterior import Posterior
+from ..core.spread import Spread
 from ..errors import Argument, ContradictionWarning, Part, RecycleGPError, warn_user
 from ..kernels import Kernel
 from ..kernels.units import InputUnits
 from ..likelihoods import Change, Gaussian, Likelihood, mixed
-from ..merging import affordable, decay, pooling
+from ..merging import affordable, decay, pooling, strangers
 from ..merging.agreement import remembered
 from ..merging.copies import is_same
 from ..merging.form import Form, FormAtPoints, GrowthLimits
@@ -39,7 +40,7 @@ from . import coupling as coupled
 from . import unlearning
 from .checks import check_finite
 from .how import Coupling, How
-from .owner_answers import noise_dof, of_its_own, one_noise, uncertain
+from .owner_answers import mixed_uncertain, noise_dof, of_its_own, one_noise, uncertain
 from .processes import OneFunction, Process
 from .unlearning import NOTHING_REMOVED, Chosen, Unlearned
 
@@ -62,6 +63,7 @@ class Group:
     extent: Tensor | None = None  # (2, D): where modules have points, where their sites are not kept
     coupling: Coupling | None = None  # the units of outputs that go together
     own_share: float = 0.0  # of their modules alone, in what owners are answered who ask for themselves
+    spread: Spread | None = None  # how far somebody nobody has met may be from f; None: as the form says
 
     def __post_init__(self) -> None:
         check_finite("ensemble", *self.form.tensors())
@@ -173,7 +175,11 @@ class Group:
         return AveragedPosterior(merged, of_its_own(own), own_part(own, self.own_share)) if own else merged
 
     def _merged_function(self, owner: str | None, function: int, *, of_y: bool) -> FunctionPosterior:
-        if not self.form.effects.present or (owner is None and not of_y):
+        if owner is None and not of_y:
+            return self.posterior
+        if self.spread is not None and self._is_new(owner, function):
+            return self.spread.new_owner(self.posterior, self.form.kernel)
+        if not self.form.effects.present:
             return self.posterior
         own = [(m.owner, m.function) == (owner, function) for m in self.members]
         if self._is_new(owner, function):
@@ -190,12 +196,12 @@ class Group:
         return own if can_answer(own) and own_part(own, self.own_share) > 0 else []
 
     def with_own_share(self) -> Group:
-        """With as much of owners' own answers as makes what neither has seen most probable."""
+        """With as much of owners' own answers as makes what neither has seen most probable, and a spread for others."""
         compared = self._compared_with_own()
         if compared is None:
             return self
         with torch.inference_mode(False):
-            return replace(self, own_share=compared.own_share())
+            return replace(self, own_share=compared.own_share(), spread=strangers.spread(compared, self.posterior))
 
     def is_lost_between_points(self) -> bool:
         """Do most owners know less of their functions than alone?"""
@@ -230,6 +236,8 @@ class Group:
     @cached_property
     def _scales(self) -> Scales | None:
         """What is not known of the variances of effects."""
+        if self.spread is not None:
+            return self.spread.scales
         owners = self.form.effects.owners
         return None if owners is None else scales_of_few(owners)
 
@@ -270,8 +278,16 @@ class Group:
         if own:
             averaged = self._averaged_with(owner, function)
             return self._noise_of_known(own, known, own_part(averaged, self.own_share) if averaged else 0.0)
-        noises = [m.noise for m in known if m.noise is not None]
-        return mixed(noises, [m.weighted_rows for m in known]) if noises and len(noises) == len(known) else None
+        return self._noise_of_new(known, self.noises[self.functions.index(function)])
+
+    def _noise_of_new(self, known: Sequence[Member], pooled: PooledNoise | None) -> Gaussian | None:
+        """Any of theirs; where it was looked how far new owners may be, as uncertain as each of them is."""
+        noises = [(m.noise, m.weighted_rows) for m in known if m.noise is not None]
+        if not noises or len(noises) < len(known):
+            return None
+        if self.spread is not None:
+            return mixed_uncertain([(Gaussian(m.noise), noise_dof([m], known, pooled), m.weighted_rows) for m in known])
+        return mixed(*zip(*noises, strict=True))
 
     def _noise_of_known(self, own: Sequence[Member], everybody: Sequence[Member], share: float) -> Gaussian | None:
         """`share` is that of its own answer."""
@@ -433,6 +449,7 @@ class Group:
             ),
             extent=None if self.extent is None else inputs.of(self.extent),
             coupling=None if self.coupling is None else coupled.rescaled(self.coupling, own),
+            spread=None if self.spread is None else self.spread.in_units(*own[0][:2]),
         )
 
     def at_points(self, points: int | Tensor | None) -> tuple[FormAtPoints, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from ..core.effects import Scales, scales_of_few
 from ..core.owner_posterior import FunctionPosterior
 from ..devices import default_device
-from ..likelihoods import Gaussian, GaussianMixture, NegativeBinomial
+from ..likelihoods import Gaussian, GaussianMixture, NegativeBinomial, mixed
 from ..merging.constants import NOISE
 from ..merging.member import Member, active
 from ..merging.noise import PooledNoise
@@ -50,16 +50,27 @@ def uncertain(*parts: tuple[Gaussian, float, float]) -> Gaussian:
 
     σ² is ν·s²/χ²_ν, so that y is Student's t_ν where f is known: a mixture of a few Gaussians, as for new owners.
     """
+    noises, shares = _each(parts)
+    if len(noises) == 1:
+        return parts[0][0]
+    mean = math.fsum(w * noise for w, noise in zip(shares, noises, strict=True))
+    return GaussianMixture(mean, tuple(noises), tuple(shares))
+
+
+def mixed_uncertain(parts: Sequence[tuple[Gaussian, float, float]]) -> Gaussian:
+    """The same of many, as far as a mixture tells noises apart; shares are as weights."""
+    return mixed(*_each(parts))
+
+
+def _each(parts: Sequence[tuple[Gaussian, float, float]]) -> tuple[list[float], list[float]]:
+    """Noises and their shares."""
     noises, shares = list[float](), list[float]()
     for given, dof, share in parts:
         scales = None if math.isinf(dof) else scales_of_few(dof + 1)
         scales = scales or Scales((1.0,), (1.0,))
         noises += [float(given.values[0]) * scale for scale in scales.values]
         shares += [share * weight for weight in scales.weights]
-    if len(noises) == 1:
-        return parts[0][0]
-    mean = math.fsum(w * noise for w, noise in zip(shares, noises, strict=True))
-    return GaussianMixture(mean, tuple(noises), tuple(shares))
+    return noises, shares
 
 
 def dispersed_as(pooled: NegativeBinomial, own: Sequence[Member]) -> NegativeBinomial:
