@@ -55,10 +55,10 @@ def test_an_owner_left_out_is_that_of_dense_algebra(learned):
     form, s = merged(sites, effects), np.array([0.0, 0.3, 1.0, 7.0])
     for k, (Z, Rt, rho) in enumerate(sites):
         h = np.sin(Z[:, 0])
-        factors = torch.as_tensor(np.exp(np.outer(SLOPES, h)))
+        factors = np.exp(np.outer(SLOPES, h))
         site = Site(*(torch.as_tensor(t) for t in (Z, Rt, rho)), torch.zeros((), dtype=torch.float64))
         owner = form.of_owner(k) if effects.present else form.posterior
-        found = left_out(owner, site, KERNEL, effects, asked, factors).log_densities(s)
+        found = left_out(owner, site, KERNEL, asked, factors, known=effects.present).log_densities(s)
 
         others = [i for i in range(len(sites)) if i != k]
         A = np.block(

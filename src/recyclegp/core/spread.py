@@ -28,7 +28,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..kernels import Kernel
 from .effects import SCALES, Effects, Scales
@@ -76,26 +75,26 @@ class LeftOut(NamedTuple):
 
 @torch.no_grad()
 def left_out(
-    merged: FunctionPosterior, site: Site, kernel: Kernel, learned: Effects, asked: Effects, factors: Tensor
+    merged: FunctionPosterior, site: Site, kernel: Kernel, asked: Effects, factors: Array, *, known: bool
 ) -> LeftOut:
-    """Of an owner with this site, which `merged`, the posterior of its function under the `learned` effects, has seen.
+    """Of an owner with this site, which `merged`, the posterior of its function, has seen.
 
-    Effects whose sizes are looked at are those that are `asked`, `factors` (slopes, M) times as large at its points.
+    Effects whose sizes are looked at are those that are `asked`, `factors` (slopes, M) times as large at its points;
+    they are `known` where they are those of `merged`, which has none else.
+    Matrices are as small as the site: NumPy asks less for each call.
     """
-    Z, Rt, rho, _ = site
-    mean, covariance = merged.joint(Z)
-    identity = torch.eye(len(rho), dtype=Rt.dtype, device=Rt.device)
-    left, V = torch.linalg.eigh(identity - Rt @ covariance @ Rt.mT)  # I − C
-    left = left.clamp(LEAST_LEFT, 1)
-    residual = V @ (V.mT @ (rho - Rt @ mean) / left)  # Σ(ρ − m)
-    own = learned.matrix(kernel, Z, Z) if learned.present else torch.zeros_like(covariance)
-    size, V = torch.linalg.eigh((V / left) @ V.mT - Rt @ own @ Rt.mT)  # Σ⁰, at least the unit noise
-    inverse = (V / size.clamp_min(1).sqrt()).mT  # B⁻¹
+    mean, covariance = (t.cpu().numpy() for t in merged.joint(site.Z))
+    Rt, rho = site.Rt.cpu().numpy(), site.rho.cpu().numpy()
+    left, V = np.linalg.eigh(np.eye(len(rho)) - Rt @ covariance @ Rt.T)  # I − C
+    left = left.clip(LEAST_LEFT, 1)
+    residual = V @ (V.T @ (rho - Rt @ mean) / left)  # Σ(ρ − m)
+    D = asked.matrix(kernel, site.Z, site.Z).cpu().numpy()
+    own = Rt @ D @ Rt.T if known else 0.0
+    size, V = np.linalg.eigh((V / left) @ V.T - own)  # Σ⁰, at least the unit noise
+    inverse = (V / np.sqrt(size.clip(1))).T  # B⁻¹
     half = inverse @ Rt
-    D = factors[:, :, None] * factors[:, None, :] * asked.matrix(kernel, Z, Z)
-    powers, U = torch.linalg.eigh(half @ D @ half.mT)
-    parts = (U.mT @ (inverse @ residual)[:, None])[..., 0]
-    return LeftOut(powers.clamp_min(0).cpu().numpy(), parts.cpu().numpy())
+    powers, U = np.linalg.eigh(half @ (factors[:, :, None] * factors[:, None, :] * D) @ half.T)
+    return LeftOut(powers.clip(0), U.swapaxes(-1, -2) @ (inverse @ residual))
 
 
 # --- how large effects are ------------------------------------------------------------------------

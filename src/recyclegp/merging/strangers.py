@@ -7,6 +7,8 @@ Sites of classes and counts are made about what their owners alone took f for, a
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
+
 import torch
 
 from ..core.effects import FEWEST_DOF, Effects
@@ -24,16 +26,19 @@ def spread(compared: Comparison, shared: FunctionPosterior) -> Spread | None:
         return None
     kernel, learned = compared.kernel
     sites = [Site(*(t.to(compared.device) for t in own.now)) for own in compared.owners]
-    means = [shared.predict(site.Z).mean for site in sites]
-    everywhere = torch.cat(means)
-    level, size = float(everywhere.mean()), float(everywhere.std())
-    varies = size > STRANGERS.constant * float(kernel.diagonal(sites[0].Z).mean().sqrt())
+    everywhere = torch.cat([site.Z for site in sites])
+    means = shared.predict(everywhere).mean
+    level, size = float(means.mean()), float(means.std())
+    variance = float(kernel.diagonal(everywhere).mean())
+    varies = size > STRANGERS.constant * variance**0.5
     slopes = STRANGERS.slopes if varies else (0.0,)
-    asked = learned if learned.present else _usual(float(kernel.diagonal(sites[0].Z).mean()))
+    asked = learned if learned.present else _usual(variance)
     levels = [Level(slope, level, size if varies else 1.0) for slope in slopes]
+    factors = torch.stack([own.factors(means) for own in levels]).cpu().numpy()
+    ends = [0, *accumulate(len(site.Z) for site in sites)]
     owners = [
-        left_out(merged, site, kernel, learned, asked, torch.stack([own.factors(mean) for own in levels]))
-        for merged, site, mean in zip(compared.merged, sites, means, strict=True)
+        left_out(merged, site, kernel, asked, factors[:, i:j], known=learned.present)
+        for merged, site, (i, j) in zip(compared.merged, sites, pairwise(ends), strict=True)
     ]
     dof = float(max((learned.owners or len(owners)) - 1, FEWEST_DOF))
     prior = Prior(STRANGERS.scale_sd, STRANGERS.dof, STRANGERS.least, STRANGERS.level_gain)
