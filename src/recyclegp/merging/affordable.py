@@ -10,14 +10,13 @@ import os
 
 import torch
 
-from ..devices import CPU, current_device
+from ..devices import current_device
 
 DIRECT = 512  # pseudo-observations that are always held all at once: it takes a second
 FIRST = 512  # on which a first kernel is learned
 DECIDED = 1500  # on which owners' effects are decided
 LEARNED = 3000  # whose exact evidence is evaluated some tens of times: a minute or two
 HELD = 17_000  # of which one factor is made, at a kernel that is known: a minute or two, if memory allows
-SMALL = 1024  # rows of matrices that a CPU is done with before a GPU has been told what to do with them
 GPU_LEARNED, GPU_HELD = 7, 3  # times as many on a GPU for large calculations
 COPIES = 4  # matrices of that size that are held at the same time
 SHARE = 0.5  # of the machine's memory that they may take
@@ -45,11 +44,6 @@ def held() -> int:
 def learned() -> int:
     """Of how many the exact evidence may be evaluated some tens of times."""
     return min(held(), LEARNED * (GPU_LEARNED if current_device().type == "cuda" else 1))
-
-
-def place(device: torch.device, rows: int) -> torch.device:
-    """Where hundreds of small steps on matrices with so many rows are done, which lie there."""
-    return CPU if rows <= SMALL else device
 
 
 def memory() -> float:

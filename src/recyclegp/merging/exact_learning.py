@@ -16,7 +16,6 @@ from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.stacked import Evidence, Stacked, log_evidence, stack
-from ..devices import default_device
 from ..kernels import Kernel
 from ..kernels.units import alike, smoother
 from . import affordable
@@ -59,13 +58,6 @@ class Learned(NamedTuple):
         """Noise where the search ended, also if all have one noise then."""
         return self.noise if self.curvature is None else self.curvature.noise
 
-    def to(self, device: torch.device) -> Learned:
-        if self.kernel.theta.device == device:
-            return self
-        noise = None if self.noise is None else self.noise.to(device)
-        curvature = None if self.curvature is None else self.curvature.to(device)
-        return self._replace(kernel=self.kernel.to(device), noise=noise, curvature=curvature)
-
 
 class Sites(NamedTuple):
     """What is learned from: stacked sites, and what their members say about their noise, if that is to be pooled."""
@@ -74,14 +66,9 @@ class Sites(NamedTuple):
     noise: StackedNoise | None = None
 
     @staticmethod
-    def of(
-        store: SiteSource, numbers: Sequence[int], readings: Readings | None = None, device: torch.device | None = None
-    ) -> Sites:
-        """All that is in a store; `numbers` are those of the members' owners. There, or where the store is."""
+    def of(store: SiteSource, numbers: Sequence[int], readings: Readings | None = None) -> Sites:
+        """All that is in a store; `numbers` are those of the members' owners."""
         stacked = stack(store.packs(1), numbers)
-        if device is not None and stacked.Z.device != device:
-            stacked = stacked.map(lambda t: t.to(device))
-            readings = None if readings is None else readings.to(device)
         noise = None if readings is None else StackedNoise.of(stacked, readings)
         return Sites(stacked, noise if noise is not None and bool(noise.readings.known.any()) else None)
 
@@ -148,23 +135,18 @@ def decide_from_some(
     `known` was learned from other modules: the search begins where that has ended, and with its smoothness.
     """
     few, more = affordable.first(store.largest), affordable.decided(store.largest)
-    here = affordable.place(store.device, few)
     with store.thinned(few) as some:
-        sites = Sites.of(some, numbers, readings, here)
-    with default_device(here):
-        own = about.to(here)
-        known = None if known is None else known.to(here)
-        near = own if known is None or known.kernel.structure == about.structure else smoother(own)
+        sites = Sites.of(some, numbers, readings)
+        near = about if known is None or known.kernel.structure == about.structure else smoother(about)
         question = Question(store, near, owners, approximate)
         if known is not None and kernels is not None and question.is_same(known.question):
             first = known
         else:
-            begins = None if kernels is None else [k.to(here) for k in kernels]
-            first = decide(sites, near, begins if near is own else [], owners, approximate=approximate, known=known)
+            begins = kernels if near is about else []
+            first = decide(sites, near, begins, owners, approximate=approximate, known=known)
             first = first._replace(question=None if kernels is None else question)
         if compare_smoothness:
-            first = as_smooth_as_it_is(sites, own, first, approximate=approximate)
-    first = first.to(store.device)
+            first = as_smooth_as_it_is(sites, about, first, approximate=approximate)
     if not first.unclear or store.points <= few:
         return first._replace(of_all=store.points <= few)
     if first.kernel.structure != about.structure:

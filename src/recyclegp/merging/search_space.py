@@ -47,10 +47,6 @@ class SearchSpace:
         """With this kernel, which is not to be learned."""
         return replace(self, fixed=kernel)
 
-    def to(self, device: torch.device) -> SearchSpace:
-        fixed = None if self.fixed is None else self.fixed.to(device)
-        return replace(self, about=self.about.to(device), Z=self.Z.to(device), fixed=fixed)
-
     def start(self, kernel: Kernel, effects: Effects = NO_EFFECTS, noise: PooledNoise | None = None) -> Tensor:
         """x at a kernel, at effects and at a noise; where there are none yet, at the centre of their prior."""
         offset = float(effects.offset) / self.size or EFFECTS.offset_share
@@ -204,10 +200,6 @@ class Curvature(NamedTuple):
     space: SearchSpace  # whose entries these are
     rows: int  # of pseudo-observations behind it
     noise: PooledNoise | None = None  # where it ended, also if all have one noise then
-
-    def to(self, device: torch.device) -> Curvature:
-        noise = None if self.noise is None else self.noise.to(device)
-        return Curvature(self.metric.to(device), self.space.to(device), self.rows, noise)
 
 
 def detached(effects: Effects, owners: int) -> Effects:

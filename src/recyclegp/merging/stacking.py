@@ -35,7 +35,6 @@ from ..core.averaged import best_share, leave_one_out
 from ..core.effects import Effects
 from ..core.owner_posterior import FunctionPosterior
 from ..core.sites import Site
-from ..devices import default_device
 from ..kernels import Kernel, weighted_median
 from .constants import STACKING
 from .influence import votes
@@ -122,7 +121,7 @@ class Comparison(NamedTuple):
     merged: Sequence[FunctionPosterior]  # on the device
     alone: Sequence[FunctionPosterior]
     kernel: OwnerKernel  # of the merge, on the device
-    device: torch.device  # where they are compared
+    device: torch.device
 
     @staticmethod
     def of(
@@ -148,21 +147,14 @@ class Comparison(NamedTuple):
         """a; all of it where the merge has lost what owners knew."""
         if self.is_lost_between_points():
             return 1.0
-        with default_device(self.device):
-            pairs = [_compared(*each, self.device) for each in zip(self.owners, self.merged, self.alone, strict=True)]
-            first, second = (torch.cat(part) for part in zip(*pairs, strict=True))
-            found = best_share(first, second, STACKING.prior)
+        pairs = [_compared(*each, self.device) for each in zip(self.owners, self.merged, self.alone, strict=True)]
+        first, second = (torch.cat(part) for part in zip(*pairs, strict=True))
+        found = best_share(first, second, STACKING.prior)
         return found if found >= STACKING.least else 0.0
 
     @torch.no_grad()
     def is_lost_between_points(self) -> bool:
         """Do most owners, by their rows, know several times less of f between their points than each alone?"""
-        with default_device(self.device):
-            less, rows = self._left_between_points()
-        return bool(less) and weighted_median(less, votes(rows)) > STACKING.lost
-
-    def _left_between_points(self) -> tuple[list[float], list[float]]:
-        """How many times as much the merge leaves open there as each owner alone, and rows of these owners."""
         less, rows = [], []
         for own, merged, alone in zip(self.owners, self.merged, self.alone, strict=True):
             Z = own.published.Z
@@ -174,7 +166,7 @@ class Comparison(NamedTuple):
             now = merged.predict(X).variance.minimum(self.kernel.left_open(Z, X))
             less.append(float(now.mean()) / max(before, 1e-300))
             rows.append(own.rows)
-        return less, rows
+        return bool(less) and weighted_median(less, votes(rows)) > STACKING.lost
 
 
 def between_points(Z: Tensor, discrete: Sequence[int]) -> Tensor:

@@ -212,14 +212,14 @@ class Group:
     def _compared_with_own(self) -> Comparison | None:
         if self.coupling is not None:
             return None
-        c, here = self.functions[0], affordable.place(self.form.Z.device, len(self.form.Z))
+        c = self.functions[0]
         with torch.inference_mode(False), torch.no_grad():
             return Comparison.of(
                 self.members,
-                lambda own: self._merged_function(own.owner, c, of_y=False).to(here),
+                lambda own: self._merged_function(own.owner, c, of_y=False),
                 lambda own: of_its_own(own.members),
-                OwnerKernel(self.form.kernel.to(here), self.form.effects),
-                here,
+                OwnerKernel(self.form.kernel, self.form.effects),
+                self.form.Z.device,
             )
 
     def _original(self, owner: str | None, function: int) -> str | None:
