@@ -58,7 +58,8 @@ def test_an_owner_left_out_is_that_of_dense_algebra(learned):
         factors = np.exp(np.outer(SLOPES, h))
         site = Site(*(torch.as_tensor(t) for t in (Z, Rt, rho)), torch.zeros((), dtype=torch.float64))
         owner = form.of_owner(k) if effects.present else form.posterior
-        found = left_out(owner, site, KERNEL, asked, factors, known=effects.present).log_densities(s)
+        without_it = left_out(owner, site, KERNEL, asked, factors, known=effects.present)
+        found = without_it.log_densities(s)
 
         others = [i for i in range(len(sites)) if i != k]
         A = np.block(
@@ -74,6 +75,8 @@ def test_an_owner_left_out_is_that_of_dense_algebra(learned):
         rest = np.concatenate([sites[i][2] - MEAN * sites[i][1].sum(1) for i in others])
         expected = MEAN * Rt.sum(1) + c.T @ np.linalg.solve(A, rest)
         without = Rt @ covariance(Z, Z) @ Rt.T + np.eye(len(rho)) - c.T @ np.linalg.solve(A, c)
+        prior = np.trace(Rt @ covariance(Z, Z) @ Rt.T)
+        assert without_it.known == pytest.approx(1 - np.trace(without - np.eye(len(rho))) / prior, abs=1e-7)
         for i, slope in enumerate(SLOPES):
             g = np.exp(slope * h)
             D = Rt @ (g[:, None] * g * own_covariance(asked, Z, Z)) @ Rt.T

@@ -251,3 +251,15 @@ def test_sites_of_approximate_likelihoods_are_no_test(likelihood):
 
 def test_owners_that_somebody_chose_are_as_learned():
     assert merged(owners="offset").groups[0].spread is None
+
+
+def test_owners_in_adjoining_regions_say_nothing_of_how_owners_differ():
+    """What others know nothing about is f, however wrong they are about it."""
+    rng, found = np.random.default_rng(5), []
+    for k in range(12):
+        inputs = rng.uniform(k, k + 1, (25, 1))
+        size = 8 if k % 5 == 0 else 1
+        y = size * np.sin(5 * inputs[:, 0]) + 0.2 * rng.standard_normal(25)
+        found.append(rgp.fit(inputs, y, name=f"o{k}"))
+    e = rgp.merge(found, trust=None)
+    assert e.groups[0].spread is None

@@ -66,6 +66,7 @@ class LeftOut(NamedTuple):
 
     powers: Array  # (slopes, r)  λ_i
     parts: Array  # (slopes, r)  z_i
+    known: float = 1.0  # so much of the variance of what it says about f is known to the others
 
     def log_densities(self, sizes: Array) -> Array:
         """log p(ρ_k | s, γ) (slopes, S) of sizes (S,), up to a constant."""
@@ -94,7 +95,9 @@ def left_out(
     inverse = (V / np.sqrt(size.clip(1))).T  # B⁻¹
     half = inverse @ Rt
     powers, U = np.linalg.eigh(half @ (factors[:, :, None] * factors[:, None, :] * D) @ half.T)
-    return LeftOut(powers.clip(0), U.swapaxes(-1, -2) @ (inverse @ residual))
+    prior = Rt @ kernel.matrix(site.Z, site.Z).cpu().numpy() @ Rt.T
+    open_to_others = (size.clip(1) - 1).sum() / max(np.trace(prior), 1e-300)  # tr(Σ⁰ − I)/tr RᵀKR
+    return LeftOut(powers.clip(0), U.swapaxes(-1, -2) @ (inverse @ residual), 1 - float(open_to_others))
 
 
 # --- how large effects are ------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 The merge says how large owners' effects are on the whole, and whether there are any, for which few owners must pay a
 price: what is better for those who are known is not all there is to be said of others. `core.spread` has the formulas.
+Nothing is learned from owners of whom the others know little, as in adjoining regions: there it is f that is looked at.
 Sites of classes and counts are made about what their owners alone took f for, and are no such test.
 """
 
@@ -15,7 +16,7 @@ from ..core.effects import FEWEST_DOF, Effects
 from ..core.owner_posterior import FunctionPosterior, Level
 from ..core.sites import Site
 from ..core.spread import Prior, Spread, learn, left_out
-from .constants import EFFECTS, STRANGERS
+from .constants import EFFECTS, SCREENING, STRANGERS
 from .stacking import Comparison
 
 
@@ -40,6 +41,9 @@ def spread(compared: Comparison, shared: FunctionPosterior) -> Spread | None:
         left_out(merged, site, kernel, asked, factors[:, i:j], known=learned.present)
         for merged, site, (i, j) in zip(compared.merged, sites, pairwise(ends), strict=True)
     ]
+    owners = [own for own in owners if own.known >= SCREENING.checked]
+    if len(owners) < STRANGERS.owners:
+        return None
     dof = float(max((learned.owners or len(owners)) - 1, FEWEST_DOF))
     prior = Prior(STRANGERS.scale_sd, STRANGERS.dof, STRANGERS.least, STRANGERS.level_gain)
     found = learn(owners, slopes, dof, prior, known=learned.present)
