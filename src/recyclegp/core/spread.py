@@ -89,14 +89,15 @@ def left_out(
     left, V = np.linalg.eigh(np.eye(len(rho)) - Rt @ covariance @ Rt.T)  # I − C
     left = left.clip(LEAST_LEFT, 1)
     residual = V @ (V.T @ (rho - Rt @ mean) / left)  # Σ(ρ − m)
-    D = asked.matrix(kernel, site.Z, site.Z).cpu().numpy()
+    K = kernel.matrix(site.Z, site.Z)
+    D = asked.matrix(kernel, site.Z, site.Z, K).cpu().numpy()
     own = Rt @ D @ Rt.T if known else 0.0
     size, V = np.linalg.eigh((V / left) @ V.T - own)  # Σ⁰, at least the unit noise
     inverse = (V / np.sqrt(size.clip(1))).T  # B⁻¹
     half = inverse @ Rt
     powers, U = np.linalg.eigh(half @ (factors[:, :, None] * factors[:, None, :] * D) @ half.T)
-    prior = Rt @ kernel.matrix(site.Z, site.Z).cpu().numpy() @ Rt.T
-    open_to_others = (size.clip(1) - 1).sum() / max(np.trace(prior), 1e-300)  # tr(Σ⁰ − I)/tr RᵀKR
+    prior = np.trace(Rt @ K.cpu().numpy() @ Rt.T)
+    open_to_others = (size.clip(1) - 1).sum() / max(prior, 1e-300)  # tr(Σ⁰ − I)/tr RᵀKR
     return LeftOut(powers.clip(0), U.swapaxes(-1, -2) @ (inverse @ residual), 1 - float(open_to_others))
 
 
