@@ -247,7 +247,7 @@ def _in_short(found: Sequence[dict[str, Any]]) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=STEPS, help="forgeries tried in each trial of one input")
-    parser.add_argument("--steps-4d", type=int, default=STEPS_4D, help="the same of four inputs; 0 for no such trial")
+    parser.add_argument("--steps-4d", type=int, default=STEPS_4D, help="the same of four inputs, and one seed; 0: none")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=np.inf, help="after which a trial ends, whatever it has tried")
@@ -258,7 +258,8 @@ def main(arguments: list[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     trials = [Trial(n, 1, seed, asked.steps, asked.minutes) for seed in seeds for n in ATTACKERS]
-    trials += [Trial(2, 4, asked.first_seed, asked.steps_4d, asked.minutes)] if asked.steps_4d else []
+    if asked.steps_4d:
+        trials += [Trial(n, 4, asked.first_seed, asked.steps_4d, asked.minutes) for n in ATTACKERS]
     found, of_this_run = read(asked.show)["trials"] if asked.show else [], provenance(arguments)
     for row in () if asked.show else done([(search, t) for t in trials], asked.processes):
         found.append(rounded(row, ".5f"))

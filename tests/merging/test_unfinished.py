@@ -15,7 +15,8 @@ import recyclegp as rgp
 from recyclegp.core.effects import NO_EFFECTS
 from recyclegp.core.posterior import Joint
 from recyclegp.core.sites import Site
-from recyclegp.merging.unfinished import agreeing_share, finished_part, is_absurd
+from recyclegp.kernels import parse
+from recyclegp.merging.unfinished import agreeing_share, consistent_share, finished_part, is_absurd
 from recyclegp.record import Latent
 
 KERNEL = "rbf(outputscale=2, lengthscale=0.5)"
@@ -164,6 +165,33 @@ def test_so_much_counts_as_agrees_with_what_the_others_know(knows: float) -> Non
     found = agreeing_share(site, Others(), kernel, NO_EFFECTS)  # type: ignore[arg-type]
     assert found == pytest.approx(min(1.0, 1 / ratio))
     assert agreeing_share(site._replace(rho=site.Rt @ torch.as_tensor(mean)), Others(), kernel, NO_EFFECTS) == 1  # type: ignore[arg-type]
+
+
+class KnownInPart(NamedTuple):
+    """Four points of f ~ N(0, I) at the first two of which it is known with variances of a hundredth."""
+
+    def joint(self, X: torch.Tensor) -> Joint:
+        return Joint(*(torch.as_tensor(np.array(v)) for v in ([5.0, -5.0, 0.0, 0.0], np.diag([0.01, 0.01, 1.0, 1.0]))))
+
+
+FAR_APART = torch.tensor([[0.0], [1e3], [2e3], [3e3]], dtype=torch.float64)  # of which none says anything of another
+
+
+@pytest.mark.parametrize("sure", [1.0, 1e9])
+@pytest.mark.parametrize("away", [0.05, 2.0])
+def test_whoever_decides_nothing_counts_as_far_as_it_is_where_it_is_known(sure: float, away: float) -> None:
+    """Σ z²/(c + 1/s) = 2 + 2·√4 over the two points that are known, whatever it says of the others."""
+    kernel = parse("rbf", 1)
+    kernel = kernel.with_theta(torch.zeros_like(kernel.theta))
+    root = 4 * sure**0.5
+    says = torch.tensor([5.0 + away, -5.0, 100.0, 0.0], dtype=torch.float64)
+    site = Site(FAR_APART, root * torch.eye(4, dtype=torch.float64), root * says, torch.zeros((), dtype=torch.float64))
+    found = consistent_share(site, KnownInPart(), kernel, NO_EFFECTS)  # type: ignore[arg-type]
+    if away == 0.05:
+        assert found == 1
+    else:
+        noise = 1 / (found * root**2)
+        assert away**2 / (0.01 + noise) == pytest.approx(6.0, rel=1e-6)
 
 
 def elsewhere(rng: np.random.Generator, offset: float, name: str) -> rgp.Module:

@@ -203,6 +203,9 @@ class Unfinished(NamedTuple):
     # of its precision, with which an import agrees: 0.06 to 0.24 after ten steps of Adam, 0.5 and more of finished ones
     least_agreeing: float = 0.3
     fewest_judges: int = 2  # modules fitted here: of one and an import nobody can say who is right
+    open: float = 0.5  # of the variance of f: where the others leave less of it open, they know what a site should say
+    chance: float = 2.0  # standard deviations of a squared distance, above its mean, that are no contradiction
+    halvings: int = 60  # of where the logarithm of a share may be
 
 
 class Influence(NamedTuple):

@@ -25,7 +25,7 @@ from .pooling import discrete_columns, kernel_by_name, most_common_kernel
 from .problem import MergeProblem
 from .site_source import SiteSource
 from .trust import Trust, apply_screening
-from .unfinished import agreeing_share, is_absurd, is_unfinished
+from .unfinished import agreeing_share, consistent_share, is_absurd, is_unfinished
 from .verdicts import ELSEWHERE, TRUSTED, Standing, Verdict
 
 
@@ -167,7 +167,9 @@ def _as_far_as_they_agree(problem: MergeProblem, form: Form, silent: set[int]) -
     for i, site in problem.store.each():
         if i not in silent:
             continue
-        share = agreeing_share(site, form.posterior, form.kernel, form.effects)
+        v = members[i].verdict
+        share_of = consistent_share if v is not None and v.decides_nothing else agreeing_share
+        share = share_of(site, form.posterior, form.kernel, form.effects)
         if share < 1:
             members[i], left[i] = _counting_less(members[i], share), share
     return tuple(members), problem.store.weighted(left)

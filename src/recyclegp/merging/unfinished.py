@@ -11,6 +11,7 @@ chosen, within a factor of what they say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -80,6 +81,36 @@ def agreeing_share(site: Site, shared: FunctionPosterior, kernel: Kernel, effect
     S = site.Rt @ covariance @ site.Rt.mT + torch.eye(len(site.rho), dtype=site.rho.dtype, device=site.rho.device)
     away = linalg.solve_lower(linalg.cholesky(S).L, (site.rho - site.Rt @ mean)[:, None]).square().sum()
     return min(1.0, len(site.rho) / max(float(away), 1e-300))
+
+
+@torch.no_grad()
+def consistent_share(site: Site, shared: FunctionPosterior, kernel: Kernel, effects: Effects) -> float:
+    """Of its precision, so much that what a site says is no farther from what others know than by chance.
+
+    With a share s of its precision, ρ ~ N(Rᵀm, A + I/s) with A = RᵀCR + RᵀDR = U diag(c) Uᵀ, and z = Uᵀ(ρ − Rᵀm) has
+    the squared distance Σ z²/(c + 1/s). Only directions count in which the others know f. `agreeing_share` takes the
+    noise of a site for what it says too surely: one that is sure beyond measure says the same with a tenth of that.
+    """
+    mean, covariance = shared.joint(site.Z)
+    prior = kernel.matrix(site.Z, site.Z)
+    if effects.present:
+        own = effects.matrix(kernel, site.Z, site.Z)
+        covariance, prior = covariance + own, prior + own
+    c, U = torch.linalg.eigh(site.Rt @ covariance @ site.Rt.mT)
+    known = c < UNFINISHED.open * (U * (site.Rt @ prior @ site.Rt.mT @ U)).sum(0)
+    z2, c = (U.mT @ (site.rho - site.Rt @ mean))[known].square(), c[known].clamp_min(0)
+    most = len(c) + UNFINISHED.chance * math.sqrt(2 * len(c))  # mean and standard deviations of χ²
+
+    def far(log_noise: float) -> bool:
+        return float((z2 / (c + math.exp(log_noise))).sum()) > most
+
+    if not len(c) or not far(0.0):
+        return 1.0
+    low, high = 0.0, math.log(float(z2.sum()))  # of log 1/s: with so much noise nothing is far
+    for _ in range(UNFINISHED.halvings):
+        middle = (low + high) / 2
+        low, high = (middle, high) if far(middle) else (low, middle)
+    return math.exp(-high)
 
 
 def is_absurd(kernel: Kernel, mean: float, members: Sequence[Member]) -> bool:
