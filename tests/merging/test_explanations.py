@@ -2,11 +2,13 @@
 
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
 import torch
 
+import recyclegp as rgp
 from recyclegp.merging.consensus import Prediction
 from recyclegp.merging.explanations import explained
 from recyclegp.merging.verdicts import Units
@@ -122,3 +124,21 @@ def test_what_is_not_clear_is_not_proposed():
     p = p._replace(error=p.error / 300, predicted=p.predicted / 300, ones=p.ones / 30)
     found = explained(p, NEVER, 1.0)
     assert found.remedy is None
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_nothing_is_proposed_where_the_others_know_a_constant(count):
+    """As of a module with one point: a and b of a·f + b cannot be told apart."""
+    ones, others = torch.linspace(80, 90, count, dtype=torch.float64), torch.full((count,), 0.1, dtype=torch.float64)
+    found = explained(Prediction(7 * 0.3 * ones - 23.4 * ones - 0.3 * ones, 0.3 * ones, ones, others), NEVER, 1.0)
+    assert found.remedy is None or found.remedy[:2] != found.units.back[:2]
+
+
+def test_modules_of_one_point_can_be_merged():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (6, 30, 1))
+    y = np.sin(5 * X[..., 0]) + 9.0 * (np.arange(6) == 2)[:, None] + 0.1 * rng.standard_normal((6, 30))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rgp.RecycleGPWarning)
+        merged = rgp.merge([rgp.fit(*part, kernel="rbf", publish=1) for part in zip(X, y, strict=True)])
+    assert np.isfinite(merged.predict(X[0])[0]).all()

@@ -16,6 +16,7 @@ from .unit_table import KNOWN, KnownChange
 from .verdicts import InputFactor, Units
 
 FACTORS = torch.logspace(0, EXPLAINING.decades, EXPLAINING.steps, dtype=torch.float64)  # of the variance
+ROUNDING = 1e-9  # of a constant: what varies less does not vary
 
 
 class Explanation(NamedTuple):
@@ -71,12 +72,14 @@ def _settled(p: Prediction, units: Units, usual: float, known: Sequence[KnownCha
 
 def _are_clear(p: Prediction, units: Units, usual: float) -> bool:
     """Are a and b known to a tenth, of itself and of what f varies by? Their covariance is (XᵀX)⁻¹ = L⁻ᵀL⁻¹."""
+    constant = float(p.predicted @ p.ones / p.ones.square().sum())
+    varies = float((p.predicted - constant * p.ones).norm() / p.ones.norm())
+    if not varies > ROUNDING * abs(constant):
+        return False  # at one point, or of a constant, nobody can tell a from b
     root = (usual * (1 + units.scale**2 * p.variance)).rsqrt()
     X = root[:, None] * torch.stack([p.predicted, p.ones], 1)
     L = linalg.cholesky(X.mT @ X).L
     scale_sd, shift_sd = linalg.solve_lower(L, torch.eye(2, dtype=X.dtype)).square().sum(0).sqrt().tolist()
-    constant = float(p.predicted @ p.ones / p.ones.square().sum())
-    varies = float((p.predicted - constant * p.ones).norm() / p.ones.norm())
     return max(scale_sd, shift_sd / varies) < EXPLAINING.clear * abs(units.scale)
 
 
