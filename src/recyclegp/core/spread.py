@@ -158,7 +158,7 @@ def learn(owners: Sequence[LeftOut], slopes: Sequence[float], dof: float, prior:
 def sizes(c: float, dof: float) -> Array:
     """Probabilities of s = c·ν/χ²_ν about each of LOG_SIZES."""
     ends = np.exp((LOG_SIZES[1:] + LOG_SIZES[:-1]) / 2)
-    half = torch.full((len(ends),), 0.5 * dof, dtype=torch.float64)
+    half = torch.full((len(ends),), 0.5 * dof, dtype=torch.float64, device="cpu")
     up_to = torch.special.gammaincc(half, 0.5 * dof * c / torch.from_numpy(ends))  # s ≤ x where χ² ≥ νc/x
     return np.diff(up_to.numpy(), prepend=0.0, append=1.0)
 
