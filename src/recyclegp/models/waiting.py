@@ -26,7 +26,7 @@ from ..core.posterior import basis, features
 from ..core.publishing import PublishedSite, publish
 from ..core.publishing import information as nats
 from ..core.sites import Site
-from ..devices import CPU
+from ..devices import CPU, default_device
 from ..errors import Argument, Either, Message, RecycleGPError
 from ..kernels import Kernel
 from ..local import placement
@@ -211,7 +211,8 @@ def published(groups: Sequence[Group], waiting: Waiting, choice: Choice, frame: 
     """Groups with what waits as members like others."""
     found = []
     for group in groups:
-        own = [_published(w, group, frame) for w in waiting if w.member.function in group.functions]
+        with default_device(CPU):  # where rows wait
+            own = [_published(w, group, frame) for w in waiting if w.member.function in group.functions]
         there = {(m.name, m.function): m for m in group.members}
         old = {m.name for m in own if (m.name, m.function) in there}
         found.append(_replaced(group, own, old, choice) if old else _joined(group, own, choice))
