@@ -134,3 +134,27 @@ def test_whoever_is_doubted_and_contradicts_the_little_that_is_known_is_left_out
     assert SCREENING.price < float(found.contradicted[0]) < SCREENING.certain
     assert screen(lies, 8, ABOUT, {0}).flagged == [0]
     assert screen(truth, 8, ABOUT, {0}).flagged == []
+
+
+def test_who_cannot_be_checked_does_not_make_the_others_look_worse():
+    """One says of a place of its own what is 20 deviations away, as another has said it: the others agree all the same.
+
+    With it they are worth less together than nobody is; it is trusted, as nobody knows better, and does not count there.
+    """
+
+    def rows(k, rng):
+        H = 3 * rng.standard_normal((R, M))
+        H[:, 3:] *= k == 0
+        H[:, :3] *= k > 0
+        return H
+
+    def far(v, H, rho):
+        return 20 * H.sum(-1)
+
+    some = said({0: far}, H_of=rows)
+    found = screen(some, 8, ABOUT)
+    assert (found.flagged, found.unchecked) == ([], [0])
+    others = torch.tensor([False] + 7 * [True])
+    assert found.value > consensus(some, torch.ones(8, dtype=torch.bool)).evidence
+    alone = float(fit(some, consensus(some, others), *ABOUT).alone[0])
+    assert found.value == pytest.approx(consensus(some, others).evidence + alone - SCREENING.price)

@@ -122,8 +122,22 @@ def _refined(said: Sequence[Statements], those: _Present, trusted: Tensor, known
     lonely = present & ~trusted & now.cannot_be_checked
     if bool(lonely.any()):
         now = _compared(said, consensus(said, trusted | lonely), those)
+    now = _valued(said, now, those)
     known.update(dict.fromkeys(seen, now))
     return now
+
+
+def _valued(said: Sequence[Statements], now: Screened, those: _Present) -> Screened:
+    """As probable as without those who cannot be checked, and whom something else explains better than that they agree.
+
+    They are trusted, as nobody knows better; but what they say of a place of their own is no reason to trust others
+    less, who contradict nobody.
+    """
+    strange = now.agreed.trusted & now.cannot_be_checked & (now.gain > SCREENING.price)
+    rest = now.agreed.trusted & ~strange
+    if not bool(strange.any()) or not bool(rest.any()):
+        return now
+    return now._replace(value=max(now.value, _compared(said, consensus(said, rest), those).value))
 
 
 def _bits(which: Tensor) -> bytes:
