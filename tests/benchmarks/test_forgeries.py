@@ -59,6 +59,7 @@ def test_a_wave_is_said_as_surely_as_the_truth(modules):
     [
         (forgeries.ELSEWHERE, 0, 0.0),
         (forgeries.APART, 0, 0.0),
+        (forgeries.APART, 5, 0.0),
         (forgeries.ELSEWHERE, 10, 0.1),
         (forgeries.ELSEWHERE, 11, 0.3),
     ],

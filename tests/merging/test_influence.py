@@ -207,6 +207,34 @@ def differing():
     return list(rgp.fit_many(parts, publish=10, names=[f"m{k}" for k in range(12)], privacy="things", kernel="rbf"))
 
 
+def rough(module, k):
+    """Beside all others it goes up and down within a hundredth."""
+    site = module.latents[0].site
+    f = 1.5 * np.random.default_rng([3, k]).standard_normal(len(site.Z))
+    return said(module, site=site._replace(Z=0.02 * site.Z - 3, rho=site.Rt @ torch.from_numpy(f)))
+
+
+def test_who_cannot_be_checked_does_not_move_f_where_the_others_know_it(honest):
+    """Three of twelve, of a place of their own: a kernel that suits them, too, hardly knows f anywhere else."""
+    e, clean = merged([*(rough(m, k) for k, m in enumerate(honest[:3])), *honest[3:]]), merged(honest[3:])
+    assert all(row["trust"] == "trusted" for row in e.report()[3:])
+    assert any("with it f would be elsewhere" in row["trust"] for row in e.report()[:3])
+    torch.testing.assert_close(e.kernel_spec.theta, clean.kernel_spec.theta, atol=0.01, rtol=0)
+    np.testing.assert_allclose(e.predict(AT)[0], clean.predict(AT)[0], atol=0.02)
+
+
+def test_an_honest_owner_of_a_place_of_its_own_counts_in_full(honest):
+    """Nobody can check it, and it moves nobody."""
+    X = np.random.default_rng(9).uniform(4, 6, (40, 1))
+    y = 1.3 * np.sin(2.5 * X[:, 0]) + 0.2 * np.random.default_rng(10).standard_normal(40)
+    apart = rgp.fit(X, y, name="apart", publish=10, privacy="things", kernel="rbf")
+    e = merged([apart, *honest[1:]])
+    assert e.report()[0]["trust"].startswith("cannot be checked: the others know")
+    assert "elsewhere" not in e.report()[0]["trust"]
+    assert e.report()[0]["weight"] == 1
+    assert np.abs(e.predict(X)[0] - 1.3 * np.sin(2.5 * X[:, 0])).mean() < 0.2
+
+
 @pytest.mark.parametrize("by", [1.0, 2.0])
 def test_an_honest_owner_whose_constant_is_far_from_the_others_counts_in_full(differing, by):
     """By up to ten standard deviations of theirs: one owner alone hardly moves what they know."""

@@ -137,9 +137,9 @@ def test_whoever_is_doubted_and_contradicts_the_little_that_is_known_is_left_out
 
 
 def test_who_cannot_be_checked_does_not_make_the_others_look_worse():
-    """One says of a place of its own what is 20 deviations away, as another has said it: the others agree all the same.
+    """One says of a place of its own what is 20 deviations away: the others agree all the same.
 
-    With it they are worth less together than nobody is; it is trusted, as nobody knows better, and does not count there.
+    It is trusted, as nobody knows better. But with it they are worth less together than without, and that is no reason.
     """
 
     def rows(k, rng):

@@ -15,10 +15,11 @@ from ..kernels.units import InputUnits, in_units, scaled
 from ..local.kernel_choice import AUTO
 from ..record import IMPORTED
 from .build import build, chosen_kernel, step_cost
-from .constants import INFLUENCE, UNFINISHED
+from .constants import INFLUENCE, SCREENING, UNFINISHED
 from .exact_learning import Learned
 from .form import Form, Merged
 from .member import Member
+from .moved import is_moved
 from .owners import Owners
 from .points import PointsWanted
 from .pooling import discrete_columns, kernel_by_name, most_common_kernel
@@ -119,6 +120,11 @@ def _built(problem: MergeProblem, *, screened: bool) -> MergeResult:
     if not others.sites:
         return MergeResult(_of_best_size(held), *as_they_are, Held.UNFINISHED)
     found = build((replace(problem, store=others) if silent else problem).as_smooth_as_it_is)
+    if screened and (moving := _who_move(problem, silent)):
+        rest = build(replace(problem, store=problem.store.without({*silent, *moving}), first=None).as_smooth_as_it_is)
+        if _are_moved(problem, rest.form, found.form, {*silent, *moving}):
+            problem = replace(problem, members=_told_that_they_move(problem.members, moving))
+            found, silent = rest, [*silent, *moving]
     form = found.form
     if is_absurd(form.kernel, form.mean, problem.members):
         return MergeResult(build(held), *as_they_are, Held.ABSURD)
@@ -133,13 +139,44 @@ def _built(problem: MergeProblem, *, screened: bool) -> MergeResult:
 def _in_question(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
     """Who decides nothing for all, and counts as far as it agrees with what the others know; where they are few.
 
-    Their unit nobody knows, or they say far more than most where nobody can check it, or owners would differ for them.
+    Their unit nobody knows, or they say far more than most where nobody can check it, or f would be elsewhere.
     """
     counting = {i for i, m in enumerate(problem.members) if m.weight > 0}.difference(unfinished)
     judged = [(i, v) for i in counting if (v := problem.members[i].verdict) is not None and v is not TRUSTED]
     found = [i for i, v in judged if v.decides_nothing]
     few = len(found) <= (1 - INFLUENCE.honest) * len(problem.members) and 2 * len(found) < len(counting)
     return sorted(found) if few else []
+
+
+def _who_move(problem: MergeProblem, silent: Sequence[int]) -> list[int]:
+    """Others who are not trusted, and may have moved f; where they are few beside those who are."""
+    counting = {i for i, m in enumerate(problem.members) if m.weight > 0}.difference(silent)
+    judged = [(i, v) for i in counting if (v := problem.members[i].verdict) is not None and v is not TRUSTED]
+    found = [i for i, v in judged if v.standing is Standing.UNCHECKED]
+    few = len(found) + len(silent) <= SCREENING.most_forged * len(problem.members)
+    enough = len(counting) - len(found) >= SCREENING.min_trusted_to_rule_out_effects
+    return sorted(found) if few and enough else []
+
+
+def _are_moved(problem: MergeProblem, rest: Form, found: Form, apart: set[int]) -> bool:
+    """Is f elsewhere with them, at the points of all the others, or between them?"""
+    Z = torch.cat([site.Z for i, site in problem.store.each() if i not in apart])
+    Z = Z[torch.linspace(0, len(Z) - 1, min(len(Z), SCREENING.points)).long()]
+    between = (Z + Z.roll(len(Z) // 2, 0)) / 2
+    discrete = sorted(rest.kernel.structure.discrete)
+    between[:, discrete] = Z[:, discrete]
+    Z = torch.cat([Z, between])
+    own = float(torch.as_tensor(rest.effects.diagonal(rest.kernel, Z)).mean())
+    return is_moved(rest.posterior.predict(Z), found.posterior.predict(Z), own, rest.kernel.diagonal(Z))
+
+
+def _told_that_they_move(members: Sequence[Member], moving: Sequence[int]) -> list[Member]:
+    told = list(members)
+    for i in moving:
+        verdict = told[i].verdict
+        assert verdict is not None
+        told[i] = told[i]._replace(verdict=verdict.moving)
+    return told
 
 
 def _doubtful(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:

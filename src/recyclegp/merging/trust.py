@@ -37,6 +37,7 @@ from .input_units import InputChange, Place, best_units
 from .learning import starts
 from .levels import UnitDoubt, levels, unit_doubts
 from .member import Member
+from .moved import is_moved
 from .noise import PooledNoise, Readings, at_noise
 from .owners import Owners, approximated, owner_numbers
 from .points import select
@@ -306,19 +307,12 @@ class _Most(NamedTuple):
     apart: AbstractSet[int] = frozenset()  # who was left out of what is learned
 
     def is_moved(self, everybody: _Compared) -> bool:
-        """Do owners differ for the sake of a few, and are the others moved by it farther than these differ?
-
-        Where they know f, as N(m, c), and differ from each other by v, it is moved by how many √(v + c), on average?
-        """
+        """Do owners differ for the sake of a few, and is f moved by that where the others know it?"""
         if self.compared is None or not self.apart or not everybody.effects.present:
             return False
         Z = self.compared.base.Z
         here, there = self.compared.shared(without=self.apart).predict(Z), everybody.shared().predict(Z)
-        known = here.variance < SCREENING.known * self.compared.base.kernel.diagonal(Z)
-        if not bool(known.any()):
-            return False
-        moved = (there.mean - here.mean).square() / (self.compared.own_variance + here.variance)
-        return float(moved[known].mean()) > SCREENING.most_moved**2
+        return is_moved(here, there, self.compared.own_variance, self.compared.base.kernel.diagonal(Z))
 
     def result(self, members: Sequence[Member], owners: Owners) -> ScreeningResult:
         """What is said of everybody: those few decide nothing for all."""
@@ -326,7 +320,7 @@ class _Most(NamedTuple):
         found = _verdicts(self.compared, members, owners)
         for i in self.compared.apart:
             if not found[i].flagged:
-                found[i] = found[i]._replace(reason=f"{found[i].reason}; {verdicts.FOR_FEW}")
+                found[i] = found[i].moving
         return ScreeningResult(found)
 
 

@@ -95,14 +95,19 @@ class Verdict(NamedTuple):
         return self.standing is Standing.UNCHECKED and UNSEEN in self.reason
 
     @property
-    def is_for_few(self) -> bool:
-        """Others stand out with it for whose sake all owners would have to differ far more than most do."""
-        return self.standing is Standing.UNCHECKED and FOR_FEW in self.reason
+    def moves(self) -> bool:
+        """With it, and others who cannot be checked, f would be elsewhere."""
+        return self.standing is Standing.UNCHECKED and MOVES in self.reason
+
+    @property
+    def moving(self) -> Verdict:
+        """The same of a module with which that is so."""
+        return self._replace(reason=f"{self.reason}; {MOVES}")
 
     @property
     def decides_nothing(self) -> bool:
         """It counts as far as it agrees with what the others know, and nothing common is learned from it."""
-        return self.is_a_question or self.is_unseen or self.is_for_few
+        return self.is_a_question or self.is_unseen or self.moves
 
     @property
     def is_doubtful(self) -> bool:
@@ -156,7 +161,7 @@ ELSEWHERE = "it was fitted elsewhere"
 UNEXPECTED = "it is overconfident"  # and by which factor
 UNSEEN = "than most, which nobody can check"
 UNKNOWN = "the others know"  # and how much of what it says
-FOR_FEW = "with it owners would differ far more than most of them do"
+MOVES = "with it f would be elsewhere, where the others know it"
 QUESTION = "in which unit is it?"
 CONTRADICTION = "they contradict each other, and nobody can say who is right"
 TRUSTED = Verdict(Standing.TRUSTED)
