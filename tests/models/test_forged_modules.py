@@ -3,6 +3,8 @@
 Case 4991 of an earlier fuzz run, of changes that are no longer known, had ended `publish` with a traceback.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -60,3 +62,15 @@ def test_publishing_and_rounding(modules, tmp_path, block):
             made += 1
     assert read > 10
     assert made > 3 * read
+
+
+def test_a_kernel_that_is_nothing_is_published_at_one_point():
+    """Of variance e^-458, beside which no point is better than another: case 430850 of the fuzz."""
+    X = np.random.default_rng(0).uniform(0, 6, (20, 2))
+    m = rgp.fit(X, np.sin(X[:, 0]), publish=6, learn=False, privacy="things")
+    latent = m.latents[0]
+    theta = latent.kernel.theta.clone()
+    theta[0] = -458.0
+    small = replace(m, latents=(latent._replace(kernel=latent.kernel.with_theta(theta)),)).publish(2)
+    assert len(small.inducing) == 1
+    assert np.isfinite(small.predict(X)).all()

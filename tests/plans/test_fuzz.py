@@ -6,10 +6,13 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
 import recyclegp as rgp
 from cases_plans import answers, owners, plan
 from hostile_files import mutated, rebuilt, taken_apart
+from recyclegp.plans.bound import profile
+from recyclegp.plans.sums import Sums
 
 ODD = [
     None,
@@ -103,3 +106,13 @@ def test_changed_headers(files, tmp_path):
         else:
             where[last] = chooser.choice(ODD)
         works(tmp_path / "f.safetensors", rebuilt(outer, changed, body))
+
+
+def test_numbers_that_leave_no_mean_are_refused():
+    """hᵀ(sI + G)⁻¹h is less than o for any rows: case 291190 of the fuzz had said that it is not."""
+    one = torch.ones((), dtype=torch.float64)
+    G, b, h = torch.ones(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    said = Sums(n=9 * one, logdet=one, G=G, b=b, h=2 * h, c=9 * one, a=9 * one, o=one, t=0 * one)
+    with pytest.raises(rgp.RecycleGPError, match="leave no mean that could be"):
+        profile(said, 1.0, learn_noise=False)
+    assert abs(profile(said._replace(o=9 * one), 1.0, learn_noise=False).change) < 2

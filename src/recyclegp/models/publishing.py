@@ -64,7 +64,8 @@ def _chosen(latent: Latent, posterior: Posterior, points: int | Tensor, seed: in
         return Z
     means = posterior.predict(Z).mean
     rng = np.random.default_rng(placement.entropy(seed, Z, means))
-    return placement.over(Z, points, latent.kernel, rng)
+    found = placement.over(Z, points, latent.kernel, rng)
+    return found if len(found) else Z[:1]  # a kernel that is nothing leaves nothing open anywhere
 
 
 def _at(latent: Latent, base: Basis, likelihood: Likelihood, points: Tensor) -> Latent:

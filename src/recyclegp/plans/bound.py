@@ -13,6 +13,8 @@ from torch import Tensor
 
 from ..core import linalg, optimiser
 from ..core.least_squares import CentredRows
+from ..errors import RecycleGPError
+from ..magnitudes import LARGEST
 from . import noisy
 from .prior import Prior
 from .sums import Sums
@@ -47,6 +49,9 @@ def adjoint(total: Sums, noise: float) -> Sums:
         value = solve(leaves, noise).bound
         found = torch.autograd.grad(value, leaves, allow_unused=True)
     return Sums(*(torch.zeros_like(t) if g is None else g for t, g in zip(leaves, found, strict=True)))
+
+
+MOST_CHANGE = LARGEST**0.5  # of a mean: sums hold its square, and their noises that of it
 
 
 class Profile(NamedTuple):
@@ -85,7 +90,14 @@ def profile(total: Sums, noise: float, *, learn_noise: bool) -> Profile:
             bound, [start], start - FARTHEST, start + FARTHEST, gradient=1e-7, tolerance=0.0
         ).x
     noise = math.exp(float(start[0])) if learn_noise else noise
-    return Profile(noise, float(change(start.new_tensor(noise))))
+    found = float(change(start.new_tensor(noise)))
+    if (
+        not abs(found) <= MOST_CHANGE
+    ):  # rows always leave some of the mean open; numbers that do not are none of a table
+        raise RecycleGPError(
+            "the answers leave no mean that could be: one of the owners has sent wrong numbers; ask again"
+        )
+    return Profile(noise, found)
 
 
 @torch.no_grad()
