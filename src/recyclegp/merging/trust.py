@@ -332,18 +332,22 @@ def _of_most(
     owners: Owners,
     readings: Readings | None,
 ) -> _Most:
-    """Without those who stand out, or cannot be checked, where owners differ far less than is believed.
+    """Without those who stand out, or cannot be checked, where owners differ far less than is believed, or not at all.
 
     Of the others some may stand out then, in turn.
     """
     for _ in range(SCREENING.rounds):
         if not known.belief.effects.present:
             break
-        less = known.belief._replace(effects=known.belief.effects.scaled(1 / SCREENING.differ_less))
-        beside = _compared(less, members, store, readings)
-        if not beside.rest_can_tell or beside.apart <= known.apart:
+        for times in (1 / SCREENING.differ_less, 0.0):
+            less = known.belief._replace(effects=known.belief.effects.scaled(times))
+            beside = _compared(less, members, store, readings)
+            more = beside.apart - known.apart if beside.rest_can_tell else set()
+            if more:
+                break
+        if not more:
             break
-        apart = known.apart | beside.apart
+        apart = known.apart | more
         belief = _learned(store.without(apart), members, start, owners, readings)
         known = _Most(belief, _compared(belief, members, store, readings, apart), apart)
     return known

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from ..core import linalg, sites
 from ..core.effects import Effects
@@ -89,22 +90,26 @@ def consistent_share(site: Site, shared: FunctionPosterior, kernel: Kernel, effe
 
     With a share s of its precision, ρ ~ N(Rᵀm, A + I/s) with A = RᵀCR + RᵀDR = U diag(c) Uᵀ, and z = Uᵀ(ρ − Rᵀm) has
     the squared distance Σ z²/(c + 1/s). Only directions count in which the others know f. `agreeing_share` takes the
-    noise of a site for what it says too surely: one that is sure beyond measure says the same with a tenth of that.
+    noise of a site for what it says too surely; but one that is surer than they are says the same with a tenth of that.
     """
     mean, covariance = shared.joint(site.Z)
-    prior = kernel.matrix(site.Z, site.Z)
-    if effects.present:
-        own = effects.matrix(kernel, site.Z, site.Z)
-        covariance, prior = covariance + own, prior + own
-    c, U = torch.linalg.eigh(site.Rt @ covariance @ site.Rt.mT)
-    known = c < UNFINISHED.open * (U * (site.Rt @ prior @ site.Rt.mT @ U)).sum(0)
+    own = effects.matrix(kernel, site.Z, site.Z) if effects.present else torch.zeros_like(covariance)
+
+    def said(variance: Tensor) -> Tensor:
+        return site.Rt @ variance @ site.Rt.mT
+
+    c, U = torch.linalg.eigh(said(covariance + own))
+    open_f, open_before = ((U * (said(v) @ U)).sum(0) for v in (covariance, kernel.matrix(site.Z, site.Z) + own))
+    known = c < UNFINISHED.open * open_before
     z2, c = (U.mT @ (site.rho - site.Rt @ mean))[known].square(), c[known].clamp_min(0)
     most = len(c) + UNFINISHED.chance * math.sqrt(2 * len(c))  # mean and standard deviations of χ²
 
     def far(log_noise: float) -> bool:
         return float((z2 / (c + math.exp(log_noise))).sum()) > most
 
-    if not len(c) or not far(0.0):
+    if not len(c) or float(open_f[known].mean()) <= 1:  # nor is it surer of f than they
+        return agreeing_share(site, shared, kernel, effects)
+    if not far(0.0):
         return 1.0
     low, high = 0.0, math.log(float(z2.sum()))  # of log 1/s: with so much noise nothing is far
     for _ in range(UNFINISHED.halvings):
