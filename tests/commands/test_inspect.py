@@ -9,6 +9,7 @@ import pytest
 import recyclegp as rgp
 from cases_bad import one_line
 from cases_cli import NORTH, answer, call, module, ok, owner
+from recyclegp.commands.inspect import _rows as compared
 
 
 def test_inspect_says_what_is_in_a_module(owners):
@@ -147,6 +148,18 @@ def test_compare_with_a_stranger(owners, tmp_path):
     table = ok("compare", owners / "city.safetensors", tmp_path / "far.safetensors").stdout
     assert "far (not in it)" in table
     assert "needs an ensemble" in one_line(call("compare", owners / "parts" / "north.safetensors"))
+
+
+def test_compare_where_nobody_can_ask_about_a_module_s_points():
+    """Within 1e-100 of each other: case 614600 of the fuzz. What is merged beside it is as it was."""
+    rng, modules = np.random.default_rng(0), []
+    for name, scale in (("near", 5e-51), ("far", 2e-50), ("farther", 2e-50)):
+        X = rng.uniform(-1, 1, (30, 1))
+        m = rgp.fit(X, np.sin(2 * X[:, 0]), name=name, publish=5, learn=False, privacy="things")
+        modules.append(m.transform(input_scale=1e-50).transform(input_scale=scale))
+    rows = {r["name"]: r for r in compared(rgp.merge(modules, learn=False, trust=None), modules)}
+    assert rows["near"]["nats"] is None
+    assert rows["far"]["nats"] >= 0
 
 
 def test_compare_puts_the_least_agreeing_first(owners, tmp_path, out):

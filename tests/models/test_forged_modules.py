@@ -6,10 +6,12 @@ Case 4991 of an earlier fuzz run, of changes that are no longer known, had ended
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import recyclegp as rgp
 from hostile_files import check_message, forged, golden_files
+from recyclegp.kernels import parse
 
 BLOCK = 50
 SEEDS = [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 6))]
@@ -74,3 +76,14 @@ def test_a_kernel_that_is_nothing_is_published_at_one_point():
     small = replace(m, latents=(latent._replace(kernel=latent.kernel.with_theta(theta)),)).publish(2)
     assert len(small.inducing) == 1
     assert np.isfinite(small.predict(X)).all()
+
+
+def test_a_kernel_that_reads_levels_as_numbers_is_not_published_between_them():
+    """Case 839800 of the fuzz: a point at level 0.57, of a file that nobody could load."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=40), "s": np.array(list("fm"))[rng.integers(0, 2, 40)]})
+    m = rgp.fit(X, X.a.to_numpy(), publish=8, learn=False, privacy="things")
+    forged_ = replace(m, latents=(m.latents[0]._replace(kernel=parse("rbf", 2)),))
+    with pytest.raises(rgp.RecycleGPError, match="no level in column 1, whose levels are 2"):
+        forged_.publish(3)
+    assert len(m.publish(3).inducing) == 3

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 MEASURES = ("surprise", "agreement", "others_add")  # of a member, beside the others
+DIFFERENCES = ("difference", "standardised", "nats")  # of a module from the ensemble, at its points
 ROUNDING = 1e-12  # of numbers that are about 1 where they are anything
 TRUSTED = "trusted"  # the verdict on a module about which nothing needs to be said
 
@@ -139,8 +140,11 @@ def _called(module: Module, merged: library.Ensemble) -> tuple[str, ...]:
     return names
 
 
-def _difference(merged: library.Ensemble, k: int, module: Module, c: int) -> dict[str, float]:
-    """Of the two predictions of one function at the module's own points: function k of the one, c of the other."""
+def _difference(merged: library.Ensemble, k: int, module: Module, c: int) -> dict[str, float | None]:
+    """Of the two predictions of one function at the module's own points: function k of the one, c of the other.
+
+    None where the points are so close together that nobody can ask about them.
+    """
     import numpy as np
     import pandas as pd
 
@@ -148,7 +152,10 @@ def _difference(merged: library.Ensemble, k: int, module: Module, c: int) -> dic
 
     Z = np.asarray(module._points[c])
     where = pd.DataFrame(module.categories.named(Z), columns=module.columns)
-    own = module._moments(CodedInputs(Z), None, of_y=False)
+    try:
+        own = module._moments(CodedInputs(Z), None, of_y=False)
+    except RecycleGPError:
+        return dict.fromkeys(DIFFERENCES)
     try:
         whole = merged._moments(where, module.owner, of_y=False)
     except RecycleGPError:  # the ensemble does not know this owner, or cannot tell it from others
@@ -156,11 +163,9 @@ def _difference(merged: library.Ensemble, k: int, module: Module, c: int) -> dic
     (mine, mine_var), (all_, all_var) = ([t[:, i].cpu().numpy() for t in m] for m, i in ((own, c), (whole, k)))
     # KL[N(mine) ‖ N(all)] of each point's value
     kl = 0.5 * (mine_var / all_var - 1 + (mine - all_) ** 2 / all_var - np.log(mine_var / all_var))
-    return {
-        "difference": float(np.mean(np.abs(mine - all_))),
-        "standardised": float(np.mean(np.abs(mine - all_) / np.sqrt(mine_var + all_var))),
-        "nats": float(np.mean(kl)),
-    }
+    apart = np.abs(mine - all_)
+    each = apart, apart / np.sqrt(mine_var + all_var), kl
+    return {name: float(np.mean(values)) for name, values in zip(DIFFERENCES, each, strict=True)}
 
 
 def _short(value: float) -> str:
@@ -171,7 +176,7 @@ def _short(value: float) -> str:
 def _comparison(rows: list[Row]) -> Table:
     measures = [*MEASURES]
     if any("nats" in row for row in rows):
-        measures += ["difference", "standardised", "nats"]
+        measures += DIFFERENCES
     offsets = ["offset"] if any(row["offset"] is not None for row in rows) else []
     trust = ["trust"] if any(row.get("trust") not in (None, TRUSTED) for row in rows) else []
     functions = ["function"] if len({row["function"] for row in rows}) > 1 else []

@@ -32,6 +32,7 @@ from .naming import check_owner, name_of_update
 from .new_rows import NewRows, observed, with_rows
 from .plan import Plan
 from .planning import plan_of
+from .publishing import coded
 from .sources import Source
 from .waiting import check_publishing, strictest, updates
 from .weights import check_weight
@@ -421,7 +422,7 @@ class Ensemble(MergedModel):
         latents = [
             latent for group in self._published().groups for latent in operations.latents_of(group, wanted, ended)
         ]
-        return Record(about, self.likelihoods, tuple(latents))
+        return Record(about, self.likelihoods, coded(latents, self.categories))
 
     def plan(self, points: CountOrPoints = 256, *, learn: bool = True) -> Plan:
         """The plan that this merge proposes: what owners agree on to answer once more, and better.

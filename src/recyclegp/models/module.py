@@ -102,7 +102,8 @@ class Module(PublishedModel):
         ):
             origin = Origin.UNKNOWN
         about = self.about._replace(origin=origin)
-        return replace(self, about=about, latents=publishing.published(self._solved, chosen, arrays.seed(seed)))
+        made = publishing.published(self._solved, chosen, arrays.seed(seed))
+        return replace(self, about=about, latents=publishing.coded(made, self.categories))
 
     def rounded(self, digits: int) -> Module:
         """The same in numbers of fewer digits: the points, and what is known of f there.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..categories import Categories
 from ..core import least_squares, rounding, sites
 from ..core import publishing as core
 from ..core.least_squares import Solution
@@ -53,6 +55,13 @@ def published(of: Solved, points: int | Tensor, seed: int) -> tuple[Latent, ...]
         unchanged = chosen is Zs[c] or (common and chosen is Zs[0])
         found.append(latent if unchanged else _at(latent, of.bases[c], of.likelihood.parts[c], chosen))
     return tuple(found)
+
+
+def coded(latents: Sequence[Latent], categories: Categories) -> tuple[Latent, ...]:
+    """The same, where their points have levels: a file's kernel may read as a number what has some."""
+    for latent in latents:
+        categories.check_codes(latent.known_site.Z)
+    return tuple(latents)
 
 
 def _chosen(latent: Latent, posterior: Posterior, points: int | Tensor, seed: int) -> Tensor:
