@@ -71,7 +71,7 @@ def test_six_who_agree_do_not_decide_how_far_twenty_owners_differ(said, seed, di
     some = [(X, y + c) for (X, y), c in zip(parts(forgeries.OWNERS, 1, seed), constants, strict=True)]
     modules = rgp.fit_many(some, progress=False)
     bad, honest = [forged(m, said) for m in modules[:6]], modules[6:]
-    assert forgeries.harm([*bad, *honest], forgeries.Truth.of(honest, rows_to_ask(1, seed)[0])).away < 0.02
+    assert forgeries.harm([*bad, *honest], forgeries.Truth.of(honest, rows_to_ask(1, seed)[0])).away < 0.03
     assert [row["trust"] for row in rgp.merge([*bad, *honest]).report()[6:]] == 14 * ["trusted"]
 
 
