@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import threads
+from ..devices import CPU
 from ..errors import NotPositiveDefiniteError
 
 LONGEST = 2.0  # largest change of any (log-)parameter in one step
@@ -219,16 +220,22 @@ def maximise_one(
 ) -> Single:
     """One problem, `first` steps from each of the two best of several starts (p,); it ends as `maximise` does.
 
-    `metric` (p, p) is that of a similar problem.
+    `metric` (p, p) is that of a similar problem. The objective is asked on the device of the starts; what is done with
+    its handful of numbers between two questions would take longer there than on the CPU.
     """
+    device = starts[0].device
+    starts, lower, upper = [s.to(CPU) for s in starts], lower.to(CPU), upper.to(CPU)
 
     def batched(x: Tensor, index: Tensor) -> Tensor:
-        return torch.cat([-_value(lambda at, _: objective(at[0])[None], row[None], index) for row in x])
+        def asked(at: Tensor, _: Tensor) -> Tensor:
+            return objective(at[0].to(device))[None].to(CPU)
+
+        return torch.cat([-_value(asked, row[None], index) for row in x])
 
     best, extra = starts, 0
     if len(starts) > 2:
         with torch.no_grad():
-            values = _height(batched, torch.stack(starts), torch.zeros(len(starts)))
+            values = _height(batched, torch.stack(starts), torch.zeros(len(starts), device=CPU))
         best, extra = [starts[i] for i in values.argsort(stable=True)[:2]], len(starts)
     found = maximise_from(
         batched,
@@ -240,10 +247,11 @@ def maximise_one(
         least=least,
         gradient=gradient,
         wanted=wanted,
-        metric=None if metric is None else metric[None],
+        metric=None if metric is None else metric[None].to(CPU),
     )
     evaluations = int(found.evaluations[0]) + extra
-    return Single(found.x[0], float(found.value[0]), bool(found.converged[0]), evaluations, found.metric[0])
+    x, curvature = found.x[0].to(device), found.metric[0].to(device)
+    return Single(x, float(found.value[0]), bool(found.converged[0]), evaluations, curvature)
 
 
 def best_start(objective: Objective, starts: list[Tensor], width: int = 2**31) -> Tensor:

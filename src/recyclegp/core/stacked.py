@@ -9,7 +9,7 @@ which is never near singular: no jitter, no K_ZZ⁻¹. Cost n³ for n rows of ρ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +19,9 @@ from ..kernels import Kernel
 from . import linalg
 from .effects import Effects, stacked_covariance
 from .packing import PackedSites
+
+
+SMALL = 2**20  # numbers
 
 
 class Block(NamedTuple):
@@ -102,10 +105,11 @@ def stack(packs: Iterable[PackedSites], owners: Sequence[int], first: int = 0) -
     """Packed sites behind one another; `owners` is for each member its owner's number, counted from `first` member."""
     blocks, held = list[Block](), list[PackedSites]()
     points = rows = 0
-    for p in packs:
-        K, r, M = p.Rt.shape
-        blocks.append(Block(p.Rt, slice(points, points + K * M), slice(rows, rows + K * r)))
-        held.append(p)
+    for alike in _neighbours(packs):
+        Rt = alike[0].Rt if len(alike) == 1 else torch.cat([p.Rt for p in alike])
+        K, r, M = Rt.shape
+        blocks.append(Block(Rt, slice(points, points + K * M), slice(rows, rows + K * r)))
+        held += alike
         points, rows = points + K * M, rows + K * r
     member, owner, point_owner = list[int](), list[int](), list[int]()
     for p in held:
@@ -124,6 +128,21 @@ def stack(packs: Iterable[PackedSites], owners: Sequence[int], first: int = 0) -
         owner=torch.tensor(owner),
         point_owner=torch.tensor(point_owner),
     )
+
+
+def _neighbours(packs: Iterable[PackedSites]) -> Iterator[list[PackedSites]]:
+    """Neighbouring packs of sites of one size, together: what is done with each block is done less often.
+
+    Large ones stay apart: they would be copied, and many calls are nothing beside them.
+    """
+    alike: list[PackedSites] = []
+    for p in packs:
+        if alike and (p.Rt.shape[1:] != alike[0].Rt.shape[1:] or sum(q.Rt.numel() for q in (*alike, p)) > SMALL):
+            yield alike
+            alike = []
+        alike.append(p)
+    if alike:
+        yield alike
 
 
 class _Gram(torch.autograd.Function):

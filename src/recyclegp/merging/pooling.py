@@ -24,12 +24,12 @@ from .unfinished import unfinished
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
     """The median of the members that share the structure with most rows."""
-    rows: dict[int, float] = {}  # by the identities of structures, which are compared once and not for each member
     counted = active(members)
-    structures = {id(m.latent.kernel.structure): m.latent.kernel.structure for m in counted}
-    for m, vote in zip(counted, _votes(counted), strict=True):
-        own = id(m.latent.kernel.structure)
-        rows[own] = rows.get(own, 0.0) + vote
+    every = [m.latent.kernel.structure for m in counted]
+    structures = dict(zip(map(id, every), every, strict=True))  # compared once, and not for each member
+    rows = dict.fromkeys(structures, 0.0)
+    for own, vote in zip(map(id, every), _votes(counted), strict=True):
+        rows[own] += vote
     total: dict[Node, float] = {}
     for own, votes_of_these in rows.items():
         total[structures[own]] = total.get(structures[own], 0.0) + votes_of_these
@@ -69,17 +69,21 @@ class _Alike(NamedTuple):
 def _alike(members: Sequence[Member], structure: Node) -> _Alike | None:
     """Members with this structure, or with one that is as smooth once matern52 is rbf; None where nobody has it."""
     counted = active(members)
-    different = {id(m.latent.kernel.structure): m.latent.kernel.structure for m in counted}
+    kernels = [m.latent.kernel for m in counted]
+    every = [kernel.structure for kernel in kernels]
+    different = dict(zip(map(id, every), every, strict=True))
     changes = {i: torch.zeros(s.size, dtype=torch.float64) for i, s in different.items() if s == structure}
     if not changes:  # what makes them smoother is added to their numbers
         smooth = {i: smoother(Kernel(s, torch.zeros(s.size, dtype=torch.float64))) for i, s in different.items()}
         changes = {i: kernel.theta for i, kernel in smooth.items() if kernel.structure == structure}
-    own = [m for m in counted if id(m.latent.kernel.structure) in changes]
-    if not own:
+    if not changes:
         return None
-    theta = torch.stack([m.latent.kernel.theta for m in own])
-    added = [changes[id(m.latent.kernel.structure)] for m in own] if len(changes) > 1 else [*changes.values()]
-    return _Alike(own, Kernel(structure, theta + torch.stack(added).to(theta.device)))
+    if len(changes) < len(different):
+        chosen = [i for i, s in enumerate(every) if id(s) in changes]
+        counted, kernels, every = [counted[i] for i in chosen], [kernels[i] for i in chosen], [every[i] for i in chosen]
+    theta = torch.stack([kernel.theta for kernel in kernels])
+    added = [changes[id(s)] for s in every] if len(changes) > 1 else [*changes.values()]
+    return _Alike(counted, Kernel(structure, theta + torch.stack(added).to(theta.device)))
 
 
 def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float:

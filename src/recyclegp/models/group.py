@@ -20,6 +20,7 @@ from ..core.exact import ExactPosterior
 from ..core.owner_posterior import FunctionPosterior
 from ..core.posterior import Posterior
 from ..core.spread import Spread
+from ..devices import CPU, default_device
 from ..errors import Argument, ContradictionWarning, Part, RecycleGPError, warn_user
 from ..kernels import Kernel
 from ..kernels.units import InputUnits
@@ -43,6 +44,8 @@ from .how import Coupling, How
 from .owner_answers import mixed_uncertain, noise_dof, of_its_own, one_noise, uncertain
 from .processes import OneFunction, Process
 from .unlearning import NOTHING_REMOVED, Chosen, Unlearned
+
+ASKED_ON_CPU = 4096  # coordinates of points
 
 
 class Grown(NamedTuple):
@@ -197,11 +200,14 @@ class Group:
 
     def with_own_share(self) -> Group:
         """With as much of owners' own answers as makes what neither has seen most probable, and a spread for others."""
-        compared = self._compared_with_own()
-        if compared is None:
-            return self
-        with torch.inference_mode(False):
-            return replace(self, own_share=compared.own_share(), spread=strangers.spread(compared, self.posterior))
+        # a few points are asked on the CPU: many questions of few numbers each take a GPU longer
+        here = self.on(CPU) if self.form.Z.numel() <= ASKED_ON_CPU else self
+        with default_device(here.form.Z.device):
+            compared = here._compared_with_own()
+            if compared is None:
+                return self
+            with torch.inference_mode(False):
+                return replace(self, own_share=compared.own_share(), spread=strangers.spread(compared, here.posterior))
 
     def is_lost_between_points(self) -> bool:
         """Do most owners know less of their functions than alone?"""
