@@ -20,7 +20,6 @@ from . import linalg
 from .effects import Effects, stacked_covariance
 from .packing import PackedSites
 
-
 SMALL = 2**20  # numbers
 
 

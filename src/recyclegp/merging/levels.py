@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ..likelihoods import normal_quantile
 from .constants import LEVELS
-from .member import Member, RowsSaid
+from .member import Member, Members
 from .site_source import SiteSource
 from .unit_table import DECIMAL, KNOWN, KnownChange
 
@@ -56,7 +56,7 @@ class UnitDoubt(NamedTuple):
 @torch.no_grad()
 def levels(members: Sequence[Member], store: SiteSource) -> Levels:
     """Of members whose sites these are."""
-    said = RowsSaid.of(members)
+    said = Members.of(members).said
     families = {type(p): p for m in members for p in m.likelihoods}.values()
     logarithms = tuple(type(p) for p in families if p.of_seen is not p)  # whose levels no factor multiplies
     known = said.known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -212,6 +213,33 @@ def column(values: Sequence[float]) -> torch.Tensor:
 def active(members: Iterable[Member]) -> list[Member]:
     """Those that count at all."""
     return [m for m in members if m.weight > 0]
+
+
+class Members(tuple[Member, ...]):
+    """Members in their order, who do not change: what is read off all of them is read once."""
+
+    def __getstate__(self) -> None:
+        """Pickled without what can be read again."""
+
+    @staticmethod
+    def of(members: Sequence[Member]) -> Members:
+        return members if isinstance(members, Members) else Members(members)
+
+    @cached_property
+    def counted(self) -> list[Member]:
+        """Those that count at all."""
+        return active(self)
+
+    @cached_property
+    def said(self) -> RowsSaid:
+        """What their rows say of their noise."""
+        return RowsSaid.of(self)
+
+    @cached_property
+    def owner_numbers(self) -> list[int]:
+        """For each the number of its owner, counted as they first appear; an owner has one for each function."""
+        known: dict[tuple[str, int], int] = {}
+        return [known.setdefault((m.about.owner, m.function), len(known)) for m in self]
 
 
 def boxes(members: Iterable[Member]) -> torch.Tensor:

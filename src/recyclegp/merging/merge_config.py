@@ -18,7 +18,7 @@ from .build import build, chosen_kernel, step_cost
 from .constants import INFLUENCE, SCREENING, UNFINISHED
 from .exact_learning import Learned
 from .form import Form, Merged
-from .member import Member
+from .member import Member, Members
 from .moved import is_moved
 from .owners import Owners
 from .points import PointsWanted
@@ -79,7 +79,7 @@ class MergeConfig(NamedTuple):
         with threads.limit_threads(step_cost(store, wanted)):
             trust = self.trust if self.learn else Trust.NONE
             whom, sites, learned = apply_screening(
-                members, store, trust=trust, owners=owners, pool_noise=self.pool_noise
+                Members.of(members), store, trust=trust, owners=owners, pool_noise=self.pool_noise
             )
             start = self.start(whom, sites, dimension, owners)
             # somebody has chosen any other kernel than the one that everybody has: it stays

@@ -42,7 +42,7 @@ from ..kernels.units import InputUnits, in_units
 from ..likelihoods import Gaussian
 from .constants import NOISE
 from .influence import noise_of_rows, noise_shares, of_rows_like_theirs, of_usual_noise
-from .member import Member, RowsSaid
+from .member import Member, Members
 from .site_source import SiteSource, added
 
 
@@ -104,7 +104,7 @@ class Readings(NamedTuple):
     @staticmethod
     def of(members: Sequence[Member], store: SiteSource) -> Readings:
         """Of members whose sites these are."""
-        known, noise, chi2, q, residual, dof, rows, weight = RowsSaid.of(members).to(store.device)
+        known, noise, chi2, q, residual, dof, rows, weight = Members.of(members).said.to(store.device)
         chi2, residual, rows = chi2 * weight, residual * weight, torch.where(known, rows * weight, 0.0)
         dof = torch.minimum(dof * weight, rows)  # tr W² ≤ n
         points = _points(members, store, weight) * weight

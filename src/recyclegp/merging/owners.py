@@ -12,7 +12,7 @@ from ..core import sites
 from ..core.effects import Effects
 from ..core.sites import Site
 from .constants import EFFECTS
-from .member import Member
+from .member import Member, Members
 from .site_source import SiteSource
 from .site_store import SiteStore
 
@@ -57,8 +57,7 @@ def approximated(members: Sequence[Member]) -> bool:
 
 def owner_numbers(members: Sequence[Member]) -> list[int]:
     """For each member the number of its owner, counted as they first appear; an owner has one for each function."""
-    known: dict[tuple[str, int], int] = {}
-    return [known.setdefault((m.about.owner, m.function), len(known)) for m in members]
+    return Members.of(members).owner_numbers
 
 
 def stack_sites(parts: Sequence[Site]) -> Site:

@@ -17,14 +17,14 @@ from ..kernels.units import reference, smoother
 from ..likelihoods import FAMILIES, Gaussian, Likelihood, named
 from .constants import POOLING
 from .influence import votes
-from .member import Member, active
+from .member import Member, Members
 from .site_source import SiteSource, added, site_points
 from .unfinished import unfinished
 
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
     """The median of the members that share the structure with most rows."""
-    counted = active(members)
+    counted = Members.of(members).counted
     every = [m.latent.kernel.structure for m in counted]
     structures = dict(zip(map(id, every), every, strict=True))  # compared once, and not for each member
     rows = dict.fromkeys(structures, 0.0)
@@ -68,7 +68,7 @@ class _Alike(NamedTuple):
 
 def _alike(members: Sequence[Member], structure: Node) -> _Alike | None:
     """Members with this structure, or with one that is as smooth once matern52 is rbf; None where nobody has it."""
-    counted = active(members)
+    counted = Members.of(members).counted
     kernels = [m.latent.kernel for m in counted]
     every = [kernel.structure for kernel in kernels]
     different = dict(zip(map(id, every), every, strict=True))
@@ -115,7 +115,7 @@ def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dime
     centre = centre / store.points
     x = store.reduce(partial(_powers, about=centre), added, 1, "scale").second
     x = torch.where(x > 0, (x / store.points).sqrt(), torch.ones_like(x))
-    some = active(members)
+    some = Members.of(members).counted
     some = some[:: -(-len(some) // POOLING.sample)]
     Z = next(site_points(store.packs(1))).Z[: POOLING.sample]
     variances = [float(m.kernel.to(Z.device).diagonal(Z).mean()) for m in some]
@@ -146,7 +146,7 @@ def _powers(packs: Iterator[PackedSites], *, about: Tensor) -> _Powers:
 
 def median_mean(members: Sequence[Member]) -> float:
     """Of the prior means, each counting with its module's rows."""
-    known = active(members)
+    known = Members.of(members).counted
     return weighted_median([m.latent.mean for m in known], _votes(known))
 
 
@@ -157,7 +157,7 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     """
     found: dict[str, dict[tuple[float, ...], float]] = {}  # votes, by parameters
     labels: dict[str, tuple[str, ...]] = {}  # the most levels that anybody has; those of others are the first of these
-    counted = active(members)
+    counted = Members.of(members).counted
     # votes of those who say the same, by the identities of what they say: many share one, and none need be compared
     alike: dict[tuple[int, float | None, bool], float] = {}
     unsure = {id(m) for m in unfinished(counted)}

@@ -36,7 +36,7 @@ from .influence import believable_shares, relative_precision, seen_shares, shown
 from .input_units import InputChange, Place, best_units
 from .learning import starts
 from .levels import UnitDoubt, levels, unit_doubts
-from .member import Member
+from .member import Member, Members
 from .moved import is_moved
 from .noise import PooledNoise, Readings, at_noise
 from .owners import Owners, approximated, owner_numbers
@@ -407,7 +407,7 @@ def with_verdicts(members: Sequence[Member], found: Sequence[Verdict], trust: Tr
         share = (0.0 if v.flagged else v.share) if trust is Trust.LEARN else 1.0
         verdict = v if share == 1 else v._replace(weight=m.weight)
         screened.append(m._replace(weight=share * m.weight, verdict=verdict))
-    return tuple(screened)
+    return Members(screened)
 
 
 def reset_screening(members: Sequence[Member]) -> tuple[Member, ...]:
