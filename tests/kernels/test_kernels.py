@@ -496,3 +496,13 @@ def test_no_kernel_is_larger_than_a_file_can_hold():
     large = sum((ScaleKernel(RBFKernel()) for _ in range(40)), start=ScaleKernel(RBFKernel()))
     with pytest.raises(RecycleGPError, match="more than 64 parts"):
         from_gpytorch(large, 2)
+
+
+def test_kernels_side_by_side_one_by_one():
+    structure = parse("rbf + linear", 3).structure
+    theta = torch.from_numpy(np.random.default_rng(5).normal(size=(4, structure.size)))
+    many = Kernel(structure, theta)
+    alone = many.each()
+    assert alone == [Kernel(structure, own) for own in theta]
+    X = torch.from_numpy(np.random.default_rng(6).normal(size=(5, 3)))
+    np.testing.assert_allclose(torch.stack([k.matrix(X, X) for k in alone]), many.matrix(X, X), rtol=1e-12)

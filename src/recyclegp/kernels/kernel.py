@@ -31,6 +31,16 @@ class Kernel:
         if self.theta.shape[-1] != wanted:
             raise RecycleGPError(f"kernel: {self.theta.shape[-1]} parameters for a structure with {wanted}")
 
+    def each(self) -> list[Kernel]:
+        """Those side by side one by one; they were checked together."""
+
+        def alone(theta: Tensor) -> Kernel:
+            one = object.__new__(Kernel)
+            one.__dict__.update(structure=self.structure, theta=theta)
+            return one
+
+        return [alone(theta) for theta in self.theta.unbind()]
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Kernel):
             return NotImplemented

@@ -162,22 +162,23 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     alike: dict[tuple[int, float | None, bool], float] = {}
     unsure = {id(m) for m in unfinished(counted)}
     likelihoods_of: dict[int, tuple[Likelihood, ...]] = {}
-    for m, vote in zip(counted, _votes(counted), strict=True):
-        own = m.likelihoods
+    said = zip([m.likelihoods for m in counted], [m.noise for m in counted], strict=True)
+    sure = [True] * len(counted) if not unsure else [id(m) not in unsure for m in counted]
+    for (own, noise), is_sure, vote in zip(said, sure, _votes(counted), strict=True):
         which = id(own[0]) if len(own) == 1 else id(own)
         likelihoods_of[which] = own
-        key = which, m.noise, id(m) not in unsure
+        key = which, noise, is_sure
         alike[key] = alike.get(key, 0.0) + vote
     told = set[str]()  # by those who are sure, where others are not
     if unsure:
-        told = {p.name for which, _, sure in alike if sure for p in likelihoods_of[which] if p.known}
-    for (which, noise, sure), vote in alike.items():
+        told = {p.name for which, _, is_sure in alike if is_sure for p in likelihoods_of[which] if p.known}
+    for (which, noise, is_sure), vote in alike.items():
         for p in likelihoods_of[which]:
             name = p.name
             if name not in labels or len(p.own_labels) > len(labels[name]):
                 labels[name] = p.own_labels
             if noise is None:
-                values = p.parameters if sure or name not in told else ()
+                values = p.parameters if is_sure or name not in told else ()
             elif isinstance(p, Gaussian):
                 values = (noise,)  # to which it was brought
             else:

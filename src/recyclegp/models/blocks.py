@@ -80,12 +80,12 @@ class FunctionColumns(NamedTuple):
         """This function of every module, with its site or without; sites are views of packs that are known."""
         m = self.models
         own: Iterable[Any] = m.sites.each(packs) if keep else [None] * len(self.rows)
-        columns = (m.theta.unbind(), m.mean.tolist(), self.rows.tolist(), m.jitter.tolist(), m.kept.tolist())
+        columns = (m.mean.tolist(), self.rows.tolist(), m.jitter.tolist(), m.kept.tolist())
         ends = zip(m.converged.tolist(), m.evaluations.tolist(), m.messages, strict=True)
-        facts = zip(own, *columns, m.noise.tolist(), ends, strict=True)
-        for site, theta, mean, rows, jitter, kept, noise, end in facts:
+        facts = zip(own, Kernel(structure, m.theta).each(), *columns, m.noise.tolist(), ends, strict=True)
+        for site, kernel, mean, rows, jitter, kept, noise, end in facts:
             evidence = fitted.noise_evidence(noise) if noise[0] == noise[0] else None
-            yield Latent(site, Kernel(structure, theta), mean, rows, jitter, None, kept, evidence, Convergence(*end))
+            yield Latent(site, kernel, mean, rows, jitter, None, kept, evidence, Convergence(*end))
 
     def with_latents(self, latents: Sequence[Latent]) -> FunctionColumns:
         """With all that other units, columns or codes of levels change."""
