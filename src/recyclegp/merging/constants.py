@@ -216,7 +216,8 @@ class Influence(NamedTuple):
     more_than_rows: float = 3.0  # times what rows at the points could say, a site may: rows may lie between them
     unseen_precision: float = 100.0  # times the usual, at most, has a site of which the others know too little
     noisier: float = 100.0  # times the usual variance: a noise beyond it is not brought to the common one
-    contradicts: float = 10.0  # times less noise than it publishes: what a member's own rows cannot say
+    # times less noise than it publishes: what a member's own rows cannot say (honest ones of eight rows: up to five)
+    contradicts: float = 10.0
 
 
 class Stacking(NamedTuple):

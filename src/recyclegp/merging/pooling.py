@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from ..core.packing import PackedSites
 from ..kernels import Kernel, Node, Unit, entries, parse, pool, weighted_median
 from ..kernels.units import reference, smoother
 from ..likelihoods import FAMILIES, Gaussian, Likelihood, named
-from .constants import POOLING
+from .constants import INFLUENCE, POOLING
 from .influence import votes
 from .member import Member, active
 from .site_source import SiteSource, added, site_points
@@ -149,31 +150,33 @@ def median_mean(members: Sequence[Member]) -> float:
 def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     """One likelihood of each family, from its members' parameters, each counting with its rows.
 
-    Members whose searches elsewhere had not ended say nothing of theirs, where others do.
+    Members whose searches elsewhere had not ended say nothing of theirs, where others do; nor do those whose noise is
+    not believed.
     """
     found: dict[str, dict[tuple[float, ...], float]] = {}  # votes, by parameters
     labels: dict[str, tuple[str, ...]] = {}  # the most levels that anybody has; those of others are the first of these
     counted = active(members)
     # votes of those who say the same, by the identities of what they say: many share one, and none need be compared
-    alike: dict[tuple[int, float | None, bool], float] = {}
+    alike: dict[tuple[int, float | None, bool, bool], float] = {}
     unsure = {id(m) for m in unfinished(counted)}
+    unlike = {id(m) for m in _not_believed(counted)}
     likelihoods_of: dict[int, tuple[Likelihood, ...]] = {}
     for m, vote in zip(counted, _votes(counted), strict=True):
         own = m.likelihoods
         which = id(own[0]) if len(own) == 1 else id(own)
         likelihoods_of[which] = own
-        key = which, m.noise, id(m) not in unsure
+        key = which, m.noise, id(m) not in unsure, id(m) not in unlike
         alike[key] = alike.get(key, 0.0) + vote
     told = set[str]()  # by those who are sure, where others are not
     if unsure:
-        told = {p.name for which, _, sure in alike if sure for p in likelihoods_of[which] if p.known}
-    for (which, noise, sure), vote in alike.items():
+        told = {p.name for which, _, sure, _ in alike if sure for p in likelihoods_of[which] if p.known}
+    for (which, noise, sure, believed), vote in alike.items():
         for p in likelihoods_of[which]:
             name = p.name
             if name not in labels or len(p.own_labels) > len(labels[name]):
                 labels[name] = p.own_labels
             if noise is None:
-                values = p.parameters if sure or name not in told else ()
+                values = p.parameters if believed and (sure or name not in told) else ()
             elif isinstance(p, Gaussian):
                 values = (noise,)  # to which it was brought
             else:
@@ -186,6 +189,16 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
         each = [_pool_one(found[name], i, n in family.precisions) for i, n in enumerate(family.value_names)]
         pooled.append(family.with_parameters([v for v in each if v is not None] if None not in each else []))
     return tuple(pooled)
+
+
+def _not_believed(members: Sequence[Member]) -> list[Member]:
+    """Where others were brought to a common noise: who was not, but has said what its rows know, or is far noisier."""
+    common = [m.noise for m in members if m.noise is not None]
+    if not common or len(common) == len(members):
+        return []
+    most = INFLUENCE.noisier * statistics.median(common)
+    apart = [(m, own) for m in members if m.noise is None and isinstance(own := m.likelihoods[0], Gaussian)]
+    return [m for m, own in apart if m.noise_evidence is not None or (own.known and float(own.values[0]) > most)]
 
 
 def _pool_one(votes: Mapping[tuple[float, ...], float], i: int, precision: bool) -> float | None:
