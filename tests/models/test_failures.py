@@ -11,6 +11,8 @@ import recyclegp as rgp
 from cases_cli import answer, call
 from hostile_files import GOLDEN
 from recyclegp.core.noise import NoiseEvidence
+from recyclegp.models import failures
+from recyclegp.models.intake import ModuleIntake
 
 X = np.linspace(0, 6, 45)[:, None]
 
@@ -174,3 +176,78 @@ def test_all_bad_is_a_failure(honest, tmp_path):
         rgp.merge([tmp_path / "absent"], on_failure="skip")
     with pytest.raises(rgp.RecycleGPError, match="on_failure is 'stop'; use 'name' or 'skip'"):
         rgp.merge(honest, on_failure="stop")
+
+
+@pytest.fixture(scope="module")
+def seventy():
+    """More than could each be left out in turn."""
+    rng = np.random.default_rng(70)
+    parts = []
+    for _ in range(70):
+        x = rng.uniform(0, 4, (20, 1))
+        parts.append((x, np.sin(2.5 * x[:, 0]) + 0.2 * rng.standard_normal(20)))
+    names = [f"m{k}" for k in range(70)]
+    return list(rgp.fit_many(parts, names=names, publish=10, learn=False, kernel="rbf", privacy="things"))
+
+
+def huge(module):
+    """It can be merged alone, and with nobody else."""
+    return replace(module, latents=(changed_site(lambda s: s._replace(rho=1e99 * s.rho))(module.latents[0]),))
+
+
+@pytest.mark.parametrize("places", [[0], [37], [3, 50, 69]], ids=str)
+def test_who_stops_all_is_found_among_seventy(seventy, places):
+    some = [huge(m) if k in places else m for k, m in enumerate(seventy)]
+    options = {"learn": False, "trust": None}
+    with pytest.raises(rgp.RecycleGPError, match=f"module 'm{places[0]}'"):
+        rgp.merge(some, **options)
+    with pytest.warns(rgp.RecycleGPWarning, match="left out of the merge"):
+        e = rgp.merge(some, **options, on_failure="skip")
+    assert [s.name for s in e.skipped] == [f"m{k}" for k in places]
+    honest = rgp.merge([m for k, m in enumerate(seventy) if k not in places], **options)
+    np.testing.assert_array_equal(e.predict(X)[0], honest.predict(X)[0])
+
+
+@pytest.mark.parametrize("options", [{}, {"learn": False, "trust": None}], ids=["usual", "plain"])
+def test_a_site_of_no_rows_is_merged_with_many(seventy, options):
+    """It says nothing of f."""
+    empty = replace(seventy[0], latents=(BAD["no rows"](seventy[0].latents[0]),)).rename("empty")
+    e = rgp.merge([empty, *seventy[1:]], **options)
+    assert np.isfinite(e.predict(X)).all()
+    assert not e.skipped
+    np.testing.assert_allclose(e.predict(X)[0], rgp.merge(seventy[1:], **options).predict(X)[0], atol=0.05)
+
+
+class TestWhoIsApart:
+    """Which of the names fail together, told by a rule."""
+
+    @pytest.mark.parametrize("bad", [{0}, {99}, {13, 14}, {5, 50, 95}])
+    def test_the_few_that_are_bad_are_found_in_few_merges(self, bad):
+        asked = []
+
+        def fails(names):
+            asked.append(names)
+            return "yes" if len(names) > 1 and bad & set(names) else ""
+
+        assert set(failures._apart(range(100), fails)) == bad
+        assert len(asked) <= 2 * 7 * len(bad) + 7
+
+    def test_what_fails_only_when_it_is_learned_is_found_too(self, honest):
+        """Nothing fails plainly; what fails is asked for."""
+        intake = ModuleIntake(device=torch.device("cpu"), keep=True)
+        read = intake.read([*honest, honest[0].rename("bad")])
+
+        def fully(some):
+            if {"bad", "m1"} <= {m.name for m in some.functions[0].members}:
+                raise ZeroDivisionError
+
+        found = failures.culprits(read, lambda some: None, fully)
+        assert [s.name for s in found] in (["bad"], ["m1"])
+
+    def test_nobody_is_to_blame_for_what_fails_with_each(self, honest):
+        intake = ModuleIntake(device=torch.device("cpu"), keep=True)
+
+        def fully(some):
+            raise rgp.RecycleGPError("an argument is wrong")
+
+        assert failures.culprits(intake.read(honest), lambda some: None, fully) == []
