@@ -168,6 +168,9 @@ class Learning(NamedTuple):
     move_points_above_slack: float = 10.0
     movable: int = 512  # coordinates that may be learned beside the kernel
     farthest: float = 5.0  # lengthscales that a point may move
+    # parameters: a kernel of more, as a stranger may send, is not learned. The search keeps that many squared, and
+    # takes as many steps; an honest kernel has a few for each input
+    most_parameters: int = 512
 
 
 class Points(NamedTuple):

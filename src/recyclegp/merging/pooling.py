@@ -16,7 +16,7 @@ from ..core.packing import PackedSites
 from ..kernels import Kernel, Node, Unit, entries, parse, pool, weighted_median
 from ..kernels.units import reference, smoother
 from ..likelihoods import FAMILIES, Gaussian, Likelihood, named
-from .constants import INFLUENCE, POOLING
+from .constants import INFLUENCE, LEARNING, POOLING
 from .influence import votes
 from .member import Member, active
 from .site_source import SiteSource, added, site_points
@@ -24,7 +24,7 @@ from .unfinished import unfinished
 
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
-    """The median of the members that share the structure with most rows."""
+    """The median of the members that share the structure with most rows; of those that can be learned, if any can."""
     rows: dict[int, float] = {}  # by the identities of structures, which are compared once and not for each member
     counted = active(members)
     structures = {id(m.latent.kernel.structure): m.latent.kernel.structure for m in counted}
@@ -34,9 +34,20 @@ def most_common_kernel(members: Sequence[Member]) -> Kernel:
     total: dict[Node, float] = {}
     for own, votes_of_these in rows.items():
         total[structures[own]] = total.get(structures[own], 0.0) + votes_of_these
-    found = median_kernel(members, max(total, key=lambda s: total[s]))
+    found = median_kernel(members, max(total, key=lambda s: (not is_too_large(s), total[s])))
     assert found is not None  # the structure is one of theirs
     return found
+
+
+def is_too_large(structure: Node) -> bool:
+    """Has it more parameters than are learned?"""
+    return structure.size > LEARNING.most_parameters
+
+
+def all_too_large(members: Sequence[Member]) -> bool:
+    """Is no member's kernel one that can be learned?"""
+    structures = {id(m.latent.kernel.structure): m.latent.kernel.structure for m in active(members)}
+    return all(is_too_large(structure) for structure in structures.values())
 
 
 def median_kernel(members: Sequence[Member], structure: Node) -> Kernel | None:

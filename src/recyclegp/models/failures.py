@@ -70,7 +70,7 @@ def _largest_numbers(read: ModulesRead, sites: Sequence[Mapping[int, Site]]) -> 
 
 
 def _apart(names: Sequence[str], fails: Fails) -> list[str]:
-    """Who cannot be merged with a large part of the others, which can: of K modules one is found in about 2 log₂K steps.
+    """Who cannot be merged with a large part of the others, which can: one of K is found in about 2 log₂K merges.
 
     Nobody, where all can be merged, or where not even the first one can: then it is not a module's fault.
     """
