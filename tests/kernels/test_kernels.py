@@ -496,3 +496,12 @@ def test_no_kernel_is_larger_than_a_file_can_hold():
     large = sum((ScaleKernel(RBFKernel()) for _ in range(40)), start=ScaleKernel(RBFKernel()))
     with pytest.raises(RecycleGPError, match="more than 64 parts"):
         from_gpytorch(large, 2)
+
+
+def test_nor_is_a_kernel_by_name():
+    """22 amplitudes, 22 periodic kernels and 21 sums are 65 parts."""
+    most = parse("+".join(["periodic"] * 21), 1)
+    file_form.from_json(file_form.to_json(most, 1), 1)
+    for name in ("+".join(["periodic"] * 22), "(" + "+".join(["linear"] * 22) + ")"):
+        with pytest.raises(RecycleGPError, match=r"it has \d\d parts .* a file holds 64; use fewer"):
+            parse(name, 1)

@@ -27,8 +27,8 @@ LEFT_FOR = 60.0  # seconds: a younger one may belong to a writer that has not lo
 def replacing(target: Path, withheld: int = 0) -> Iterator[BinaryIO]:
     """A stream whose contents become `target` when the block ends well; otherwise nothing is left of it.
 
-    As editors do: what a link points to is replaced, not the link, and a file keeps its permissions; a new one has those
-    that the umask gives, less those withheld.
+    As editors do: what a link points to is replaced, not the link, and a file keeps its permissions; a new one has
+    those that the umask gives, less those withheld.
     """
     if target.exists() and not target.is_file() and not target.is_dir():  # a device or a pipe is never replaced
         with _blamed_on(target, target), open(target, "wb") as stream:
