@@ -78,6 +78,18 @@ def test_what_is_not_signed_is_refused(inbox):
     assert not os.path.exists("ring.json")
 
 
+def test_a_wrong_signature_is_never_skipped(inbox):
+    """Files that cannot be read are; who has sent this one must be asked."""
+    (inbox / "parts" / "broken.safetensors").write_bytes(b"no module")
+    ok("keys", "ring.json", "--bind", "south=mallory.pub", "--quiet")
+    os.remove("parts/north.safetensors.sig")
+    assert "parts/north.safetensors: no signature" in one_line(merge("--skip-bad"))
+    ok("sign", "parts/north.safetensors", "--key", "alice.pem", "--quiet")
+    os.remove("parts/broken.safetensors")
+    assert "parts/south.safetensors: it claims to be of 'south'" in one_line(merge("--skip-bad"))
+    assert not os.path.exists("city.safetensors")
+
+
 def test_keys_that_were_given_beforehand(inbox):
     ok("keys", "ring.json", "--bind", "south=mallory.pub", "--quiet")
     assert "claims to be of 'south'" in one_line(merge())

@@ -506,3 +506,12 @@ def test_kernels_side_by_side_one_by_one():
     assert alone == [Kernel(structure, own) for own in theta]
     X = torch.from_numpy(np.random.default_rng(6).normal(size=(5, 3)))
     np.testing.assert_allclose(torch.stack([k.matrix(X, X) for k in alone]), many.matrix(X, X), rtol=1e-12)
+
+
+def test_nor_is_a_kernel_by_name():
+    """22 amplitudes, 22 periodic kernels and 21 sums are 65 parts."""
+    most = parse("+".join(["periodic"] * 21), 1)
+    file_form.from_json(file_form.to_json(most, 1), 1)
+    for name in ("+".join(["periodic"] * 22), "(" + "+".join(["linear"] * 22) + ")"):
+        with pytest.raises(RecycleGPError, match=r"it has \d\d parts .* a file holds 64; use fewer"):
+            parse(name, 1)

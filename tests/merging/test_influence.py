@@ -331,3 +331,67 @@ class TestNoiseOfRows:
         e, clean = merged([*small, *honest[2:]]), merged(honest[2:])
         assert 0.5 < float(e.noise) / float(clean.noise) < 2
         np.testing.assert_allclose(e.predict(AT)[0], clean.predict(AT)[0], atol=0.05)
+
+
+NOISE, ROWS = 0.04, 40
+TWO_NOISES = {
+    "noise": lambda e: (e, 100 * NOISE),
+    "noise, few degrees of freedom": lambda e: (e._replace(dof=0.45 * ROWS, residual=0.45 * ROWS * NOISE), 100 * NOISE),
+    "squares": lambda e: (e._replace(chi2=70.0 * ROWS), None),
+}
+
+
+def torn(module, what):
+    """A hundred times less sure of f, and another noise in one of the places where a file says it."""
+    told, noise = TWO_NOISES[what](module.latents[0].noise_evidence)
+    site = module.latents[0].site
+    times = 0.01 if noise else 1.0
+    module = said(module, noise_evidence=told, site=site._replace(Rt=site.Rt * times, rho=site.rho * times))
+    return module if noise is None else replace(module, likelihoods=(Gaussian(noise),))
+
+
+class TestOneFileAndTheNoise:
+    """Of a file that contradicts itself about its noise the common one learns nothing."""
+
+    @pytest.mark.parametrize("what", TWO_NOISES)
+    @pytest.mark.parametrize("times", [0.25, 1.0])  # of the forged noise: nearer, and as far as is believed of anybody
+    def test_two_noises_in_one_file(self, honest, what, times):
+        bad = torn(honest[0], what)
+        if what != "squares":
+            bad = replace(bad, likelihoods=(Gaussian(times * 100 * NOISE),))
+        e, clean = merged([bad, *honest[1:]]), merged(honest[1:])
+        assert 0.95 < float(e.noise) / float(clean.noise) < 1.05
+        for one, other in zip(e.predict_y(AT), clean.predict_y(AT), strict=True):
+            np.testing.assert_allclose(one, other, rtol=0.05)
+
+    @pytest.mark.parametrize("noise", [1.2e2 * NOISE, 1e8])
+    def test_a_noise_that_is_not_believed_is_not_in_the_average(self, honest, noise):
+        """With evidence and without: what is a member's own affair is that of nobody else."""
+        bad = replace(honest[0], likelihoods=(Gaussian(noise),))
+        for one in (bad, said(bad, noise_evidence=None)):
+            e, clean = merged([one, *honest[1:]]), merged(honest[1:])
+            assert float(e.noise) == pytest.approx(float(clean.noise), rel=0.1)
+
+    def test_models_from_elsewhere_say_their_noise_as_before(self, honest):
+        """Without a word about its rows, and not far from usual: it is one of those that are averaged."""
+        imported = said(replace(honest[0], likelihoods=(Gaussian(5 * NOISE),)), noise_evidence=None)
+        e, clean = merged([imported, *honest[1:]]), merged(honest[1:])
+        assert float(e.noise) == pytest.approx((11 * float(clean.noise) + 5 * NOISE) / 12, rel=0.02)
+
+    def test_an_owner_who_measures_worse_says_so_consistently(self, honest):
+        """Its rows say it, too: it counts as it is, and moves the common noise by no more than its part."""
+        rng = np.random.default_rng(77)
+        X = rng.uniform(-2, 2, (ROWS, 1))
+        y = 1.3 * np.sin(2.5 * X[:, 0]) + 1.5 * rng.standard_normal(ROWS)
+        noisy = rgp.fit(X, y, name="noisy", publish=10, privacy="things", kernel="rbf")
+        e, clean = merged([noisy, *honest[1:]]), merged(honest[1:])
+        assert 1.1 < float(e.noise) / float(clean.noise) < 1 + 9 / 12
+
+    def test_who_says_two_noises(self):
+        """Unlike the others: where all do, it was given to them, and is too large."""
+        claimed = torch.tensor([1.0, 1.1, 0.9, 4.0, 1.0], dtype=torch.float64)
+        least = torch.tensor([0.9, 1.0, 0.2, 0.1, 0.9], dtype=torch.float64)
+        known = torch.ones(5, dtype=torch.bool)
+        assert influence.of_one_noise(claimed, least, known).tolist() == [True, True, True, False, True]
+        assert influence.of_one_noise(claimed[3:], least[3:], known[3:]).tolist() == [True, True]
+        assert influence.of_one_noise(claimed, 1e-3 * claimed, known).all()

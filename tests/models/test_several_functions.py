@@ -449,3 +449,19 @@ def test_warnings_of_a_merge_name_the_function():
     with pytest.warns(rgp.RecycleGPWarning, match=r"y2 \(one of the outputs\): 1 of 6 modules contradict.*odd"):
         merged = rgp.merge([*modules[:5], wrong], outputs="independent")
     assert [row["function"] for row in merged.report() if row["weight"] == 0] == ["y2"]
+
+
+def test_a_kernel_that_fills_a_file_is_not_coupled(tmp_path):
+    """An index kernel beside it would be more than a file can hold."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(0, 6, (30, 1))
+    Y = np.c_[np.sin(X[:, 0]), np.sin(X[:, 0])] + 0.1 * rng.standard_normal((30, 2))
+    many = "+".join(["periodic"] * 21 + ["constant"])
+    ms = [
+        rgp.fit(X[k::2], Y[k::2], kernel=many, name=f"m{k}", learn=False, publish=5, privacy="things") for k in range(2)
+    ]
+    with pytest.raises(rgp.RecycleGPError, match="more than 64 parts, which no file can hold"):
+        rgp.merge(ms, outputs=1, learn=False)
+    e = rgp.merge(ms, learn=False)
+    e.save(tmp_path / "e.safetensors")
+    assert np.isfinite(rgp.load(tmp_path / "e.safetensors").predict(X)).all()

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 
 import numpy as np
 import pandas as pd
@@ -146,6 +147,19 @@ def test_uploads_leave_nothing_on_the_disk(client, tmp_path, monkeypatch):
     assert client.upload(content[:-9]).status == 422
     assert client.post("api/file", {}).status == 200
     assert os.listdir(tmp_path) == []
+
+
+def test_uploads_that_are_broken_off_are_no_errors_of_the_server(client, caplog, tmp_path, monkeypatch):
+    assert client.get("api/about").status == 200
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for _ in range(5):
+        client.begin("api/upload?name=late.safetensors", b"x" * 1000, length=100_000)
+    deadline = time.monotonic() + 10
+    while os.listdir(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert client.get("api/about").status == 200
+    assert [name for name in os.listdir(tmp_path) if name.startswith("recyclegp-")] == []
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_an_upload_that_says_it_is_too_large_is_not_read(client):

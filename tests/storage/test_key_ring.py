@@ -93,3 +93,18 @@ def test_the_file(ring, tmp_path):
         path.write_text(json.dumps(content))
         with pytest.raises(RecycleGPError, match="not a key ring as `recyclegp keys` writes it"):
             key_ring.load(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are others elsewhere")
+@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o644), (0o000, 0o644), (0o077, 0o600)])
+def test_a_new_ring_can_be_read_again_whatever_the_umask(ring, tmp_path, umask, mode):
+    path, before = tmp_path / "ring.json", os.umask(umask)
+    try:
+        key_ring.save(path, ring)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == mode
+    assert key_ring.load(path) == ring
+    path.chmod(0o640)
+    key_ring.save(path, ring)
+    assert path.stat().st_mode & 0o777 == 0o640  # one that is there keeps its own

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import socket
 import threading
 import time
 from typing import Any, NamedTuple
@@ -101,6 +102,13 @@ class Client:
     def post(self, path, question, **headers):
         content = question if isinstance(question, bytes) else json.dumps(question).encode()
         return self.ask("POST", path, content, {"content-type": "application/json"} | headers)
+
+    def begin(self, path, content, length):
+        """A part of a question, whose sender then goes away."""
+        head = "".join(f"{name}: {value}\r\n" for name, value in (self.usual | {"content-length": length}).items())
+        host, port = self.host.split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall(f"POST {self.base}{path} HTTP/1.1\r\n{head}\r\n".encode() + content)
 
     def upload(self, content, name="m.safetensors", **headers):
         return self.ask("POST", f"api/upload?name={quote(name, safe='')}", content, headers)

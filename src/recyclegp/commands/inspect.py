@@ -100,7 +100,7 @@ def compare(
     paths = expand(files or [])
     with screen.working("Comparing", total=len(paths) or None) as advance:
         merged = models.load_ensemble(ensemble, "compare")
-        rows = _rows(merged, [m for m in models.modules(paths, advance, recycle=True) if not isinstance(m, Path)])
+        rows = _rows(merged, list(models.modules(paths, advance, recycle=True)))
     screen.result(rows, lambda: show(_comparison(rows)))
 
 

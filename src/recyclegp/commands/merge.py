@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from ..errors import RecycleGPError
 from . import models, options
@@ -84,17 +84,10 @@ def merge(
         from ..models import merge as library
 
         holding: dict[str, Path] = {}
-        modules = models.modules(
-            paths,
-            advance,
-            recycle=recycle,
-            file_names=file_names,
-            verified=signed,
-            files=holding,
-            skip=skip_bad,
-        )
+        how: dict[str, Any] = {"recycle": recycle, "file_names": file_names, "verified": signed, "files": holding}
+        each = models.read_each(paths, advance, **how, skip=True) if skip_bad else models.modules(paths, advance, **how)
         merged = library.merge(
-            modules,
+            each,
             inducing=points,
             kernel=kernel,
             learn=learn,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..models.module import Module
     from ..models.modules import Modules
     from ..models.plan import Plan
+    from ..models.sources import FromFile
     from .rows import NoiseColumn, Part, Rows
     from .signatures import Vouched
     from .tables import Table
@@ -127,7 +128,15 @@ def calibrated_for(tuned: Calibrated) -> tuple[str | None, str | None]:
     return found.likelihood if found.output is None else None, found.owner
 
 
-def modules(
+def modules(paths: Iterable[Path], advance: Advance, **how: Any) -> Iterator[Module]:
+    """Modules from files, one after the other; `how` is told as `read_each` has it."""
+    for one in read_each(paths, advance, **how):
+        if isinstance(one.found, Exception):
+            raise one.found
+        yield one.found
+
+
+def read_each(
     paths: Iterable[Path],
     advance: Advance,
     *,
@@ -137,16 +146,18 @@ def modules(
     verified: Vouched | None = None,
     files: dict[str, Path] | None = None,
     skip: bool = False,
-) -> Iterator[Module | Path]:
-    """Modules from files, one after the other.
+) -> Iterator[FromFile]:
+    """Modules with their files, one after the other.
 
-    With `skip` files that cannot be read come as they are, for the library to say so and go on.
+    With `skip` files that cannot be read come with why, for the library to say so and go on. A signature that is wrong
+    is an error even so: who has sent it must be asked.
 
     `taken` are names already used, `verified` the files whose signatures have been verified, where they must be.
     `files` is told which file holds which module, where that holds no others.
     """
     from ..models.load import opened
     from ..models.modules import Modules
+    from ..models.sources import FromFile
 
     seen = dict.fromkeys(taken, "the ensemble")
     contents: dict[str, Path] = {}
@@ -154,15 +165,24 @@ def modules(
     for place, path in enumerate(paths):
         try:
             model, digest = opened(path)
-        except RecycleGPError as refused:
+        except (RecycleGPError, OSError) as refused:
             if not skip:
-                raise with_a_way_on(refused, paths, place) from None
-            yield path
+                raise with_a_way_on(refused, paths, place) if isinstance(refused, RecycleGPError) else refused from None
+            yield FromFile(path, refused)
+            advance(by=1)
             continue
         several = isinstance(model, Modules)
         if verified is not None:
             verified.check(path, digest, _claims(model, path))
-        for module in model if isinstance(model, Modules) else [_alone(model, path, recycle, file_names)]:
+        try:
+            each = model if isinstance(model, Modules) else [_alone(model, path, recycle, file_names)]
+        except RecycleGPError as refused:
+            if not skip:
+                raise
+            yield FromFile(path, refused)
+            advance(by=1)
+            continue
+        for module in each:
             if module.name in seen and not skip:
                 whose, remedy = ("one of its modules", "") if several else ("its module", BY_FILE)
                 raise RecycleGPError(
@@ -174,7 +194,7 @@ def modules(
             if not several and contents.setdefault(digest, path) != path:
                 twice = f"is a copy of {contents[digest]} (content id {digest[:8]}): what it says will count twice"
                 warnings.warn(f"{path} {twice}", RecycleGPWarning, stacklevel=2)
-            yield module
+            yield FromFile(path, module)
         advance(by=1)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from ..errors import Argument, RecycleGPError
+from .file_form import MOST_NODES, nodes
 from .kernel import Kernel, from_people
 from .nodes import Category, Columns, Constant, Node, Parameter, Product, Scale, Sum, Unit, leaf_called
 
@@ -83,7 +84,14 @@ def parse_structure(expression: str, dimension: int, discrete: tuple[int, ...] =
     if discrete and not any(isinstance(node, ast.Name) and node.id == CATEGORY for node in ast.walk(body)):
         alone = not inputs.width and expression.strip() in (DEFAULT, "rbf")  # what nobody has asked for, now or before
         body = ast.Name(CATEGORY) if alone else _by_level(body)
-    return _compose(body, expression, inputs, amplitude=True)
+    structure = _compose(body, expression, inputs, amplitude=True)
+    if nodes(structure) > MOST_NODES:
+        raise RecycleGPError(
+            Argument("kernel", expression),
+            f": it has {nodes(structure)} parts with all sums, products and amplitudes, and a file holds {MOST_NODES}; "
+            "use fewer",
+        )
+    return structure
 
 
 class _Inputs(NamedTuple):

@@ -168,6 +168,9 @@ class Learning(NamedTuple):
     move_points_above_slack: float = 10.0
     movable: int = 512  # coordinates that may be learned beside the kernel
     farthest: float = 5.0  # lengthscales that a point may move
+    # parameters: a kernel of more, as a stranger may send, is not learned. The search keeps that many squared, and
+    # takes as many steps; an honest kernel has a few for each input
+    most_parameters: int = 512
 
 
 class Points(NamedTuple):
@@ -216,7 +219,8 @@ class Influence(NamedTuple):
     more_than_rows: float = 3.0  # times what rows at the points could say, a site may: rows may lie between them
     unseen_precision: float = 100.0  # times the usual, at most, has a site of which the others know too little
     noisier: float = 100.0  # times the usual variance: a noise beyond it is not brought to the common one
-    contradicts: float = 10.0  # times less noise than it publishes: what a member's own rows cannot say
+    # times less noise than it publishes: what a member's own rows cannot say (honest ones of eight rows: up to five)
+    contradicts: float = 10.0
 
 
 class Stacking(NamedTuple):

@@ -137,6 +137,18 @@ def of_rows_like_theirs(noise: Tensor, least: Tensor, known: Tensor) -> Tensor:
     return known & ~((least * INFLUENCE.noisier < usual) & (least * INFLUENCE.contradicts < noise))
 
 
+def of_one_noise(claimed: Tensor, least: Tensor, known: Tensor) -> Tensor:
+    """Which of those whose noise is known do not say two at once, far apart unlike those of the others, (K,) bool.
+
+    With the one a member pulls at the common noise, and with the other at how far noises differ: between them both are
+    torn away from what everybody else says. A noise that was given to all, and is too large, is no such statement.
+    """
+    if int(known.sum()) < SCREENING.fewest:
+        return known
+    times = claimed / least.clamp_min(1e-300)
+    return known & (times <= INFLUENCE.contradicts * torch.median(times[known]).clamp_min(1))
+
+
 def of_usual_noise(noise: Tensor, known: Tensor) -> Tensor:
     """Which of those whose noise is known do not claim to be far noisier than the others, (K,) bool."""
     if int(known.sum()) < SCREENING.fewest:

@@ -22,7 +22,7 @@ from .member import Member, Members
 from .moved import is_moved
 from .owners import Owners
 from .points import PointsWanted
-from .pooling import discrete_columns, kernel_by_name, most_common_kernel
+from .pooling import all_too_large, discrete_columns, kernel_by_name, most_common_kernel
 from .problem import MergeProblem
 from .site_source import SiteSource
 from .trust import Trust, apply_screening
@@ -36,6 +36,7 @@ class Held(Enum):
     NOTHING = "nothing"  # it was
     UNFINISHED = "unfinished"  # no module's search had ended
     ABSURD = "absurd"  # what was learned is far outside what any module says
+    LARGE = "large"  # it has more parameters than are learned
 
 
 class MergeResult(NamedTuple):
@@ -76,6 +77,11 @@ class MergeConfig(NamedTuple):
         owners: Owners,
     ) -> MergeResult:
         """All that is chosen, chosen from these members: in the same way whenever it is done."""
+        if (
+            self.learn and self.kernel is None and all_too_large(members)
+        ):  # nor is anybody screened, under such a kernel
+            found = self._replace(learn=False).run(members, store, wanted, dimension, owners)
+            return found._replace(held=Held.LARGE)
         with threads.limit_threads(step_cost(store, wanted)):
             trust = self.trust if self.learn else Trust.NONE
             whom, sites, learned = apply_screening(

@@ -41,7 +41,7 @@ from ..kernels import Kernel
 from ..kernels.units import InputUnits, in_units
 from ..likelihoods import Gaussian
 from .constants import NOISE
-from .influence import noise_of_rows, noise_shares, of_rows_like_theirs, of_usual_noise
+from .influence import noise_of_rows, noise_shares, of_one_noise, of_rows_like_theirs, of_usual_noise
 from .member import Member, Members
 from .site_source import SiteSource, added
 
@@ -110,8 +110,10 @@ class Readings(NamedTuple):
         points = _points(members, store, weight) * weight
         shown = (points / (rows - dof).clamp_min(1e-300)).clamp_max(1.0)
         claimed = noise * (chi2 / rows.clamp_min(1e-300)).clamp_min(1)  # as large as it says, or as its rows do
+        least = noise_of_rows(noise, chi2, rows, points, residual, dof)
         counts = of_usual_noise(claimed, known) * noise_shares(rows)
-        counts = counts * of_rows_like_theirs(noise, noise_of_rows(noise, chi2, rows, points, residual, dof), known)
+        counts = counts * of_rows_like_theirs(noise, least, known)
+        counts = counts * of_one_noise(claimed, torch.minimum(least, _of_residuals(noise, residual, dof)), known)
         kernels = tuple([m.latent.kernel for m in members])
         chi2, rows, residual, dof = chi2 * counts, rows * counts, residual * counts, dof * counts
         read = Readings(counts > 0, noise, q, chi2, rows, residual, dof, torch.ones_like(noise), shown, kernels)
@@ -135,9 +137,7 @@ class Readings(NamedTuple):
     @property
     def estimate(self) -> Tensor:
         """s_k², from each member's residuals alone; the noise it was published under, where these say nothing."""
-        tiny = 1e-6
-        said = (self.dof > tiny) & (self.residual > 0)
-        return torch.where(said, self.residual / self.dof.clamp_min(tiny), self.noise)
+        return _of_residuals(self.noise, self.residual, self.dof)
 
     @property
     def level(self) -> float:
@@ -210,6 +210,12 @@ class Readings(NamedTuple):
     def constants(self, tau: Tensor) -> Tensor:
         """What e_k changes by, (K,)."""
         return core.constant(tau, self.chi2, self.rows)
+
+
+def _of_residuals(noise: Tensor, residual: Tensor, dof: Tensor) -> Tensor:
+    """s_k² (K,); the noise under which they were published, where residuals say nothing."""
+    tiny = 1e-6
+    return torch.where((dof > tiny) & (residual > 0), residual / dof.clamp_min(tiny), noise)
 
 
 def _points(members: Sequence[Member], store: SiteSource, like: Tensor) -> Tensor:

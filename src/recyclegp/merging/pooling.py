@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from ..core.packing import PackedSites
 from ..kernels import Kernel, Node, Unit, entries, parse, pool, weighted_median
 from ..kernels.units import reference, smoother
 from ..likelihoods import FAMILIES, Gaussian, Likelihood, named
-from .constants import POOLING
+from .constants import INFLUENCE, LEARNING, POOLING
 from .influence import votes
 from .member import Member, Members
 from .site_source import SiteSource, added, site_points
@@ -23,7 +24,7 @@ from .unfinished import unfinished
 
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
-    """The median of the members that share the structure with most rows."""
+    """The median of the members that share the structure with most rows; of those that can be learned, if any can."""
     counted = Members.of(members).counted
     every = [m.latent.kernel.structure for m in counted]
     structures = dict(zip(map(id, every), every, strict=True))  # compared once, and not for each member
@@ -33,9 +34,20 @@ def most_common_kernel(members: Sequence[Member]) -> Kernel:
     total: dict[Node, float] = {}
     for own, votes_of_these in rows.items():
         total[structures[own]] = total.get(structures[own], 0.0) + votes_of_these
-    found = median_kernel(members, max(total, key=lambda s: total[s]))
+    found = median_kernel(members, max(total, key=lambda s: (not is_too_large(s), total[s])))
     assert found is not None  # the structure is one of theirs
     return found
+
+
+def is_too_large(structure: Node) -> bool:
+    """Has it more parameters than are learned?"""
+    return structure.size > LEARNING.most_parameters
+
+
+def all_too_large(members: Sequence[Member]) -> bool:
+    """Is no member's kernel one that can be learned?"""
+    structures = {id(m.latent.kernel.structure): m.latent.kernel.structure for m in Members.of(members).counted}
+    return all(is_too_large(structure) for structure in structures.values())
 
 
 def median_kernel(members: Sequence[Member], structure: Node) -> Kernel | None:
@@ -153,32 +165,34 @@ def median_mean(members: Sequence[Member]) -> float:
 def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     """One likelihood of each family, from its members' parameters, each counting with its rows.
 
-    Members whose searches elsewhere had not ended say nothing of theirs, where others do.
+    Members whose searches elsewhere had not ended say nothing of theirs, where others do; nor do those whose noise is
+    not believed.
     """
     found: dict[str, dict[tuple[float, ...], float]] = {}  # votes, by parameters
     labels: dict[str, tuple[str, ...]] = {}  # the most levels that anybody has; those of others are the first of these
     counted = Members.of(members).counted
     # votes of those who say the same, by the identities of what they say: many share one, and none need be compared
-    alike: dict[tuple[int, float | None, bool], float] = {}
+    alike: dict[tuple[int, float | None, bool, bool], float] = {}
     unsure = {id(m) for m in unfinished(counted)}
+    unlike = {id(m) for m in _not_believed(counted)}
     likelihoods_of: dict[int, tuple[Likelihood, ...]] = {}
     said = zip([m.likelihoods for m in counted], [m.noise for m in counted], strict=True)
-    sure = [True] * len(counted) if not unsure else [id(m) not in unsure for m in counted]
-    for (own, noise), is_sure, vote in zip(said, sure, _votes(counted), strict=True):
+    sure, believed = ([id(m) not in others for m in counted] for others in (unsure, unlike))
+    for (own, noise), is_sure, is_believed, vote in zip(said, sure, believed, _votes(counted), strict=True):
         which = id(own[0]) if len(own) == 1 else id(own)
         likelihoods_of[which] = own
-        key = which, noise, is_sure
+        key = which, noise, is_sure, is_believed
         alike[key] = alike.get(key, 0.0) + vote
     told = set[str]()  # by those who are sure, where others are not
     if unsure:
-        told = {p.name for which, _, is_sure in alike if is_sure for p in likelihoods_of[which] if p.known}
-    for (which, noise, is_sure), vote in alike.items():
+        told = {p.name for which, _, is_sure, _ in alike if is_sure for p in likelihoods_of[which] if p.known}
+    for (which, noise, is_sure, is_believed), vote in alike.items():
         for p in likelihoods_of[which]:
             name = p.name
             if name not in labels or len(p.own_labels) > len(labels[name]):
                 labels[name] = p.own_labels
             if noise is None:
-                values = p.parameters if is_sure or name not in told else ()
+                values = p.parameters if is_believed and (is_sure or name not in told) else ()
             elif isinstance(p, Gaussian):
                 values = (noise,)  # to which it was brought
             else:
@@ -191,6 +205,16 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
         each = [_pool_one(found[name], i, n in family.precisions) for i, n in enumerate(family.value_names)]
         pooled.append(family.with_parameters([v for v in each if v is not None] if None not in each else []))
     return tuple(pooled)
+
+
+def _not_believed(members: Sequence[Member]) -> list[Member]:
+    """Where others were brought to a common noise: who was not, but has said what its rows know, or is far noisier."""
+    common = [m.noise for m in members if m.noise is not None]
+    if not common or len(common) == len(members):
+        return []
+    most = INFLUENCE.noisier * statistics.median(common)
+    apart = [(m, own) for m in members if m.noise is None and isinstance(own := m.likelihoods[0], Gaussian)]
+    return [m for m, own in apart if m.noise_evidence is not None or (own.known and float(own.values[0]) > most)]
 
 
 def _pool_one(votes: Mapping[tuple[float, ...], float], i: int, precision: bool) -> float | None:

@@ -192,4 +192,4 @@ def _compared(
 ) -> tuple[Tensor, Tensor]:
     published, now = own.published, own.now
     p, q = leave_one_out(merged, Site(*(t.to(device) for t in now))), leave_one_out(alone, published)
-    return p.cpu() + float(now.e - published.e) / len(p), q.cpu()
+    return p.cpu() + float(now.e - published.e) / max(1, len(p)), q.cpu()  # of no rows nothing is said

@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import arrays
 from ..errors import Argument, RecycleGPError
 from ..kernels import Kernel
+from ..kernels.file_form import MOST_NODES, nodes
 from ..kernels.nodes import Index
 from ..kernels.units import InputUnits, beside, in_units, times
 from ..merging.constants import OUTPUTS
@@ -20,6 +21,7 @@ from ..merging.member import Member, active
 from .group import Group
 from .how import Coupling, OutputsWanted
 
+PRODUCT_AND_INDEX = 2  # parts more than the shared kernel has
 ROUNDING = 1e-12  # of a given B, that is each output's own
 
 
@@ -61,6 +63,14 @@ def couple(apart: Sequence[Group], asked: OutputsWanted, learn: bool, merge: Mer
     if not all(group.keeps_sites for group in apart):
         raise RecycleGPError(
             "outputs can be coupled while the modules' sites are here; merge with ", Argument("keep", "sites")
+        )
+    if nodes(apart[0].form.kernel.own().structure) + PRODUCT_AND_INDEX > MOST_NODES:
+        if asked.only_if_better:
+            return None
+        raise RecycleGPError(
+            f"for outputs that go together the kernel has more than {MOST_NODES} parts, which no file can hold; use a "
+            "kernel of fewer, or ",
+            Argument("outputs", "independent"),
         )
     members = tuple(m for group in apart for m in group.members)
     means = tuple(group.form.mean for group in apart)

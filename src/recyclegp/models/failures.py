@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from ..core.sites import Site
-from ..errors import Either, Message, RecycleGPError, warn_user
+from ..errors import Either, Message, RecycleGPError, RecycleGPWarning, warn_user
 from ..merging.member import Member
 from ..merging.site_store import SiteStore
 from .how import Skipped
@@ -15,7 +16,6 @@ from .intake import FunctionRead, ModulesRead
 from .naming import few
 
 FAILED = (RecycleGPError, ArithmeticError, RuntimeError, IndexError)  # what a merge of nonsense may end with
-MOST_LEFT_OUT = 64  # modules of which each is left out in turn, where none fails by itself
 SKIP = Either("on_failure='skip'", "--skip-bad")
 
 
@@ -34,23 +34,80 @@ def on_failure_wanted(given: Any) -> OnFailure:
         raise RecycleGPError(f"on_failure is {given!r}; use 'name' or 'skip'") from None
 
 
-def culprits(read: ModulesRead, works: Callable[[ModulesRead], object]) -> list[Skipped]:
-    """Modules that cannot be merged even alone; or that without which the others can."""
-    names = list(dict.fromkeys(m.name for own in read.functions for m in own.members if m.weight > 0))
+Works = Callable[[ModulesRead], object]  # what is tried with some of the modules
+Fails = Callable[[Sequence[str]], str]  # why those of these names cannot be merged; nothing where they can
+
+
+def culprits(read: ModulesRead, plainly: Works, fully: Works) -> list[Skipped]:
+    """Modules that cannot be merged even alone; or those that the others cannot be merged with.
+
+    `plainly` is quick, and what cannot be merged mostly fails at it, too; the rest is tried as it was asked for.
+    """
     sites = _sites(read)
-    found = [Skipped(name, why) for name in names if (why := _failure(_only(read, sites, {name}), works))]
-    if found or len(names) > MOST_LEFT_OUT:
+
+    def failure(works: Works) -> Fails:
+        return lambda names: _failure(_only(read, sites, set(names)), works)
+
+    largest = _largest_numbers(read, sites)
+    names, fails = list(largest), failure(plainly)
+    found = [Skipped(name, why) for name in names if (why := fails([name]))]
+    if found:
         return found if len(found) < len(names) else []
-    for name in names if len(names) > 1 else ():
-        if not _failure(_only(read, sites, set(names) - {name}), works):
-            return [Skipped(name, "the others cannot be merged with it")]
-    return []
+    suspected_last = sorted(names, key=lambda name: largest[name])
+    apart = _apart(suspected_last, fails) or _apart(suspected_last, failure(fully))
+    return [Skipped(name, "the others cannot be merged with it") for name in names if name in set(apart)]
 
 
-def _failure(read: ModulesRead, works: Callable[[ModulesRead], object]) -> str:
-    """Why it fails; nothing where it works."""
+def _largest_numbers(read: ModulesRead, sites: Sequence[Mapping[int, Site]]) -> dict[str, float]:
+    """Of those that count, by their names: whose are largest is suspected first."""
+    largest: dict[str, float] = {}
+    for own, here in zip(read.functions, sites, strict=True):
+        for i, m in enumerate(own.members):
+            if m.weight > 0:
+                sizes = [float(t.abs().amax()) for t in here[i] if t.numel()] if i in here else []
+                largest[m.name] = max(largest.get(m.name, 0.0), *sizes, 0.0)
+    return largest
+
+
+def _apart(names: Sequence[str], fails: Fails) -> list[str]:
+    """Who cannot be merged with a large part of the others, which can: one of K is found in about 2 log₂K merges.
+
+    Nobody, where all can be merged, or where not even the first one can: then it is not a module's fault.
+    """
+    if len(names) < 2 or fails(names[:1]) or not fails(names):
+        return []
+    together = _together(names, fails)
+    return _refused_by(together, [name for name in names if name not in set(together)], fails)
+
+
+def _together(names: Sequence[str], fails: Fails) -> list[str]:
+    """A half of them that can be merged, else a quarter, and so on: the few that are bad are not in each."""
+    size = len(names)
+    while size > 1:
+        size = -(-size // 2)
+        for i in range(0, len(names), size):
+            if not fails(names[i : i + size]):
+                return list(names[i : i + size])
+    return list(names[:1])
+
+
+def _refused_by(together: list[str], names: Sequence[str], fails: Fails) -> list[str]:
+    """Of these, who cannot be merged with those who are together; all others join them."""
+    if not fails([*together, *names]):
+        together += names
+        return []
+    if len(names) == 1:
+        return list(names)
+    half = len(names) // 2
+    return [*_refused_by(together, names[:half], fails), *_refused_by(together, names[half:], fails)]
+
+
+def _failure(read: ModulesRead, works: Works) -> str:
+    """Why it fails; nothing where it works. Of what is only tried nobody is warned."""
     try:
-        works(read)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RecycleGPWarning)
+            works(read)
     except FAILED as failed:
         return str(failed) or type(failed).__name__
     return ""

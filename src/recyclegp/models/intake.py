@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -29,11 +30,12 @@ from .how import Frame, Skipped
 from .merge_warnings import MergeWarnings
 from .module import Module
 from .naming import few
-from .sources import Item, Source, items
-from .usual import strangers
+from .sources import Item, Source, items, one_by_one
+from .usual import Said, Told, strangers
 from .weights import Weights
 
 T = TypeVar("T")
+ASKED = 100  # modules that come later, who say what most have
 
 
 class FunctionRead(NamedTuple):
@@ -91,7 +93,8 @@ class ModuleIntake:
         self._device, self._keep = device, keep
         self._known = known
         self._weights = Weights(weights)
-        self._seen = set() if known is None else {m.name for m in known.members}
+        # where each name was seen first
+        self._seen = {} if known is None else dict.fromkeys([m.name for m in known.members], "one of the ensemble")
         self._shared = _Shared()
         self._single = _Reading(device)  # of modules of one function
         self._several: dict[str, _Reading] = {}  # by the names of functions
@@ -114,33 +117,58 @@ class ModuleIntake:
     def read(self, source: Source, check: Callable[[Frame], None] | None = None) -> ModulesRead:
         """Every module of the source; `check` sees the inputs of the first before the others are read."""
         if not (isinstance(source, (list, tuple)) and self._append_alike(source, check)):
-            for item, label in items(source):
-                self._take(item, label, check)
+            coming = items(source)
+            for item, file in coming:
+                try:
+                    self._take(item, file, check)
+                except RecycleGPError as failed:
+                    raise self._of_first_stranger(item, file, coming, failed) from None
         return self.finish()
 
     def read_what_can_be(self, source: Source, check: Callable[[Frame], None]) -> ModulesRead:
-        """The same without what fails, which is remembered; to have what most have not is a failure, too."""
+        """The same without what fails, which is remembered; to have what most have not is a failure, too.
+
+        Nor can those be who have one name: one of them says falsely that it is somebody, and nobody knows which.
+        """
         skipped: list[Skipped] = []
 
         def refused(label: str, failed: Exception) -> None:
             skipped.append(Skipped(label, str(failed)))
 
-        found = list(items(source, refused))
-        strange = strangers({i: item for i, (item, _) in enumerate(found) if isinstance(item, Record)})
-        for i, (item, label) in enumerate(found):
+        found = one_by_one(items(source, refused), refused)
+        strange = strangers({i: record for i, (record, _) in enumerate(found)})
+        alike = _of_one_name({i: one for i, one in enumerate(found) if i not in strange})
+        wrong = strange | alike
+        for i, (record, file) in enumerate(found):
             try:
-                if i in strange:
-                    raise RecycleGPError(strange[i])
-                self._take(item, label, check)
+                if i in wrong:
+                    raise RecycleGPError(wrong[i])
+                self._take(record, file, check)
             except RecycleGPError as failed:
-                refused(item.about.name if isinstance(item, Record) else label, failed)
-        return self.finish()._replace(skipped=tuple(skipped))
+                refused(file if file and i in alike else record.about.name, failed)
+        return self.finish()._replace(skipped=tuple(dict.fromkeys(skipped)))
 
-    def _take(self, item: Item, label: str, check: Callable[[Frame], None] | None) -> None:
+    def _take(self, item: Item, file: str, check: Callable[[Frame], None] | None) -> None:
         if isinstance(item, Record):
-            self.append(item, label, check)
+            self.append(item, _called(item.about.name, file), check)
         else:
-            self.append_pieces(item, label, check)
+            self.append_pieces(item, file or "modules", check)
+
+    def _of_first_stranger(
+        self, item: Item, file: str, coming: Iterable[tuple[Item, str]], failed: RecycleGPError
+    ) -> RecycleGPError:
+        """Why it failed, unless somebody before it is to blame: who has something else than most."""
+        members = self._single.members
+        if self._known is not None or self._several or not members or not isinstance(item, Record):
+            return failed
+        told: list[Told] = [Said(self._frame.dimension, m.about, m.likelihoods) for m in members]
+        with suppress(RecycleGPError, OSError, TypeError):
+            told += [item, *[other for other, _ in islice(coming, ASKED) if isinstance(other, Record)]]
+        strange = strangers(dict(enumerate(told)))
+        if len(members) in strange or min(strange, default=len(members)) >= len(members):
+            return failed
+        first = members[min(strange)].name
+        return RecycleGPError(f"{self._seen[first]} cannot be merged with the others: {strange[min(strange)]}")
 
     # --- one module, or many as columns ---
 
@@ -151,7 +179,7 @@ class ModuleIntake:
         alike = self._is_alike(dimension, about.columns, about.categories)
         if not alike:
             self._check_inputs(Frame(dimension, about.columns, about.categories, about.name), label, check)
-        weight = self._admit(about, all([p.convergence.converged for p in latents]))
+        weight = self._admit(about, all([p.convergence.converged for p in latents]), label)
         known = self._known is not None
         for c, reading in enumerate(self._readings(about, likelihoods, label)):
             own, words = latents[c], about
@@ -193,7 +221,7 @@ class ModuleIntake:
             return False
         self._check_inputs(Frame(dimensions.pop(), first.columns, first.categories, first.name), names[0], check)
         weights = self._weights.of_all(names)
-        self._seen.update(names)
+        self._seen.update(dict.fromkeys(names, ""))
         self.count = len(names)
         self._warnings.look_at_all(abouts, unsettled)
         self._single.extend(list(map(Member, abouts, latents, likelihoods, weights)), sites, shapes, self._keep)
@@ -240,7 +268,7 @@ class ModuleIntake:
                     admitted.update(zip(positions, [m.about for m in members], strict=True))
                 ended = block.functions[c].models.converged.tolist()
                 unsettled.update(p for p, settled in zip(positions, ended, strict=True) if not settled)
-        self._admit_all(dict(sorted(admitted.items())), unsettled)
+        self._admit_all(dict(sorted(admitted.items())), unsettled, label)
         for reading, new in found.items():
             new.sort(key=itemgetter(0))
             reading.members += [member for _, member in new]
@@ -249,7 +277,7 @@ class ModuleIntake:
         """One module whose sites lie elsewhere: what it says of each function, in the order of the likelihood's."""
         self._check_inputs(frame, label, None)
         about = members[0].about
-        weight = self._admit(about, all(m.converged for m in members))
+        weight = self._admit(about, all(m.converged for m in members), label)
         about = about._replace(targets=tuple(m.target for m in members))
         for c, reading in enumerate(self._readings(about, (likelihood,), label)):
             own = members[c]
@@ -278,23 +306,26 @@ class ModuleIntake:
             self.frame = fitted(self.frame, frame, label)
             self._warnings.look_at_levels(frame.categories, frame.columns, frame.named_by)
 
-    def _admit(self, about: About, converged: bool) -> float:
+    def _admit(self, about: About, converged: bool, label: str) -> float:
         """Its weight, if its name is free."""
         if about.name in self._seen:
-            raise RecycleGPError(f"two modules are named {about.name!r}; rename one (module.rename), or use weights")
-        self._seen.add(about.name)
+            where = f" ({self._seen[about.name]}, and {label})" if label != _called(about.name, "") else ""
+            raise RecycleGPError(
+                f"two modules are named {about.name!r}{where}; rename one (module.rename), or use weights"
+            )
+        self._seen[about.name] = label
         self._warnings.look_at(about, converged)
         self.count += 1
         return self._weights.of(about.name, self.count - 1)
 
-    def _admit_all(self, new: Mapping[int, About], unsettled: set[int]) -> None:
+    def _admit_all(self, new: Mapping[int, About], unsettled: set[int], label: str) -> None:
         """By positions, those whose weights are known: together, unless one of their names is not free."""
         names = {about.name for about in new.values()}
         if len(names) < len(new) or not names.isdisjoint(self._seen):
             for position, about in new.items():
-                self._admit(about, position not in unsettled)
+                self._admit(about, position not in unsettled, label)
             return
-        self._seen |= names
+        self._seen.update(dict.fromkeys(names, label))
         self._warnings.look_at_all(list(new.values()), [new[position] for position in sorted(unsettled)])
         self.count += len(new)
 
@@ -359,7 +390,7 @@ class ModuleIntake:
         """All of them, once nobody else will come."""
         if not self.count or self.frame is None:
             raise RecycleGPError("modules is empty; merge needs at least one module")
-        self._weights.finish(self.count, self._seen)
+        self._weights.finish(self.count, set(self._seen))
         if self._likelihood is None:
             own = FunctionRead(tuple(self._single.members), self._single.store)
             read = ModulesRead(own.members[0].likelihoods[0], (own,), self.frame)
@@ -379,6 +410,25 @@ class ModuleIntake:
             raise RecycleGPError("weights are all zero; give at least one module a positive weight")
         self._warnings.warn(self.frame.columns)
         return read
+
+
+def _called(name: str, file: str) -> str:
+    """A module, in an error."""
+    return f"module {name!r} ({file})" if file else f"module {name!r}"
+
+
+def _of_one_name(found: Mapping[int, tuple[Record, str]]) -> dict[int, str]:
+    """Position → why, of those who share a name."""
+    alike: dict[str, list[int]] = {}
+    for i, (record, _) in found.items():
+        alike.setdefault(record.about.name, []).append(i)
+    wrong: dict[int, str] = {}
+    for name, some in alike.items():
+        if len(some) > 1:
+            where = few([found[i][1] or "in memory" for i in some])
+            why = f"{len(some)} modules are named {name!r} ({where}), and nobody can say whose name it is"
+            wrong |= dict.fromkeys(some, why)
+    return wrong
 
 
 def _check_scales(members: Sequence[Member]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .. import arrays
@@ -239,7 +239,7 @@ def merge(
                 merged = _merged_and_asked(read, options)
                 break
             except FAILED as failed:
-                bad = culprits(read, lambda some: _merged_and_asked(some, options.plain))
+                bad = culprits(read, *(partial(_merged_and_asked, options=how) for how in (options.plain, options)))
                 if not bad and isinstance(failed, RecycleGPError):
                     raise
                 if not bad:

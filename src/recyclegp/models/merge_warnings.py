@@ -140,6 +140,12 @@ def about_held(held: Held, members: Sequence[Member]) -> None:
             Argument("trust", None),
             " merges all of them as they are",
         )
+    if held is Held.LARGE:
+        warn_user(
+            f"the kernel of these modules has more than the {LEARNING.most_parameters} parameters that are learned: "
+            "kernel, mean and noise stay as the modules have them, and nobody is screened; for a smaller one pass ",
+            Argument("kernel"),
+        )
     if held is Held.ABSURD:
         warn_user(
             "what the modules say together led to a function far outside what any of them says, so nothing was learned "

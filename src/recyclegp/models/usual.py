@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..likelihoods import Likelihood, Outputs
-from ..record import Record
+from ..record import About
 from ..target import Target, contradiction
 
-Records = Mapping[int, Record]  # by their positions
+
+class Told(Protocol):
+    """What is asked of a module, as of a record."""
+
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def about(self) -> About: ...
+    @property
+    def likelihoods(self) -> tuple[Likelihood, ...]: ...
+
+
+class Said(NamedTuple):
+    """The same of a module that is read already."""
+
+    dimension: int
+    about: About
+    likelihoods: tuple[Likelihood, ...]
+
+
+Records = Mapping[int, Told]  # by their positions
 ONE = "one function"
 
 

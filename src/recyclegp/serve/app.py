@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -202,6 +202,8 @@ async def _within(request: Request, limit: int) -> Any:
                 yield part
     except TimeoutError:
         raise HTTPException(408, "it comes too slowly; send it again") from None
+    except ClientDisconnect:  # whoever sends it has gone: nobody reads the answer
+        raise HTTPException(499) from None
 
 
 def refused(request: Request, error: Any) -> Response:

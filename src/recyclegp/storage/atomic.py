@@ -24,10 +24,11 @@ LEFT_FOR = 60.0  # seconds: a younger one may belong to a writer that has not lo
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[BinaryIO]:
+def replacing(target: Path, withheld: int = 0) -> Iterator[BinaryIO]:
     """A stream whose contents become `target` when the block ends well; otherwise nothing is left of it.
 
-    As editors do: what a link points to is replaced, not the link, and a file keeps its permissions.
+    As editors do: what a link points to is replaced, not the link, and a file keeps its permissions; a new one has
+    those that the umask gives, less those withheld.
     """
     if target.exists() and not target.is_file() and not target.is_dir():  # a device or a pipe is never replaced
         with _blamed_on(target, target), open(target, "wb") as stream:
@@ -39,8 +40,9 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
         with _blamed_on(target, temporary):
             with open(temporary, "xb") as stream:  # with the permissions the user's umask gives any new file
                 _lock(stream)
-                if place.is_file() and hasattr(os, "fchmod"):
-                    os.fchmod(stream.fileno(), stat.S_IMODE(place.stat().st_mode))
+                if hasattr(os, "fchmod"):
+                    mode = place.stat().st_mode if place.is_file() else os.fstat(stream.fileno()).st_mode & ~withheld
+                    os.fchmod(stream.fileno(), stat.S_IMODE(mode))
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -93,9 +95,9 @@ def _clean(folder: Path) -> None:
                     os.unlink(entry.path)
 
 
-def write_atomically(target: Path, content: bytes) -> None:
-    """The whole file or none."""
-    with replacing(target) as stream:
+def write_atomically(target: Path, content: bytes, withheld: int = 0) -> None:
+    """The whole file or none; a new one without the permissions withheld."""
+    with replacing(target, withheld) as stream:
         stream.write(content)
 
 

@@ -22,6 +22,7 @@ from .signing import Signature
 
 FORMAT = 1
 LARGEST = 2**26  # bytes
+OTHERS_WRITE = 0o022  # permissions that a ring must not give
 
 
 class Claim(NamedTuple):
@@ -118,7 +119,7 @@ def load(path: Path) -> KeyRing:
     """The ring in a file; an empty one where there is none yet."""
     if not path.exists():
         return KeyRing()
-    if os.name == "posix" and path.stat().st_mode & 0o022:
+    if os.name == "posix" and path.stat().st_mode & OTHERS_WRITE:
         raise RecycleGPError(f"{path}: others may write to this key ring; allow it to yourself alone (chmod 644)")
     content = signing.small(path, LARGEST)
     try:
@@ -137,7 +138,7 @@ def load(path: Path) -> KeyRing:
 
 
 def save(path: Path, ring: KeyRing) -> None:
-    """All or nothing."""
+    """All or nothing. Nobody else may write to a new one, whatever the umask: `load` would refuse it."""
     owners = {
         owner: {
             "public_key": base64.b64encode(bound.public_key).decode(),
@@ -149,7 +150,7 @@ def save(path: Path, ring: KeyRing) -> None:
         for owner, bound in sorted(ring.owners.items())
     }
     content = json.dumps({"recyclegp_keys": FORMAT, "owners": owners}, indent=1) + "\n"
-    write_atomically(path, content.encode())
+    write_atomically(path, content.encode(), withheld=OTHERS_WRITE)
 
 
 @contextmanager
