@@ -125,10 +125,6 @@ def _some(
     assert D is not None
     if not plain:
         D = D * w[..., :, None] * w[..., None, :]
-    if one_length:
-        # Σ S∘D = ½αᵀDα − ½ Σ A⁻¹∘D
-        lengthscale = 0.5 * (alpha.mT @ (D @ alpha) - inverse.flatten(1)[:, None] @ D.flatten(1)[..., None])[..., 0]
-    else:
-        S = inverse.mul_(-0.5).addcmul_(alpha, alpha.mT, value=0.5)
-        lengthscale = by_column(S.mul_(D), Z, Z)
+    S = inverse.mul_(-0.5).addcmul_(alpha, alpha.mT, value=0.5).mul_(D)
+    lengthscale = S.sum((-2, -1))[:, None] if one_length else by_column(S, Z, Z)
     return _Evidence(value, by_variance[:, None], lengthscale, (w * alpha[..., 0]).sum(-1), trace)

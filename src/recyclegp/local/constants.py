@@ -156,7 +156,7 @@ class Search(NamedTuple):
     fewer: float = 0.25
     fewest: int = 48
     fewest_each: int = 24
-    one_end: float = 0.1  # nats between two ends of such searches that are one
+    one_end: float = 0.03  # nats between two ends of such searches that are one
     # gradient, in nats, at which a search ends; and that of a kernel which only decides where points go
     closely: Mapping[Method, float] = {Method.EXACT: 1e-2, Method.COLLAPSED: 1e-2, Method.DUAL: 1e-3}
     roughly: float = 0.1
