@@ -74,6 +74,36 @@ def test_some_rows_of_each():
     assert few.w[1].tolist() == [1.0] * 8 + [0.0] * 12
 
 
+@pytest.mark.filterwarnings("ignore::recyclegp.errors.LittleKeptWarning")
+def test_collapsed_ends_where_it_would_have_ended(monkeypatch):
+    """But for where points are, which differs with the kernel they were placed for: that is worth tenths of a nat."""
+    rng = np.random.default_rng(11)
+    data = [(X := rng.uniform(-1, 1, (900, 1)), np.sin(4 * X[:, 0]) + 0.3 * rng.normal(size=900)) for _ in range(3)]
+    values = []
+    learn = batch_fit._learn
+    monkeypatch.setattr(batch_fit, "_learn", lambda *a: (found := learn(*a), values.append(found.values))[0])
+    for fewest in (10**9, 64):
+        monkeypatch.setattr(batch_fit, "SEARCH", SEARCH._replace(fewest_collapsed=fewest))
+        rgp.fit_many(data, method="collapsed", inducing=12, publish=None, progress=False)
+    ever, found = values
+    assert not torch.equal(ever, found)  # other rows were looked at first
+    np.testing.assert_allclose(found, ever, atol=0.5)
+
+
+def test_rows_that_stand_for_more():
+    """Each counts so often, also beside rows that count more than once already."""
+    X = torch.zeros(2, 4, 1, dtype=torch.float64)
+    w = torch.tensor([[1.0, 1.0, 2.0, 0.5], [1.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
+    plain = Samples(X, X[..., 0], w).standing_for(torch.tensor([10.0, 3.0], dtype=torch.float64))
+    np.testing.assert_allclose(plain.counts, [[2.5] * 4, [1.5, 1.5, 0, 0]])
+    np.testing.assert_allclose(plain.w, w * torch.tensor([[2.5], [1.5]]).sqrt())
+    counted = Samples(X[:1], X[:1, :, 0], w[:1], torch.tensor([[1.0, 1.0, 4.0, 2.0]])).standing_for(
+        torch.tensor([16.0])
+    )
+    np.testing.assert_allclose(counted.counts, [[2, 2, 8, 4]])
+    np.testing.assert_allclose(counted.w, w[:1] * np.sqrt(2))
+
+
 def test_what_rows_say_about_hyperparameters():
     """Fisher's information of N(y; m1, K + σ²W⁻²), with derivatives worked out by hand, in a few rows for as many."""
     rng = np.random.default_rng(5)

@@ -117,18 +117,22 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> LearnedBatch:
         if not single:
             points, single = inducing(batch, batch.space.unpack(space.unpack_functions(found.x), index).kernel), True
     for last in (True,) if single else (False, True):
-        log.debug("learning on %d of %d rows", subset.y.shape[1], batch.data.y.shape[1])
-        objective = space.objective(_bound(batch, points, subset))
+        rows = subset if last else _standing_in(batch, points, subset)
+        log.debug("learning on %d of %d rows", rows.y.shape[1], batch.data.y.shape[1])
+        objective = space.objective(_bound(batch, points, rows))
         width = exact_width(batch.space.structure, subset, C) if exact else batch.width(points.Z.shape[1]) // C
-        best = _search(space, objective, starts, width, closely if last else SEARCH.roughly, metric)
+        promise = SEARCH.promise if last else SEARCH.rough_promise if rows is not subset else 0.0
+        best = _search(space, objective, starts, width, closely if last else SEARCH.roughly, promise, metric)
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
         hyper = batch.space.unpack(space.unpack_functions(best.x), index)
         if not last:
             log.debug("placing points again")
             points, starts, metric = inducing(batch, hyper.kernel), [best.x], best.metric
+            if rows is not subset:
+                metric = fewer_rows.metric(space, subset, subset.some(0.0, SEARCH.few_for_curvature), best.x)
     good = zip(best.converged.tolist(), torch.isfinite(best.value).tolist(), evaluations.tolist(), strict=True)
-    ends = [end for end in (_end(*problem) for problem in good) for _ in range(C)]
-    return LearnedBatch(hyper, points, ends, best.value)
+    ended = [end for end in (_end(*problem) for problem in good) for _ in range(C)]
+    return LearnedBatch(hyper, points, ended, best.value)
 
 
 def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimiser.Optimum:
@@ -136,11 +140,17 @@ def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimise
     few = subset.map(lambda t: t[:, : SEARCH.first_rows])
     objective = space.objective(objectives.exact_objective(space.space, few))
     width = exact_width(space.space.structure, few, space.group.functions)
-    return _search(space, objective, starts, width, SEARCH.roughly, space.metric(few.rows))
+    return _search(space, objective, starts, width, SEARCH.roughly, SEARCH.rough_promise, space.metric(few.rows))
 
 
 def _search(
-    space: GroupSpace, objective: optimiser.Objective, starts: list[Tensor], width: int, gradient: float, metric: Tensor
+    space: GroupSpace,
+    objective: optimiser.Objective,
+    starts: list[Tensor],
+    width: int,
+    gradient: float,
+    promise: float,
+    metric: Tensor,
 ) -> optimiser.Optimum:
     """From the best of several starts, by their values; and a little way from one beside it, if that leads higher."""
     return optimiser.maximise_from(
@@ -151,7 +161,7 @@ def _search(
         first=round(SEARCH.first + SEARCH.first_each * starts[0].shape[1]),
         width=width,
         gradient=gradient,
-        promise=SEARCH.promise,
+        promise=promise,
         metric=metric,
     )
 
@@ -175,6 +185,18 @@ def _subset(request: FitRequest) -> Sample:
     rng = np.random.default_rng([*request.entropy, 2])
     some = rng.permutation(len(request.y))[: SEARCH.rows[request.method]]
     return request.sample.take(torch.as_tensor(some, device=request.X.device))
+
+
+def _standing_in(batch: Batch, points: Points, data: Samples) -> Samples:
+    """Rows that count for all of them, from which the kernel is learned that only decides where points go.
+
+    They must be many beside the points: what these can express they otherwise take for the function, noise and all.
+    """
+    M, D = points.Z.shape[1:]
+    fewest = max(SEARCH.fewest_collapsed, SEARCH.fewest_for_points * M * D)
+    if batch.template.method is not Method.COLLAPSED or data.y.shape[1] < 3 * fewest:
+        return data
+    return data.some(SEARCH.fewer_collapsed, fewest).standing_for(data.rows)
 
 
 def _bound(batch: Batch, points: Points, subset: Samples) -> optimiser.Objective:

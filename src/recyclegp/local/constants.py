@@ -156,6 +156,12 @@ class Search(NamedTuple):
     fewer: float = 0.25
     fewest: int = 48
     fewest_each: int = 24
+    # the same of collapsed searches that decide where points go, with so many for each point and input; and how many
+    # rows say how curved the rest of the way is
+    fewer_collapsed: float = 0.125
+    fewest_collapsed: int = 64
+    fewest_for_points: int = 20
+    few_for_curvature: int = 16
     one_end: float = 0.03  # nats between two ends of such searches that are one
     # gradient, in nats, at which a search ends; and that of a kernel which only decides where points go
     closely: Mapping[Method, float] = {Method.EXACT: 1e-2, Method.COLLAPSED: 1e-2, Method.DUAL: 1e-3}

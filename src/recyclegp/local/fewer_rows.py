@@ -55,13 +55,23 @@ def begin(space: GroupSpace, data: Samples, starts: list[Tensor]) -> optimiser.O
         if len(moved):
             x = x.index_copy(0, moved, end[moved])
             F = F.index_copy(0, moved, information(space, few, data.rows, x[moved], moved))
-    known = torch.isfinite(F).all(-1).all(-1)
-    metric = space.metric(data.rows)
-    if bool(known.any()):
-        metric = metric.index_copy(0, known.nonzero()[:, 0], linalg.inverse(linalg.cholesky(F[known]).L))
+    metric = _inverse(F, space.metric(data.rows))
     return found._replace(
         x=x, value=found.value[:B], converged=found.converged[:B], evaluations=evaluations, metric=metric
     )
+
+
+def metric(space: GroupSpace, data: Samples, few: Samples, x: Tensor) -> Tensor:
+    """(B, P, P)  the inverse curvature at x, from some of the rows."""
+    everyone = torch.arange(len(x), device=x.device)
+    return _inverse(information(space, few, data.rows, x, everyone), space.metric(data.rows))
+
+
+def _inverse(F: Tensor, otherwise: Tensor) -> Tensor:
+    known = torch.isfinite(F).all(-1).all(-1)
+    if not bool(known.any()):
+        return otherwise
+    return otherwise.index_copy(0, known.nonzero()[:, 0], linalg.inverse(linalg.cholesky(F[known]).L))
 
 
 def begins(space: GroupSpace, objective: optimiser.Objective, starts: list[Tensor], width: int) -> list[Tensor]:

@@ -107,6 +107,11 @@ class Samples(NamedTuple):
         y, w = self.y.gather(1, index), self.w.gather(1, index) * real
         return Samples(X, y, w, None if self.counts is None else self.counts.gather(1, index) * real)
 
+    def standing_for(self, rows: Tensor) -> Samples:
+        """(B,)  the same rows, each counted as often as makes so many of them."""
+        times = (rows / self.rows)[:, None]
+        return Samples(self.X, self.y, self.w * times.sqrt(), self.often * times)
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Samples:
         """Every tensor, changed in the same way."""
         X, y, w, counts = self
