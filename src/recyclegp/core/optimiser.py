@@ -51,19 +51,23 @@ def maximise(
     least: float = 0.0,
     gradient: float = 1e-3,
     wanted: float = -math.inf,
+    promise: float = 0.0,
     width: int = 2**31,
     metric: Tensor | None = None,
 ) -> Optimum:
     """Climb from start (B, p) within the box (p,); a problem that is stuck or fails stops alone.
 
-    Objectives are in nats. A problem converges when its gradient is small (nats per unit of x, off the box), or when
-    two steps running gain nothing: less than `tolerance` of |value|, or than `least`. A step that promises no more is
+    Objectives are in nats. A problem converges when its gradient is small (nats per unit of x, off the box), when the
+    next step promises no more nats than `promise`, as far as its curvature is known, or when two steps running gain
+    nothing: less than `tolerance` of |value|, or than `least`. A step that promises no more is
     not shortened. A problem that cannot come as high as `wanted`, even if it gained several times what its curvature
     promises, is given up. At most `width` problems are evaluated at once by each thread: it bounds the memory of the
     derivative. `metric` is that of a similar problem.
     """
     with _shared(objective, len(start), width, start.device) as workers:
-        return _climb(workers, start, lower, upper, iterations, _Ends(tolerance, least, gradient, wanted), metric)
+        return _climb(
+            workers, start, lower, upper, iterations, _Ends(tolerance, least, gradient, wanted, promise), metric
+        )
 
 
 class _Ends(NamedTuple):
@@ -73,13 +77,18 @@ class _Ends(NamedTuple):
     least: float
     gradient: float
     wanted: float
+    promise: float
 
     def nothing(self, f: Tensor) -> Tensor:
         """What is no gain beside such values."""
         return (self.tolerance * f.abs().clamp_min(1.0)).clamp_min(self.least)
 
+    def kept(self, g: Tensor, step: Tensor) -> Tensor:
+        """Which are as good as there: a step d promises −½gᵀd."""
+        return -0.5 * (g * step).sum(-1) <= self.promise
+
     def hopeless(self, f: Tensor, g: Tensor, step: Tensor) -> Tensor:
-        """Which are too far below what is wanted: a step d promises −½gᵀd."""
+        """Which are too far below what is wanted, by what the step promises."""
         return -f - HOPELESS * 0.5 * (g * step).sum(-1) < self.wanted
 
 
@@ -131,6 +140,12 @@ def _climb(
         if not len(active):
             break
         step = _direction(H[active], g[active], x[active], lower, upper)
+        if ends.promise:
+            done = ends.kept(g[active], step)
+            converged[active[done]] = True
+            active, step = active[~done], step[~done]
+            if not len(active):
+                break
         if ends.wanted > -math.inf and taken:
             hope = ~ends.hopeless(f[active], g[active], step)
             active, step = active[hope], step[hope]
@@ -177,6 +192,7 @@ def maximise_from(
     tolerance: float = 1e-9,
     least: float = 0.0,
     wanted: float = -math.inf,
+    promise: float = 0.0,
     metric: Tensor | None = None,
 ) -> Optimum:
     """`first` steps from each of several starts (B, p), side by side; from where that leads highest, on to the end.
@@ -185,7 +201,7 @@ def maximise_from(
     """
     S, B = len(starts), len(starts[0])
     box = partial(maximise, lower=lower, upper=upper, width=width)
-    go_on = partial(box, tolerance=tolerance, least=least, gradient=gradient, wanted=wanted)
+    go_on = partial(box, tolerance=tolerance, least=least, gradient=gradient, wanted=wanted, promise=promise)
     if S == 1:
         return go_on(objective, starts[0], metric=metric)
     many = None if metric is None else metric.repeat(S, 1, 1)
@@ -215,6 +231,7 @@ def maximise_one(
     least: float = 0.0,
     gradient: float = 1e-3,
     wanted: float = -math.inf,
+    promise: float = 0.0,
     first: int = 5,
     metric: Tensor | None = None,
 ) -> Single:
@@ -247,6 +264,7 @@ def maximise_one(
         least=least,
         gradient=gradient,
         wanted=wanted,
+        promise=promise,
         metric=None if metric is None else metric[None].to(CPU),
     )
     evaluations = int(found.evaluations[0]) + extra

@@ -89,11 +89,11 @@ class Stationary(Node):
         yield Parameter("lengthscale", Unit.LENGTH, self.width, self.columns, False)
 
     def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
-        return correlation(self.form, theta, _seen(X1, self.columns), _seen(X2, self.columns))
+        return correlation(self.form, theta, seen(X1, self.columns), seen(X2, self.columns))
 
     def scaled(self, log_variance: Tensor, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
         """A variance times it, in one pass."""
-        return covariance(self.form, log_variance, theta, _seen(X1, self.columns), _seen(X2, self.columns))
+        return covariance(self.form, log_variance, theta, seen(X1, self.columns), seen(X2, self.columns))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class RationalQuadratic(Node):
 
     def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
         scale, alpha = theta[..., None, :-1].exp(), theta[..., -1, None, None].exp()
-        s = squared_distance(_seen(X1, self.columns) / scale, _seen(X2, self.columns) / scale)
+        s = squared_distance(seen(X1, self.columns) / scale, seen(X2, self.columns) / scale)
         return torch.exp(-alpha * torch.log1p(s / (2 * alpha)))
 
 
@@ -127,7 +127,7 @@ class Periodic(Node):
         yield Parameter("period_length", Unit.LENGTH, self.width, self.columns, False)
 
     def matrix(self, theta: Tensor, X1: Tensor, X2: Tensor) -> Tensor:
-        A, B = _seen(X1, self.columns), _seen(X2, self.columns)
+        A, B = seen(X1, self.columns), seen(X2, self.columns)
         D = A.shape[-1]
         lengthscale, period = (t.exp().expand(*theta.shape[:-1], D) for t in theta.chunk(2, -1))
         # differences first: of x = 100,000 the phase x/p alone has lost its last digits
@@ -163,7 +163,7 @@ class Linear(Node):
 
     def _centred(self, theta: Tensor, X1: Tensor, X2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         variance, centre = theta[..., None, : self.width].exp(), theta[..., None, self.width :]
-        return variance, _seen(X1, self.columns) - centre, _seen(X2, self.columns) - centre
+        return variance, seen(X1, self.columns) - centre, seen(X2, self.columns) - centre
 
 
 @dataclass(frozen=True)
@@ -347,7 +347,7 @@ def shares(node: Node, theta: Tensor) -> list[tuple[Node, Tensor]]:
     return list(zip(node.parts, behind.split(sizes, dim=-1), strict=True))
 
 
-def _seen(X: Tensor, columns: Columns) -> Tensor:
+def seen(X: Tensor, columns: Columns) -> Tensor:
     return X if columns is None else X[..., list(columns)]
 
 

@@ -40,7 +40,7 @@ def covariance(form: Form, log_variance: Tensor, log_lengthscale: Tensor, X1: Te
         return log_variance.exp()[..., None] * _formula(form, squared_distance(X1 / scale, X2 / scale))
     if not torch.is_grad_enabled():  # what autograd would remember is not made
         scale = log_lengthscale.exp()[..., None, :]
-        return _evaluate(form, log_variance, X1 / scale, X2 / scale, _Wanted.NOTHING).value
+        return evaluate(form, log_variance, X1 / scale, X2 / scale, Wanted.NOTHING).value
     return _of_parameters(form, log_variance, log_lengthscale, X1, X2)
 
 
@@ -69,7 +69,7 @@ def _formula(form: Form, s: Tensor) -> Tensor:
 # --- the same with fixed points, where only parameters are differentiated: fewer passes over the matrix ---
 
 
-class _Values(NamedTuple):
+class Values(NamedTuple):
     """vφ, and what its derivative by lengthscales is made of, if that was asked for."""
 
     value: Tensor
@@ -77,7 +77,7 @@ class _Values(NamedTuple):
     slope: Tensor | None = None  # −2v dφ/d(d²) = −vφ'(d)/d, where each column has its own
 
 
-class _Wanted(Enum):
+class Wanted(Enum):
     """Of the derivative by lengthscales."""
 
     NOTHING = "nothing"
@@ -85,7 +85,7 @@ class _Wanted(Enum):
     SLOPE = "slope"
 
 
-def _evaluate(form: Form, log_variance: Tensor, A: Tensor, B: Tensor, wanted: _Wanted) -> _Values:
+def evaluate(form: Form, log_variance: Tensor, A: Tensor, B: Tensor, wanted: Wanted) -> Values:
     """Written for few passes over the matrix, and fewer new ones: where it is large, memory is what takes time."""
     log_variance = log_variance[..., None]
     if form is Form.RBF:
@@ -93,33 +93,33 @@ def _evaluate(form: Form, log_variance: Tensor, A: Tensor, B: Tensor, wanted: _W
     r = _distance(A, B)
     if form is Form.MATERN12:
         value = torch.sub(log_variance, r).exp_()
-        if wanted is _Wanted.SLOPE:  # only ever multiplied by a distance, so by zero at zero
-            return _Values(value, slope=torch.where(r > 0, value / r, 0.0))
-        return _Values(value, by_length=r.mul_(value) if wanted is _Wanted.BY_LENGTH else None)
+        if wanted is Wanted.SLOPE:  # only ever multiplied by a distance, so by zero at zero
+            return Values(value, slope=torch.where(r > 0, value / r, 0.0))
+        return Values(value, by_length=r.mul_(value) if wanted is Wanted.BY_LENGTH else None)
     r.mul_(math.sqrt(3 if form is Form.MATERN32 else 5))
     decay = torch.sub(log_variance, r).exp_()  # v e^(−r)
     more = r + 1
     if form is Form.MATERN32:
         value = more.mul_(decay)  # (1 + r)e^(−r)
-        if wanted is _Wanted.SLOPE:
-            return _Values(value, slope=decay.mul_(3))
-        return _Values(value, by_length=r.square_().mul_(decay) if wanted is _Wanted.BY_LENGTH else None)
+        if wanted is Wanted.SLOPE:
+            return Values(value, slope=decay.mul_(3))
+        return Values(value, by_length=r.square_().mul_(decay) if wanted is Wanted.BY_LENGTH else None)
     slope = more.mul_(decay)  # (1 + r)e^(−r)
     square = r.square_().mul_(1 / 3)
     value = decay.mul_(square).add_(slope)  # (1 + r + r²/3)e^(−r)
-    if wanted is _Wanted.SLOPE:
-        return _Values(value, slope=slope.mul_(5 / 3))
-    return _Values(value, by_length=square.mul_(slope) if wanted is _Wanted.BY_LENGTH else None)
+    if wanted is Wanted.SLOPE:
+        return Values(value, slope=slope.mul_(5 / 3))
+    return Values(value, by_length=square.mul_(slope) if wanted is Wanted.BY_LENGTH else None)
 
 
-def _rbf(log_variance: Tensor, A: Tensor, B: Tensor, wanted: _Wanted) -> _Values:
+def _rbf(log_variance: Tensor, A: Tensor, B: Tensor, wanted: Wanted) -> Values:
     value = _exponent(log_variance, A, B)
-    if wanted is not _Wanted.BY_LENGTH:
+    if wanted is not Wanted.BY_LENGTH:
         value.exp_()
-        return _Values(value, slope=value)
+        return Values(value, slope=value)
     square = torch.sub(log_variance, value)  # ½d²
     value.exp_()
-    return _Values(value, by_length=square.mul_(value).mul_(2))  # d²e^(−d²/2)
+    return Values(value, by_length=square.mul_(value).mul_(2))  # d²e^(−d²/2)
 
 
 def _exponent(log_variance: Tensor, A: Tensor, B: Tensor) -> Tensor:
@@ -155,14 +155,14 @@ class _Covariance(torch.autograd.Function):
         scale = log_lengthscale.exp()[..., None, :]
         A, B = X1 / scale, X2 / scale
         one_length = log_lengthscale.shape[-1] == 1
-        wanted = _Wanted.NOTHING
+        wanted = Wanted.NOTHING
         if ctx.needs_input_grad[2]:
-            wanted = _Wanted.BY_LENGTH if one_length else _Wanted.SLOPE
-        found = _evaluate(form, log_variance, A, B, wanted)
+            wanted = Wanted.BY_LENGTH if one_length else Wanted.SLOPE
+        found = evaluate(form, log_variance, A, B, wanted)
         if any(ctx.needs_input_grad):
             ctx.shapes = log_variance.shape, log_lengthscale.shape
             value = found.value if ctx.needs_input_grad[1] else None  # ∂vφ/∂log v = vφ
-            ctx.save_for_backward(A, B, value, found.by_length, found.slope if wanted is _Wanted.SLOPE else None)
+            ctx.save_for_backward(A, B, value, found.by_length, found.slope if wanted is Wanted.SLOPE else None)
         return found.value
 
     @staticmethod
@@ -174,7 +174,7 @@ class _Covariance(torch.autograd.Function):
         if by_length is not None:
             lengthscale = _inner(G, by_length).sum_to_size(ctx.shapes[1])
         elif slope is not None:
-            lengthscale = _by_column(G * slope, A, B).sum_to_size(ctx.shapes[1])
+            lengthscale = by_column(G * slope, A, B).sum_to_size(ctx.shapes[1])
         variance = None if value is None else _inner(G, value).sum_to_size(ctx.shapes[0])
         return None, variance, lengthscale, None, None
 
@@ -186,7 +186,7 @@ def _inner(G: Tensor, T: Tensor) -> Tensor:
     return (G * T).sum((-2, -1))[..., None]
 
 
-def _by_column(W: Tensor, A: Tensor, B: Tensor) -> Tensor:
+def by_column(W: Tensor, A: Tensor, B: Tensor) -> Tensor:
     """Σ W(a_d − b_d)² over all pairs, by columns d: of W = G∘slope the derivatives by log ℓ_d."""
     D, middle = A.shape[-1], A.mean(-2, keepdim=True)
     A, B = A - middle, B - middle

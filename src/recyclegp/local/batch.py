@@ -12,8 +12,9 @@ from torch import Tensor
 from .. import threads
 from ..core.convergence import Convergence
 from ..devices import memory_factor
-from ..kernels import Kernel
+from ..kernels import Kernel, Node
 from . import placement
+from .objectives import only_correlation
 from .placement import Candidates, Points
 from .random_numbers import generators
 from .request import FitRequest, Method, Share
@@ -22,7 +23,8 @@ from .search_space import Hyperparameters, SearchSpace
 from .together import ALONE, Group
 
 FEATURES = 2**20  # numbers in the features of the models that are evaluated at once
-MATRICES = 2**19  # and in their covariances, each of which is looked at many times
+MATRICES = 2**17  # and in their covariances, each of which is looked at many times: they stay in a core's cache
+EVIDENCES = 2**22  # the same where `core.stationary_evidence` makes but some of them at a time
 
 
 class Batch(NamedTuple):
@@ -68,6 +70,12 @@ class Batch(NamedTuple):
         if C == 1:
             return found
         return found.select(torch.arange(len(counts), device=found.Z.device).repeat_interleave(C))
+
+
+def exact_width(structure: Node, data: Samples, functions: int) -> int:
+    """How many problems of so many functions are evaluated at once by their exact evidence."""
+    n, most = data.y.shape[1], MATRICES if only_correlation(structure) is None else EVIDENCES
+    return max(1, int(memory_factor(data.y.device) * most / (n * n * functions)))
 
 
 def same_rows(requests: Sequence[FitRequest], group: Group) -> bool:

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from ..core import linalg, optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..devices import memory_factor
+from ..devices import keep_freed_memory
 from ..likelihoods import Moments, gaussian_noise
 from ..logs import logger
-from . import objectives, samples, search_space
-from .batch import FEATURES, Batch, LearnedBatch, batch_of, inducing
+from . import fewer_rows, objectives, samples, search_space
+from .batch import Batch, LearnedBatch, batch_of, exact_width, inducing
 from .constants import SEARCH
+from .fewer_rows import begins
 from .placement import Points
 from .publishing import PublishedBatch, publish_all
 from .request import FitRequest, Method
@@ -35,6 +36,7 @@ def step_cost(request: FitRequest) -> float:
 
 def solve(requests: Sequence[FitRequest], group: Group = ALONE) -> PublishedBatch:
     """The models of requests of one kind, but for those that failed; neighbouring ones may be one model's functions."""
+    keep_freed_memory()
     batch, learned = _learned(requests, group)
     return publish_all(batch, learned)
 
@@ -97,9 +99,16 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> LearnedBatch:
     index = torch.arange(len(batch.requests), device=batch.space.fixed.device)
     evaluations = torch.zeros(len(index) // C, dtype=torch.long, device=index.device)
     # Automatic points depend on the kernel, which is learned with them: place, learn, place, learn.
-    single = template.method is Method.EXACT or isinstance(template.inducing, Tensor)
+    exact = template.method is Method.EXACT
+    single = exact or isinstance(template.inducing, Tensor)
     metric, closely = space.metric(subset.rows), SEARCH.closely[template.method]
-    if subset.y.shape[1] > SEARCH.large[template.method]:
+    if exact and subset.y.shape[1] >= SEARCH.fewer_from and starts[0].shape[1]:
+        found = fewer_rows.begin(space, subset, starts)
+        evaluations += found.evaluations
+        starts, metric = [found.x], found.metric
+        if subset.y.shape[1] > SEARCH.large[template.method]:
+            closely = SEARCH.roughly  # so many rows are so sharp that a tenth of a nat is nothing
+    elif subset.y.shape[1] > SEARCH.large[template.method]:
         # Cheaper; and what few points cannot express, their bound explains away with kernels that ignore inputs.
         found = _begin(space, subset, starts)
         evaluations += found.evaluations
@@ -108,100 +117,51 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> LearnedBatch:
         if not single:
             points, single = inducing(batch, batch.space.unpack(space.unpack_functions(found.x), index).kernel), True
     for last in (True,) if single else (False, True):
-        log.debug("learning on %d of %d rows", subset.y.shape[1], batch.data.y.shape[1])
-        objective = space.objective(_bound(batch, points, subset))
-        width = batch.width(points.Z.shape[1]) // C
-        if template.method is Method.EXACT and objectives.can_be_rough(space.space, subset):
-            begun = _begin_roughly(space, subset, starts, width, metric)
-            evaluations += begun.evaluations
-            starts, metric = [begun.x], begun.metric
-        best = _search(space, objective, starts, width, closely if last else SEARCH.roughly, metric)
+        rows = subset if last else _standing_in(batch, points, subset)
+        log.debug("learning on %d of %d rows", rows.y.shape[1], batch.data.y.shape[1])
+        objective = space.objective(_bound(batch, points, rows))
+        width = exact_width(batch.space.structure, subset, C) if exact else batch.width(points.Z.shape[1]) // C
+        promise = SEARCH.promise if last else SEARCH.rough_promise if rows is not subset else 0.0
+        best = _search(space, objective, starts, width, closely if last else SEARCH.roughly, promise, metric)
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
         hyper = batch.space.unpack(space.unpack_functions(best.x), index)
         if not last:
             log.debug("placing points again")
             points, starts, metric = inducing(batch, hyper.kernel), [best.x], best.metric
+            if rows is not subset:
+                metric = fewer_rows.metric(space, subset, subset.some(0.0, SEARCH.few_for_curvature), best.x)
     good = zip(best.converged.tolist(), torch.isfinite(best.value).tolist(), evaluations.tolist(), strict=True)
-    ends = [end for end in (_end(*problem) for problem in good) for _ in range(C)]
-    return LearnedBatch(hyper, points, ends, best.value)
+    ended = [end for end in (_end(*problem) for problem in good) for _ in range(C)]
+    return LearnedBatch(hyper, points, ended, best.value)
 
 
 def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimiser.Optimum:
     """Roughly the best hyperparameters for some of the rows, by their exact evidence."""
     few = subset.map(lambda t: t[:, : SEARCH.first_rows])
     objective = space.objective(objectives.exact_objective(space.space, few))
-    width = max(1, int(memory_factor(few.y.device) * FEATURES / few.y.shape[1] ** 2) // space.group.functions)
-    return _search(space, objective, starts, width, SEARCH.roughly, space.metric(few.rows))
-
-
-def _begin_roughly(
-    space: GroupSpace, data: Samples, starts: list[Tensor], width: int, metric: Tensor
-) -> optimiser.Optimum:
-    """The first steps of such a search, in single precision; which start has led higher is found in double.
-
-    Those whose values single precision has wrong, as where there is next to no noise, begin again in double.
-    """
-    rough = space.objective(objectives.rough_objective(space.space, data))
-    exact = space.objective(objectives.exact_objective(space.space, data))
-    begins = _begins(space, rough, starts, 2 * width)
-    tried = _first_steps(space, rough, begins, 2 * width, metric)
-    S, B = len(begins), len(begins[0])
-    value = optimiser.values(exact, list(tried.x.split(B)), width)
-    wrong = ((value - tried.value.reshape(S, B)).abs() > optimiser.UNCLEAR).any(0).nonzero()[:, 0]
-    evaluations = tried.evaluations.reshape(S, B).sum(0)
-    if len(wrong):
-        again = _first_steps(space, lambda x, i: exact(x, wrong[i]), [b[wrong] for b in begins], width, metric[wrong])
-        which = (torch.arange(S, device=wrong.device)[:, None] * B + wrong).flatten()
-        tried.x[which], tried.metric[which] = again.x, again.metric
-        value[:, wrong] = again.value.reshape(S, -1)
-        evaluations[wrong] += again.evaluations.reshape(S, -1).sum(0)
-    value[0] += optimiser.UNCLEAR
-    chosen = value.argmax(0) * B + torch.arange(B, device=value.device)
-    return tried._replace(x=tried.x[chosen], metric=tried.metric[chosen], evaluations=evaluations)
-
-
-def _first_steps(
-    space: GroupSpace, objective: optimiser.Objective, begins: list[Tensor], width: int, metric: Tensor
-) -> optimiser.Optimum:
-    """From every start of each of B problems, (S·B) searches side by side."""
-    S, B = len(begins), len(begins[0])
-    return optimiser.maximise(
-        lambda x, i: objective(x, i % B),
-        torch.cat(begins),
-        space.box(space.space.lower),
-        space.box(space.space.upper),
-        iterations=_steps_to_compare(begins),
-        width=width,
-        least=optimiser.UNCLEAR / 10,
-        gradient=SEARCH.roughly,
-        metric=metric.repeat(S, 1, 1),
-    )
-
-
-def _begins(space: GroupSpace, objective: optimiser.Objective, starts: list[Tensor], width: int) -> list[Tensor]:
-    """Of several starts the best by its value, and one beside it; a single one is all there is."""
-    if len(starts) == 1:
-        return starts
-    best = space.unpack_functions(optimiser.best_start(objective, starts, width))
-    return [space.pack(start) for start in search_space.beside(space.space, best)]
-
-
-def _steps_to_compare(starts: list[Tensor]) -> int:
-    return round(SEARCH.first + SEARCH.first_each * starts[0].shape[1])
+    width = exact_width(space.space.structure, few, space.group.functions)
+    return _search(space, objective, starts, width, SEARCH.roughly, SEARCH.rough_promise, space.metric(few.rows))
 
 
 def _search(
-    space: GroupSpace, objective: optimiser.Objective, starts: list[Tensor], width: int, gradient: float, metric: Tensor
+    space: GroupSpace,
+    objective: optimiser.Objective,
+    starts: list[Tensor],
+    width: int,
+    gradient: float,
+    promise: float,
+    metric: Tensor,
 ) -> optimiser.Optimum:
     """From the best of several starts, by their values; and a little way from one beside it, if that leads higher."""
     return optimiser.maximise_from(
         objective,
-        _begins(space, objective, starts, width),
+        begins(space, objective, starts, width),
         space.box(space.space.lower),
         space.box(space.space.upper),
-        first=_steps_to_compare(starts),
+        first=round(SEARCH.first + SEARCH.first_each * starts[0].shape[1]),
         width=width,
         gradient=gradient,
+        promise=promise,
         metric=metric,
     )
 
@@ -225,6 +185,18 @@ def _subset(request: FitRequest) -> Sample:
     rng = np.random.default_rng([*request.entropy, 2])
     some = rng.permutation(len(request.y))[: SEARCH.rows[request.method]]
     return request.sample.take(torch.as_tensor(some, device=request.X.device))
+
+
+def _standing_in(batch: Batch, points: Points, data: Samples) -> Samples:
+    """Rows that count for all of them, from which the kernel is learned that only decides where points go.
+
+    They must be many beside the points: what these can express they otherwise take for the function, noise and all.
+    """
+    M, D = points.Z.shape[1:]
+    fewest = max(SEARCH.fewest_collapsed, SEARCH.fewest_for_points * M * D)
+    if batch.template.method is not Method.COLLAPSED or data.y.shape[1] < 3 * fewest:
+        return data
+    return data.some(SEARCH.fewer_collapsed, fewest).standing_for(data.rows)
 
 
 def _bound(batch: Batch, points: Points, subset: Samples) -> optimiser.Objective:

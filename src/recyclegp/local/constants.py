@@ -151,13 +151,24 @@ class Search(NamedTuple):
     # rows that make a fit long: then a search begins on the exact evidence of the first so many
     large: Mapping[Method, int] = {Method.EXACT: 1500, Method.COLLAPSED: 3000, Method.DUAL: sys.maxsize}
     first_rows: int = 1000
-    # exact searches of so many rows begin in single precision, where inputs, so many spreads from their middle at most,
-    # have digits enough for it
-    rough_from: int = 64
-    rough_within: float = 100.0
+    # exact searches of so many rows begin on a share of them, of at least so many, and so many for each input
+    fewer_from: int = 128
+    fewer: float = 0.25
+    fewest: int = 48
+    fewest_each: int = 24
+    # the same of collapsed searches that decide where points go, with so many for each point and input; and how many
+    # rows say how curved the rest of the way is
+    fewer_collapsed: float = 0.125
+    fewest_collapsed: int = 64
+    fewest_for_points: int = 20
+    few_for_curvature: int = 16
+    one_end: float = 0.03  # nats between two ends of such searches that are one
     # gradient, in nats, at which a search ends; and that of a kernel which only decides where points go
     closely: Mapping[Method, float] = {Method.EXACT: 1e-2, Method.COLLAPSED: 1e-2, Method.DUAL: 1e-3}
     roughly: float = 0.1
+    # nats: a step that promises no more is not taken, nor in a search which only begins another
+    promise: float = 3e-4
+    rough_promise: float = 1e-2
 
 
 class Comparison(NamedTuple):

@@ -8,13 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core import bounds
+from ..core import bounds, stationary_evidence
 from ..core.optimiser import Objective
 from ..core.posterior import features
-from ..kernels import entries
+from ..kernels import Node
+from ..kernels.nodes import Scale, Stationary, seen
 from ..likelihoods import SeveralFunctions, gaussian_noise
 from . import dual
-from .constants import SEARCH
 from .dual import PseudoObservations
 from .placement import Points
 from .samples import Samples
@@ -23,42 +23,24 @@ from .search_space import SearchSpace
 
 def exact_objective(space: SearchSpace, data: Samples) -> Objective:
     """log p(y)."""
+    node = only_correlation(space.structure)
 
     def objective(phi: Tensor, index: Tensor) -> Tensor:
         h, own = space.unpack(phi, index), data.select(index)
-        noise, K = gaussian_noise(h.likelihood), h.kernel.matrix(own.X, own.X)
-        return bounds.log_marginal(K, own.y, h.mean, noise, own.w) + own.log_multiplicity(noise)
+        noise = gaussian_noise(h.likelihood)
+        if node is not None:
+            v, length, X = h.kernel.theta[:, :1], h.kernel.theta[:, 1:], seen(own.X, node.columns)
+            value = stationary_evidence.log_marginal(node.form, v, length, X, own.y, h.mean, noise, own.w)
+        else:
+            value = bounds.log_marginal(h.kernel.matrix(own.X, own.X), own.y, h.mean, noise, own.w)
+        return value + own.log_multiplicity(noise)
 
     return objective
 
 
-def rough_objective(space: SearchSpace, data: Samples) -> Objective:
-    """The same in single precision, about half the work: right to a few hundredths of a nat where there is noise."""
-    X, w = _about_their_middle(space, data).to(torch.float32), data.w.to(torch.float32)
-
-    def objective(phi: Tensor, index: Tensor) -> Tensor:
-        h, own = space.unpack(phi, index), data.select(index)
-        noise, kernel = gaussian_noise(h.likelihood), h.kernel.with_theta(h.kernel.theta.to(torch.float32))
-        K, away = kernel.matrix(X[index], X[index]), (own.y - h.mean[:, None]).to(torch.float32)
-        value = bounds.log_marginal(K, away, torch.zeros_like(away[:, 0]), noise.to(torch.float32), w[index])
-        return value.to(torch.float64) + own.log_multiplicity(noise)
-
-    return objective
-
-
-def can_be_rough(space: SearchSpace, data: Samples) -> bool:
-    """Is it worth while, and are differences of inputs as good in single precision as a kernel needs them?"""
-    if data.y.shape[1] < SEARCH.rough_from:
-        return False
-    X = _about_their_middle(space, data)
-    return bool((X.abs().amax(1) <= SEARCH.rough_within * X.std(1)).all())
-
-
-def _about_their_middle(space: SearchSpace, data: Samples) -> Tensor:
-    """Inputs (B, n, D), moved where that is all the same to a kernel: not codes, nor where it has a centre."""
-    if space.structure.discrete or any(p.name == "centre" for p in entries(space.structure)):
-        return data.X
-    return data.X - data.X.mean(1, keepdim=True)
+def only_correlation(structure: Node) -> Stationary | None:
+    """Of a kernel that is a variance times one correlation: its derivatives need no autograd."""
+    return structure.base if isinstance(structure, Scale) and isinstance(structure.base, Stationary) else None
 
 
 def collapsed_objective(space: SearchSpace, points: Points, data: Samples) -> Objective:

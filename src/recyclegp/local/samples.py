@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -92,10 +94,34 @@ class Samples(NamedTuple):
     def select(self, chosen: Tensor) -> Samples:
         return self.map(lambda t: t[chosen])
 
+    def some(self, share: float, fewest: int) -> Samples:
+        """So large a share of each model's rows, but not fewer than that, chosen without a look at them."""
+        sizes = (self.w > 0).sum(-1).tolist()
+        counts = [min(n, max(fewest, math.ceil(share * n))) for n in sizes]
+        rows = np.zeros((len(sizes), max(counts)), dtype=np.int64)
+        for i, (n, count) in enumerate(zip(sizes, counts, strict=True)):
+            rows[i, :count] = _shuffled(n)[:count]
+        index = torch.as_tensor(rows, device=self.y.device)
+        real = torch.arange(max(counts), device=self.y.device) < torch.tensor(counts, device=self.y.device)[:, None]
+        X = self.X.gather(1, index[..., None].expand(-1, -1, self.X.shape[-1]))
+        y, w = self.y.gather(1, index), self.w.gather(1, index) * real
+        return Samples(X, y, w, None if self.counts is None else self.counts.gather(1, index) * real)
+
+    def standing_for(self, rows: Tensor) -> Samples:
+        """(B,)  the same rows, each counted as often as makes so many of them."""
+        times = (rows / self.rows)[:, None]
+        return Samples(self.X, self.y, self.w * times.sqrt(), self.often * times)
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Samples:
         """Every tensor, changed in the same way."""
         X, y, w, counts = self
         return Samples(change(X), change(y), change(w), None if counts is None else change(counts))
+
+
+@lru_cache(maxsize=256)
+def _shuffled(n: int) -> np.ndarray:
+    """Always the same order of n rows: a module does not depend on those that are fitted beside it."""
+    return np.random.default_rng(n).permutation(n)
 
 
 def side_by_side(parts: Sequence[Sample], device: torch.device) -> Samples:

@@ -134,14 +134,15 @@ def exact_residuals(data: Samples, hyper: Hyperparameters) -> Residuals:
     """
     X, y, w, _ = data
     noise = gaussian_noise(hyper.likelihood)
-    K = w[..., :, None] * hyper.kernel.matrix(X, X) * w[..., None, :]
+    A = hyper.kernel.matrix(X, X).mul_(w[..., :, None]).mul_(w[..., None, :])
     real = (w > 0).to(w.dtype)
-    diagonal = real * noise[..., None] + (1 - real)  # padding is independent of everything
-    L = linalg.cholesky(K + torch.diag_embed(diagonal)).L
+    A.diagonal(dim1=-2, dim2=-1).add_(real * noise[..., None] + (1 - real))  # padding is independent of everything
+    L = linalg.cholesky(A).L
     centred = w * (y - hyper.mean[..., None])
     unexplained = noise[..., None] * torch.cholesky_solve(centred[..., None], L)[..., 0]
-    A_inverse = torch.cholesky_inverse(L)
-    dof = noise.square() * (real[..., :, None] * A_inverse * real[..., None, :]).square().sum((-2, -1))
+    # ‖A⁻¹‖², without the ones of padding
+    squares = linalg.inverse(L).flatten(-2).square().sum(-1) - (1 - real).sum(-1)
+    dof = noise.square() * squares.clamp_min(0)
     total = linalg.logdet(L) - 0.5 * real.sum(-1) * noise.log()
     return Residuals(unexplained.square().sum(-1), dof + (data.rows - real.sum(-1)), total)
 

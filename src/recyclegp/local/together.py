@@ -81,6 +81,20 @@ class GroupSpace:
         diagonal[:, : int(self.shared.sum())] /= self.group.functions
         return torch.diag_embed(diagonal)
 
+    def curvature(self, each: Tensor) -> Tensor:
+        """(B, P, P)  of problems, from that of their functions (B·C, p, p): JᵀFJ, with φ = Jx for all functions."""
+        C = self.group.functions
+        if C == 1:
+            return each
+        J = self.unpack_functions(torch.eye(self.size, dtype=each.dtype, device=each.device)).unflatten(0, (-1, C))
+        return torch.einsum("icp,bcpq,jcq->bij", J, each.unflatten(0, (-1, C)), J)
+
+    @property
+    def size(self) -> int:
+        """P."""
+        shared = int(self.shared.sum())
+        return shared + self.group.functions * (len(self.shared) - shared)
+
     def objective(self, bound: Objective) -> Objective:
         """The evidence of problems with its prior, from a bound for their functions' φ and places in the batch.
 

@@ -82,7 +82,9 @@ class Calibrated:
             raise RecycleGPError(f"an interval for y is not defined for likelihood {chosen.name!r}; use predict_set")
         q = self.calibration.quantile(arrays.share(level, "level"))
         centre, scale = spread(chosen, self._moments(X))
-        low, high = (chosen.from_seen(centre + side * q * scale) for side in (-1, 1))
+        # no narrower by rounding: the row that decided how wide it is stays inside
+        half = q * scale + 4 * torch.finfo(scale.dtype).eps * (centre.abs() + q * scale)
+        low, high = (chosen.from_seen(centre + side * half) for side in (-1, 1))
         if chosen.counts:
             edge = ROUNDING * (1 + centre + q * scale)
             low, high = (low - edge).ceil().clamp_min(0), (high + edge).floor()
