@@ -19,7 +19,7 @@ KINDS = (  # in the order of fuzz_cases.Kind
     "files that are read, and asked for predictions",
     "files that are asked everything else",
     "messages of sums, signatures, key rings, keys, dictionaries",
-    "files that are merged with three honest modules",
+    "files that are merged with three honest modules, or fewer",
 )
 NAMES = ("cases", "working", "slowest", "which", "memory", "failed")  # of fuzz_files.Found
 COLUMNS: list[Column] = [

@@ -110,6 +110,42 @@ def test_the_search_ends_with_the_worst_it_has_tried(monkeypatch):
     assert all(len(files) == forgeries.OWNERS for files in seen)
 
 
+def test_each_kind_of_harm_is_sought_from_the_worst_of_its_kind(monkeypatch):
+    """Forgeries that do a lot of one harm are changed further where the next one seeks that."""
+    starts = len(forgeries.starts(1))
+    changed, told = [], []
+
+    def change(said, size, shape, rng):
+        changed.append(said)
+        return (Forgery(noise=float(len(changed))),)
+
+    def harm(files, honest):
+        told.append(len(told))
+        k = len(told)
+        return forgeries.Harm(away=1.0 if k == 2 else 0.0, noise=3.0 if k == 3 else 1.0, sd=float(k == starts + 3))
+
+    monkeypatch.setattr(forgeries, "changed", change)
+    monkeypatch.setattr(forgeries, "harm", harm)
+    row = forgeries.search(forgeries.Trial(1, 1, 0, starts + 6))
+    begun = forgeries.starts(1)
+    assert [said for said in (changed[0], changed[3])] == [begun[1], begun[1]]
+    assert [said for said in (changed[1], changed[4])] == [begun[2], begun[2]]
+    assert changed[5] == (Forgery(noise=3.0),)  # the third change was the worst of the sd
+    assert (row["away"], row["noise"], row["sd"]) == (1.0, 3.0, 1.0)
+    assert row["said of sd"] == [{"gain": -1.0, "noise": 3.0}]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::recyclegp.RecycleGPWarning")
+@pytest.mark.parametrize("forgery", [forgeries.NOISY, forgeries.NOISY._replace(dof=-0.6), Forgery(gain=1, chi2=4.3)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_one_file_changes_the_common_noise_by_a_few_percent(forgery, seed):
+    """Which says two noises at once."""
+    modules, X = honest_modules(forgeries.OWNERS, 1, seed), rows_to_ask(1, seed)[0]
+    found = forgeries.harm([forged(modules[0], forgery), *modules[1:]], forgeries.Truth.of(modules[1:], X))
+    assert (found.noise < 1.1, found.sd < 1.1) == (True, True)
+
+
 def test_the_page_has_the_worst_of_each_kind_first():
     plain = {"seed": 0, "noise": 1.0, "sd": 1.0, "kernel": "rbf", "clean kernel": "rbf", "refused": 0, "tried": 9}
     row = plain | {"said": [{"rows": 3.0}, {"rows": 3.0}, {}]}

@@ -257,7 +257,7 @@ def test_what_is_no_module_is_skipped_whatever_it_is(honest, tmp_path):
 
 
 def test_all_bad_is_a_failure(honest, tmp_path):
-    with pytest.raises(rgp.RecycleGPError, match="modules is empty"):
+    with pytest.raises(rgp.RecycleGPError, match=r"modules is empty.*cannot use .*absent"):
         rgp.merge([tmp_path / "absent"], on_failure="skip")
     with pytest.raises(rgp.RecycleGPError, match="on_failure is 'stop'; use 'name' or 'skip'"):
         rgp.merge(honest, on_failure="stop")
@@ -336,3 +336,31 @@ class TestWhoIsApart:
             raise rgp.RecycleGPError("an argument is wrong")
 
         assert failures.culprits(intake.read(honest), lambda some: None, fully) == []
+
+
+def test_of_two_that_cannot_be_merged_both_are_named(seventy):
+    """Left out is the one whose numbers are larger."""
+    some = [seventy[0], huge(seventy[1])]
+    read = ModuleIntake(device=torch.device("cpu"), keep=True).read(some)
+
+    def fails(few):
+        if len(few.functions[0].members) > 1:
+            raise ArithmeticError("both")
+
+    found = failures.culprits(read, fails, fails)
+    assert [s.name for s in found] == ["m1"]
+    assert "module 'm1' cannot be merged: both ('m0' cannot be merged with it" in str(
+        failures.named(found, OSError("both"))
+    )
+
+
+@pytest.mark.parametrize("on_failure", ["name", "skip"])
+def test_the_only_one_is_named_too(honest, on_failure):
+    bad = nonsense(honest[0]).rename("bad")
+    with pytest.raises(rgp.RecycleGPError, match="module 'bad' cannot be merged"):
+        rgp.merge([bad], learn=False, trust=None, on_failure=on_failure)
+
+
+def test_who_cannot_be_compared_is_named(honest):
+    with pytest.raises(rgp.RecycleGPError, match="module 'bad' cannot be compared with others"):
+        rgp.screen([nonsense(honest[2]).rename("bad")])

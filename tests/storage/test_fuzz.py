@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fuzz_texts
-from fuzz_cases import Cases, Kind, kind_of
+from fuzz_cases import FEW, Cases, Kind, forget_peak, kind_of, memory
+from fuzz_files import MOST_MEMORY, MOST_SECONDS
 from fuzz_material import material
 from hostile_files import answers, golden_files, mutated, rebuilt, taken_apart
 
@@ -163,7 +164,21 @@ def test_every_kind_of_file_is_asked_everything_and_merged(tmp_path):
     """Good ones first: what fuzzing begins with tells all, and can be merged; then 120 changed ones of these kinds."""
     cases = Cases(tmp_path, material(), thorough=True)
     assert len({group.honest for group in cases.merged}) > 12
-    for kind in (Kind.QUESTIONS, Kind.MERGES):
+    for kind, how_many in ((Kind.QUESTIONS, 60), (Kind.MERGES, 120)):
         some = [case for case in range(6000) if kind_of(case) is kind]
-        assert len(some) == 60
-        assert 0 < sum(cases.run("tests", case) for case in some) < 60
+        assert len(some) == how_many
+        assert 0 < sum(cases.run("tests", case) for case in some) < how_many
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_merges_alone_and_with_one_or_two_keep_to_the_bounds(tmp_path):
+    """Also of kernels of very many parameters."""
+    cases = Cases(tmp_path, material())
+    forget_peak()
+    idle = memory()
+    for case in range(FEW, 20_000, 100):
+        start = time.process_time()
+        cases.run("few", case)
+        assert time.process_time() - start < MOST_SECONDS[Kind.MERGES], case
+    assert memory() - idle < MOST_MEMORY

@@ -17,11 +17,12 @@ class Kind(IntEnum):
     FILES = 0  # it is read, and asked for predictions
     QUESTIONS = 1  # it is asked everything else: facts, observations, other points, fewer digits
     TEXTS = 2  # it is no safetensors: a message, a signature, a key ring, a dictionary
-    MERGES = 3  # it is merged with honest modules; some are screened, compared and described, too
+    MERGES = 3  # it is merged with honest modules, or few, or none; some are screened, compared and described, too
 
 
 # of a hundred cases; all others are files
-TURNS = {0: Kind.MERGES, 50: Kind.QUESTIONS, **dict.fromkeys((17, 37, 57, 77), Kind.TEXTS)}
+FEW = 25  # such a case is merged alone, or with one or two: then nobody can say who is right
+TURNS = {0: Kind.MERGES, FEW: Kind.MERGES, 50: Kind.QUESTIONS, **dict.fromkeys((17, 37, 57, 77), Kind.TEXTS)}
 WARMED = 12  # one of so many good files is merged first: what that imports is no case's
 MODES = ({}, {"learn": False}, {"learn": False, "trust": None}, {"learn": False, "on_failure": "skip"})
 SLOWER = ({"on_failure": "skip"}, {"trust": "report"}, {"owners": "offset"}, {"kernel": "auto"}, {"outputs": 1})
@@ -37,7 +38,7 @@ class Cases:
     def __init__(self, folder, material, thorough=False):
         """Good files work; all of them are tried where it is to be thorough."""
         self.path, self.into = folder / "case.safetensors", folder / "merged.safetensors"
-        self.files, self.merged = material
+        self.files, self.merged, self.large = material
         self.texts = Texts(folder)
         self.honest = {}
         for content in self.files:
@@ -47,10 +48,10 @@ class Cases:
             self.path.write_bytes(content)
             told = hostile_files.tells_more(self.path)
             assert told or hostile_files.as_module(self.path) is None, "a good file does not tell all"
-        for group in self.merged:
+        for group in (*self.merged, *self.large):
             if group.honest not in self.honest:
                 self.honest[group.honest] = [self._module(content) for content in group.honest]
-        for group in self.merged if thorough else self.merged[::WARMED]:
+        for group in [*self.merged, *self.large] if thorough else self.merged[::WARMED]:
             self.path.write_bytes(group.content)
             worked = hostile_files.merges(self.path, self.honest[group.honest], self.into, compared=True)
             assert worked, "a good file cannot be merged"
@@ -73,13 +74,15 @@ class Cases:
 
     def _merges(self, seed, case):
         rng = random.Random(f"{seed}/{case}/merge")
-        group = rng.choice(self.merged)
+        few = case % 100 == FEW
+        group = rng.choice(self.large if few and rng.random() < 0.2 else self.merged)
         change = hostile_files.mutated if rng.random() < 0.2 else hostile_files.forged
         self.path.write_bytes(change([group.content], seed, case))
         options = rng.choice(MODES) if rng.random() < 0.8 else rng.choice(SLOWER)
         honest = self.honest[group.honest]
         if "outputs" in options and honest[0].likelihood != "outputs":
             options = {}
+        honest = honest[: rng.randrange(3)] if few else honest
         return hostile_files.merges(self.path, honest, self.into, compared=rng.random() < 0.2, **options)
 
 

@@ -3,6 +3,7 @@
 Honest modules are fits of rows of their own, drawn from what the file says, so that none is a copy of another.
 """
 
+import dataclasses
 import tempfile
 import warnings
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 
 import hostile_files
 import recyclegp as rgp
+from recyclegp.kernels import Kernel
+from recyclegp.kernels.nodes import Index
 from recyclegp.storage.atomic import write_atomically
 
 HONEST = 3  # modules beside the one that is not
@@ -22,6 +26,7 @@ MANY_PARTS = " + ".join(["periodic"] * 12)  # of a kernel that takes long
 OTHERS = ("lognormal", "survival", "negative-binomial")
 COUNTS, TIMES = ("poisson", "negative-binomial"), ("lognormal", "survival")
 FITTED = {"learn": False, "privacy": "things", "publish": 4}
+LEVELS = (48, 22, 15)  # of index kernels: of more parameters than are learned, of nearly as many, and of half of them
 
 
 class Merged(NamedTuple):
@@ -36,6 +41,7 @@ class Material(NamedTuple):
 
     files: list[bytes]
     merged: list[Merged]
+    large: list[Merged]  # likewise, with kernels of very many parameters
 
 
 class Folder:
@@ -69,7 +75,27 @@ def material():
             if kind_of(module) not in known:
                 known[kind_of(module)] = tuple(place.content(like(module, k)) for k in range(HONEST))
             merged.append(Merged(content, known[kind_of(module)]))
-    return Material(files, merged)
+        honest = [one_input(k, f"honest-{k}") for k in range(HONEST)]
+        beside = tuple(map(place.content, honest))
+        large = [Merged(place.content(of_many_parameters(levels)), beside) for levels in LEVELS]
+    return Material(files, merged, large)
+
+
+def one_input(seed, name):
+    """A module of a function on a line."""
+    rng = np.random.default_rng([29, seed])
+    X = rng.uniform(0, 3, (ROWS, 1))
+    return rgp.fit(X, observed("gaussian", np.sin(2 * X[:, 0]), rng), name=name, **FITTED)
+
+
+def of_many_parameters(levels):
+    """A module of a few kilobytes, and a kernel that would take long to learn."""
+    module = one_input(HONEST, "many parameters")
+    latent = module.latents[0]
+    structure = Index(0, levels, levels)
+    kernel = Kernel(structure, torch.ones(structure.size, dtype=torch.float64))
+    site = latent.site._replace(Z=torch.arange(len(latent.site.Z), dtype=torch.float64)[:, None])
+    return dataclasses.replace(module, latents=(latent._replace(kernel=kernel, site=site),))
 
 
 def kind_of(module):

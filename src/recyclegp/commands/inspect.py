@@ -161,6 +161,8 @@ def _difference(merged: library.Ensemble, k: int, module: Module, c: int) -> dic
     except RecycleGPError:  # the ensemble does not know this owner, or cannot tell it from others
         whole = merged._moments(where, None, of_y=False)
     (mine, mine_var), (all_, all_var) = ([t[:, i].cpu().numpy() for t in m] for m, i in ((own, c), (whole, k)))
+    if not (np.all(mine_var > 0) and np.all(all_var > 0)):  # one of them takes its values for certain
+        return dict.fromkeys(DIFFERENCES)
     # KL[N(mine) ‖ N(all)] of each point's value
     kl = 0.5 * (mine_var / all_var - 1 + (mine - all_) ** 2 / all_var - np.log(mine_var / all_var))
     apart = np.abs(mine - all_)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from ..core.sites import Site
-from ..errors import Either, Message, RecycleGPError, RecycleGPWarning, warn_user
+from ..errors import Either, Message, NotPositiveDefiniteError, RecycleGPError, RecycleGPWarning, warn_user
 from ..merging.member import Member
 from ..merging.site_store import SiteStore
 from .how import Skipped
@@ -16,6 +16,8 @@ from .intake import FunctionRead, ModulesRead
 from .naming import few
 
 FAILED = (RecycleGPError, ArithmeticError, RuntimeError, IndexError)  # what a merge of nonsense may end with
+TOGETHER = "the others cannot be merged with it"
+OF_TWO = "cannot be merged with it, and of two nobody can say whose fault that is"
 SKIP = Either("on_failure='skip'", "--skip-bad")
 
 
@@ -52,10 +54,12 @@ def culprits(read: ModulesRead, plainly: Works, fully: Works) -> list[Skipped]:
     names, fails = list(largest), failure(plainly)
     found = [Skipped(name, why) for name in names if (why := fails([name]))]
     if found:
-        return found if len(found) < len(names) else []
+        return found if len(found) < len(names) or len(names) == 1 else []
     suspected_last = sorted(names, key=lambda name: largest[name])
     apart = _apart(suspected_last, fails) or _apart(suspected_last, failure(fully))
-    return [Skipped(name, "the others cannot be merged with it") for name in names if name in set(apart)]
+    if len(names) == 2:
+        return [Skipped(name, f"{other!r} {OF_TWO}") for name, other in (names, names[::-1]) if name in apart]
+    return [Skipped(name, TOGETHER) for name in names if name in set(apart)]
 
 
 def _largest_numbers(read: ModulesRead, sites: Sequence[Mapping[int, Site]]) -> dict[str, float]:
@@ -131,6 +135,11 @@ def _only(read: ModulesRead, sites: Sequence[Mapping[int, Site]], names: set[str
     return read._replace(functions=tuple(functions))
 
 
+def are_all(read: ModulesRead, left_out: Sequence[Skipped]) -> bool:
+    """Would nobody be left?"""
+    return {m.name for own in read.functions for m in own.members if m.weight > 0} <= {s.name for s in left_out}
+
+
 def without(read: ModulesRead, left_out: Sequence[Skipped]) -> ModulesRead:
     """What is read, without these; they are remembered."""
     gone = {s.name for s in left_out}
@@ -141,13 +150,29 @@ def without(read: ModulesRead, left_out: Sequence[Skipped]) -> ModulesRead:
 def named(left_out: Sequence[Skipped], failed: BaseException) -> RecycleGPError:
     """The same failure with whose fault it is."""
     who = few([f"module {s.name!r}" for s in left_out])
-    said = Message(str(failed))
+    why = [s.reason for s in left_out if OF_TWO in s.reason]
+    said = Message(str(failed), *[f" ({reason})" for reason in why])
     return RecycleGPError(f"{who} cannot be merged: ", said, "; ask for it again, or go on without, with ", SKIP)
 
 
-def unexplained(failed: BaseException) -> RecycleGPError:
+def blamed(left_out: Sequence[Skipped], read: ModulesRead, failed: BaseException) -> BaseException:
+    """A failure to compare modules, with whose fault it is, as far as that is known."""
+    if left_out:
+        who = few([f"module {s.name!r}" for s in left_out])
+        said = Message(str(failed))
+        return RecycleGPError(f"{who} cannot be compared with others: ", said, "; ask for it again, or leave it out")
+    return unexplained(read, failed) if is_of_algebra(failed) else failed
+
+
+def is_of_algebra(failed: BaseException) -> bool:
+    """Is it about numbers, and not about what was asked for?"""
+    return isinstance(failed, NotPositiveDefiniteError) or not isinstance(failed, RecycleGPError)
+
+
+def unexplained(read: ModulesRead, failed: BaseException) -> RecycleGPError:
     """A failure of the algebra that no module alone is to blame for."""
-    return RecycleGPError(f"these modules cannot be merged ({failed}); leave some out, or rescale X and y")
+    who = few([repr(name) for name in dict.fromkeys(m.name for own in read.functions for m in own.members)])
+    return RecycleGPError(f"these modules cannot be merged: {who} ({failed}); leave some out, or rescale X and y")
 
 
 def warn_skipped(left_out: Sequence[Skipped]) -> None:

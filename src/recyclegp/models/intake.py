@@ -146,6 +146,9 @@ class ModuleIntake:
                 self._take(record, file, check)
             except RecycleGPError as failed:
                 refused(file if file and i in alike else record.about.name, failed)
+        if skipped and not self.count:
+            why = few([f"{s.name} ({s.reason})" for s in skipped])
+            raise RecycleGPError(f"modules is empty; merge needs at least one module, and cannot use {why}")
         return self.finish()._replace(skipped=tuple(dict.fromkeys(skipped)))
 
     def _take(self, item: Item, file: str, check: Callable[[Frame], None] | None) -> None:

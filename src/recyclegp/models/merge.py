@@ -23,7 +23,18 @@ from ..merging.trust import Trust
 from .checks import are_moderate, check_it_answers
 from .couple import wanted as outputs_wanted
 from .ensemble import Ensemble
-from .failures import FAILED, OnFailure, culprits, named, on_failure_wanted, unexplained, warn_skipped, without
+from .failures import (
+    FAILED,
+    OnFailure,
+    are_all,
+    culprits,
+    is_of_algebra,
+    named,
+    on_failure_wanted,
+    unexplained,
+    warn_skipped,
+    without,
+)
 from .how import Frame, How
 from .intake import FunctionRead, ModuleIntake, ModulesRead
 from .merge_warnings import about_unchecked
@@ -240,11 +251,11 @@ def merge(
                 break
             except FAILED as failed:
                 bad = culprits(read, *(partial(_merged_and_asked, options=how) for how in (options.plain, options)))
-                if not bad and isinstance(failed, RecycleGPError):
-                    raise
+                if not bad and is_of_algebra(failed):
+                    raise unexplained(read, failed) from failed
                 if not bad:
-                    raise unexplained(failed) from failed
-                if not skip:
+                    raise
+                if not skip or are_all(read, bad):
                     raise named(bad, failed) from failed
                 read = without(read, bad)
     warn_skipped(read.skipped)

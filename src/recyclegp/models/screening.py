@@ -10,7 +10,8 @@ from ..devices import CPU
 from ..errors import Argument, RecycleGPError, Remedy
 from ..merging.trust import screen_members
 from ..merging.verdicts import TRUSTED, Standing, Verdict, proposed
-from .intake import ModuleIntake
+from .failures import FAILED, blamed, culprits
+from .intake import ModuleIntake, ModulesRead
 from .merge import KEEP, POOL, owners_wanted
 from .sources import Source
 
@@ -108,11 +109,19 @@ def screen(modules: Source, *, owners: str | None = "auto", noise: str = "pool")
     wanted, pool = owners_wanted(owners), noise == POOL
     found: dict[str, dict[str, Verdict]] = {}  # name → function → verdict
     rows: dict[str, int] = {}
+
+    def screened(some: ModulesRead) -> list[list[Verdict]]:
+        return [screen_members(*own, owners=wanted, pool_noise=pool).verdicts for own in some.functions if own.members]
+
     with ModuleIntake(device=CPU, keep=False) as intake:
         read = intake.read(modules)
-        for function, (members, sites) in zip(read.likelihood.functions, read.functions, strict=True):
-            verdicts = screen_members(members, sites, owners=wanted, pool_noise=pool).verdicts
-            for member, verdict in zip(members, verdicts, strict=True):
+        try:
+            judged = screened(read)
+        except FAILED as failed:
+            raise blamed(culprits(read, screened, screened), read, failed) from failed
+        functions = [each for each in zip(read.likelihood.functions, read.functions, strict=True) if each[1].members]
+        for (function, own), verdicts in zip(functions, judged, strict=True):
+            for member, verdict in zip(own.members, verdicts, strict=True):
                 found.setdefault(member.name, {})[function] = verdict
                 rows[member.name] = max(rows.get(member.name, 0), member.rows)
     worst = {name: _worst(each) for name, each in found.items()}
