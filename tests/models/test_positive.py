@@ -117,7 +117,7 @@ def test_files_and_many(pair, merged, tmp_path):
         assert read.likelihood == "lognormal"
         np.testing.assert_allclose(read.predict_interval(XT), model.predict_interval(XT), rtol=1e-10)
     many = rgp.fit_many([A, B], names=["a", "b"], likelihood="lognormal", **COMMON)
-    # searches begin in single precision, and end within their tolerance
+    # searches end within their tolerance
     np.testing.assert_allclose(many[1].predict(XT), pair[1].predict(XT), rtol=1e-5)
     many.save(tmp_path / "many.safetensors")
     again = rgp.load_many(tmp_path / "many.safetensors")

@@ -24,6 +24,7 @@ from .together import ALONE, Group
 
 FEATURES = 2**20  # numbers in the features of the models that are evaluated at once
 MATRICES = 2**17  # and in their covariances, each of which is looked at many times: they stay in a core's cache
+TOGETHER = 2**9  # models whose points are placed at once, where they have few
 EVIDENCES = 2**22  # the same where `core.stationary_evidence` makes but some of them at a time
 
 
@@ -144,4 +145,7 @@ def points(batch: Batch, wanted: Sequence[int | Tensor], kernel: Kernel) -> Poin
     counts = [w for w in wanted if isinstance(w, int)]
     if not max(counts):
         return Points(batch.data.X[:, :0], batch.data.X[:, :0, 0] > 0)
-    return batch.placed(counts, kernel)
+    with threads.share_work(
+        threads.worth(len(counts), TOGETHER) if batch.data.X.device.type == "cpu" else 1
+    ) as workers:
+        return batch.placed(counts, kernel, workers=workers)

@@ -102,10 +102,11 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> LearnedBatch:
     exact = template.method is Method.EXACT
     single = exact or isinstance(template.inducing, Tensor)
     metric, closely = space.metric(subset.rows), SEARCH.closely[template.method]
+    promise = 0.0  # steps promise what they keep where Fisher's information says how long they are
     if exact and subset.y.shape[1] >= SEARCH.fewer_from and starts[0].shape[1]:
         found = fewer_rows.begin(space, subset, starts)
         evaluations += found.evaluations
-        starts, metric = [found.x], found.metric
+        starts, metric, promise = [found.x], found.metric, SEARCH.promise
         if subset.y.shape[1] > SEARCH.large[template.method]:
             closely = SEARCH.roughly  # so many rows are so sharp that a tenth of a nat is nothing
     elif subset.y.shape[1] > SEARCH.large[template.method]:
@@ -121,14 +122,16 @@ def _learn(batch: Batch, starts: list[Tensor], points: Points) -> LearnedBatch:
         log.debug("learning on %d of %d rows", rows.y.shape[1], batch.data.y.shape[1])
         objective = space.objective(_bound(batch, points, rows))
         width = exact_width(batch.space.structure, subset, C) if exact else batch.width(points.Z.shape[1]) // C
-        promise = SEARCH.promise if last else SEARCH.rough_promise if rows is not subset else 0.0
-        best = _search(space, objective, starts, width, closely if last else SEARCH.roughly, promise, metric)
+        some = rows is not subset
+        ends = (closely, promise) if last else (SEARCH.roughly, SEARCH.rough_promise if some else 0.0)
+        best = _search(space, objective, starts, width, *ends, metric)
         evaluations += best.evaluations + (len(starts) if len(starts) > 1 else 0)
         hyper = batch.space.unpack(space.unpack_functions(best.x), index)
         if not last:
             log.debug("placing points again")
             points, starts, metric = inducing(batch, hyper.kernel), [best.x], best.metric
-            if rows is not subset:
+            if some:
+                promise = SEARCH.promise
                 metric = fewer_rows.metric(space, subset, subset.some(0.0, SEARCH.few_for_curvature), best.x)
     good = zip(best.converged.tolist(), torch.isfinite(best.value).tolist(), evaluations.tolist(), strict=True)
     ended = [end for end in (_end(*problem) for problem in good) for _ in range(C)]
@@ -140,7 +143,7 @@ def _begin(space: GroupSpace, subset: Samples, starts: list[Tensor]) -> optimise
     few = subset.map(lambda t: t[:, : SEARCH.first_rows])
     objective = space.objective(objectives.exact_objective(space.space, few))
     width = exact_width(space.space.structure, few, space.group.functions)
-    return _search(space, objective, starts, width, SEARCH.roughly, SEARCH.rough_promise, space.metric(few.rows))
+    return _search(space, objective, starts, width, SEARCH.roughly, 0.0, space.metric(few.rows))
 
 
 def _search(
