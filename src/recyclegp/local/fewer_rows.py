@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..core import linalg, optimiser
+from ..devices import memory_factor
 from ..errors import NotPositiveDefiniteError
 from ..likelihoods import gaussian_noise
 from . import objectives, search_space
@@ -26,10 +27,8 @@ DIFFERENCE = 1e-4  # of φ, by which derivatives of covariances are taken: they 
 def begin(space: GroupSpace, data: Samples, starts: list[Tensor]) -> optimiser.Optimum:
     """Where searches of fewer rows end: of several ends for a problem the one that is highest on all rows."""
     few = data.some(SEARCH.fewer, max(SEARCH.fewest, SEARCH.fewest_each * data.X.shape[-1]))
-    objective, width = (
-        space.objective(objectives.exact_objective(space.space, few)),
-        exact_width(space.space.structure, few, space.group.functions),
-    )
+    objective = space.objective(objectives.exact_objective(space.space, few))
+    width = exact_width(space.space.structure, few, space.group.functions)
     first = begins(space, objective, starts, width)
     S, B = len(first), len(first[0])
     found = optimiser.maximise(
@@ -96,7 +95,7 @@ def _higher(space: GroupSpace, data: Samples, x: Tensor, other: Tensor, problems
 def information(space: GroupSpace, few: Samples, rows: Tensor, x: Tensor, problems: Tensor) -> Tensor:
     """(b, P, P)  what so many `rows` like these few would say about x, as Fisher sees it, and what is known before."""
     phi, index = space.unpack_functions(x), space.group.models_of(problems)
-    size = max(1, MATRICES // (phi.shape[1] * few.y.shape[1] ** 2))
+    size = max(1, int(memory_factor(x.device) * MATRICES / (phi.shape[1] * few.y.shape[1] ** 2)))
     each = [
         _information(space.space, few, rows, *some) for some in zip(phi.split(size), index.split(size), strict=True)
     ]
@@ -120,9 +119,8 @@ def _information(space: SearchSpace, few: Samples, rows: Tensor, phi: Tensor, in
     F = 0.5 * (F + F.mT)
     size, learned = space.structure.size, space.free.cumsum(0) - 1
     if bool(space.free[size]) and space.likelihood.has_units:
-        F[:, learned[size], learned[size]] += 0.5 * (
-            rows[index] - own.rows
-        )  # rows that say something about noise alone
+        # rows that say something about noise alone
+        F[:, learned[size], learned[size]] += 0.5 * (rows[index] - own.rows)
     if bool(space.free[-1]):
         one = (own.w * real)[..., None]
         F[:, learned[-1], learned[-1]] += space.unit[index, -1].square() * (one.mT @ inverse @ one)[:, 0, 0]
