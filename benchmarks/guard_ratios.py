@@ -14,9 +14,10 @@ import guard_commands
 import recyclegp as rgp
 from data import adjoining, intervals
 from guard_rows import Row
+from peer_sklearn import one
 from recyclegp.baselines.vem import vem
 from speed_cases import SIDE, merged, timing_case
-from speed_fit import COLLAPSED
+from speed_fit import COLLAPSED, EXACT
 from speed_merge import exact_step, products
 from speed_rows import interleaved, timed
 
@@ -99,6 +100,9 @@ def fits() -> Iterator[Row]:
         lambda: rgp.fit_many(parts, progress=False, **COLLAPSED), lambda: rgp.fit(*parts[0], **COLLAPSED), 3
     )
     yield Row("200 × fit / fit_many of 200, collapsed", 200 / together, 8.0, at_least=True)
+    some = parts[::4]
+    beside = ratio(lambda: rgp.fit_many(some, progress=False, **EXACT), lambda: [one(*part) for part in some], 3)
+    yield Row("scikit-learn / fit_many of 50, exact", 1 / beside, 2.5, True, 4.0)
 
 
 def commands() -> Iterator[Row]:

@@ -77,9 +77,8 @@ class MergeConfig(NamedTuple):
         owners: Owners,
     ) -> MergeResult:
         """All that is chosen, chosen from these members: in the same way whenever it is done."""
-        if (
-            self.learn and self.kernel is None and all_too_large(members)
-        ):  # nor is anybody screened, under such a kernel
+        if self.learn and self.kernel is None and all_too_large(members):
+            # nor is anybody screened, under such a kernel
             found = self._replace(learn=False).run(members, store, wanted, dimension, owners)
             return found._replace(held=Held.LARGE)
         with threads.limit_threads(step_cost(store, wanted)):
