@@ -189,3 +189,17 @@ def away(attackers, dimension, forgery):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rgp.RecycleGPWarning)
         return forgeries.harm([*bad, *honest], forgeries.Truth.of(honest, X)).away
+
+
+@pytest.mark.slow
+def test_who_denies_that_rows_know_their_noise_does_not_decide_it():
+    """Elsewhere, 29 times less noise, and no degrees of freedom: the common noise had become 105 times less."""
+    modules = honest_modules(20, 1, 10)
+    truth = forgeries.Truth.of(modules[2:], rows_to_ask(1, 10)[0])
+    rng = np.random.default_rng(0)
+    points = len(modules[1].latents[0].known_site.Z)
+    by_point = {"wave": 1.2 * rng.standard_normal(points), "surer": 2.28 * rng.standard_normal(points)}
+    numbers = {"noise": -3.36, "densities": 0.72, "left_open": -3.43, "residual": -2.88, "dof": -20.23}
+    places = {"stretch": 19.14, "move": -2.98, "lengthscale": 2.21}
+    bad = forged(modules[1], Forgery(gain=0.0, **numbers, **places, **by_point))
+    assert forgeries.harm([bad, *modules[2:]], truth).noise < 1.5

@@ -395,3 +395,26 @@ class TestOneFileAndTheNoise:
         assert influence.of_one_noise(claimed, least, known).tolist() == [True, True, True, False, True]
         assert influence.of_one_noise(claimed[3:], least[3:], known[3:]).tolist() == [True, True]
         assert influence.of_one_noise(claimed, 1e-3 * claimed, known).all()
+
+
+@pytest.mark.parametrize(("n", "M", "noise"), [(30, 4, 0.3), (30, 4, 0.003), (12, 9, 0.05), (9, 2, 1e-6)])
+def test_rows_leave_so_many_degrees_of_freedom_for_their_noise(n, M, noise):
+    """tr W² ≥ (n − M)(1 + nq/((n − M)σ²))⁻², W = σ²(K_XX + σ²I)⁻¹, q = tr(K_XX − K_XZ K_ZZ⁻¹K_ZX)/n."""
+    rng = np.random.default_rng(n + M)
+    X = rng.uniform(-2, 2, (n, 2))
+    Z = rng.uniform(-2, 2, (M, 2))
+
+    def k(A, B):
+        return 1.7 * np.exp(-0.5 * ((A[:, None] - B) ** 2).sum(-1) / 0.8**2)
+
+    W = noise * np.linalg.solve(k(X, X) + noise * np.eye(n), np.eye(n))
+    q = np.trace(k(X, X) - k(X, Z) @ np.linalg.solve(k(Z, Z), k(Z, X))) / n
+    numbers = [torch.tensor([v], dtype=torch.float64) for v in (noise, q, n, M)]
+    least = float(influence.least_dof(*numbers))
+    assert least == pytest.approx((n - M) * (1 + n * q / ((n - M) * noise)) ** -2)
+    assert np.sum(W**2) >= least
+
+
+def test_as_many_points_as_rows_leave_none():
+    numbers = [torch.tensor(v, dtype=torch.float64) for v in ([0.1, 0.1], [0.0, 0.2], [5.0, 5.0], [5.0, torch.inf])]
+    assert influence.least_dof(*numbers).tolist() == [0, 0]

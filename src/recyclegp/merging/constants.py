@@ -218,6 +218,7 @@ class Influence(NamedTuple):
     noise_rows: float = 10.0  # times the usual rows, at most, count in what a member says about the common noise
     more_than_rows: float = 3.0  # times what rows at the points could say, a site may: rows may lie between them
     unseen_precision: float = 100.0  # times the usual, at most, has a site of which the others know too little
+    least_dof: float = 0.3  # of the degrees of freedom that rows must leave for their noise; files may be rounded
     noisier: float = 100.0  # times the usual variance: a noise beyond it is not brought to the common one
     # times less noise than it publishes: what a member's own rows cannot say (honest ones of eight rows: up to five)
     contradicts: float = 10.0

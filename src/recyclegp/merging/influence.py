@@ -11,6 +11,15 @@ n rows of noise σ² have the precision P ≤ Σ_i h_ih_iᵀ/σ² about v, so th
 
 A site that says more counts only as much as its rows can say.
 
+What rows say of their noise is bounded, too. W = σ²(K_XX + σ²I)⁻¹ has the eigenvalues 1/(1 + λ_i/σ²), and where points
+leave open the variance q of n rows on average, there are at least so many degrees of freedom for the noise:
+
+    tr W² ≥ (n − M)(1 + nq/((n − M)σ²))⁻²
+
+K_XX less what M points explain of it, a matrix of rank M, has the trace nq, which is no less than the sum of all but
+the M largest λ_i (Weyl), and (1 + λ)⁻² is convex (Jensen). Who says that there are fewer says nothing of the common
+noise.
+
 Whoever claims more rows, or less noise, may say more. So while members are compared nobody is seen as more than ten
 times surer than is usual: an owner of very many rows who agrees with the others like that counts in full, and whoever
 does not is found out, however sure.
@@ -147,6 +156,22 @@ def of_one_noise(claimed: Tensor, least: Tensor, known: Tensor) -> Tensor:
         return known
     times = claimed / least.clamp_min(1e-300)
     return known & (times <= INFLUENCE.contradicts * torch.median(times[known]).clamp_min(1))
+
+
+def least_dof(noise: Tensor, residual_variance: Tensor, rows: Tensor, points: Tensor) -> Tensor:
+    """(n − M)(1 + nq/((n − M)σ²))⁻², all (K,); zero where there are as many points as rows."""
+    left = (rows - points).clamp_min(0)
+    each = rows * residual_variance / (left * noise).clamp_min(1e-300)
+    return torch.where(left > 0, left * (1 + each).pow(-2), 0.0)
+
+
+def of_enough_dof(dof: Tensor, least: Tensor, known: Tensor) -> Tensor:
+    """Which of those whose noise is known do not deny the degrees of freedom that rows must leave for it, (K,) bool.
+
+    Such a member says how likely its rows are at its noise, and that they know nothing of this noise: so the common one
+    would have to be as small. Numbers for people are coarse, and less than one degree of freedom is next to none.
+    """
+    return known & ((dof >= INFLUENCE.least_dof * least) | (least < 1))
 
 
 def of_usual_noise(noise: Tensor, known: Tensor) -> Tensor:

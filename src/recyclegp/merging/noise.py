@@ -41,7 +41,15 @@ from ..kernels import Kernel
 from ..kernels.units import InputUnits, in_units
 from ..likelihoods import Gaussian
 from .constants import NOISE
-from .influence import noise_of_rows, noise_shares, of_one_noise, of_rows_like_theirs, of_usual_noise
+from .influence import (
+    least_dof,
+    noise_of_rows,
+    noise_shares,
+    of_enough_dof,
+    of_one_noise,
+    of_rows_like_theirs,
+    of_usual_noise,
+)
 from .member import Member, Members
 from .site_source import SiteSource, added
 
@@ -113,6 +121,7 @@ class Readings(NamedTuple):
         least = noise_of_rows(noise, chi2, rows, points, residual, dof)
         counts = of_usual_noise(claimed, known) * noise_shares(rows)
         counts = counts * of_rows_like_theirs(noise, least, known)
+        counts = counts * of_enough_dof(dof, least_dof(noise, q, rows, points), known)
         counts = counts * of_one_noise(claimed, torch.minimum(least, _of_residuals(noise, residual, dof)), known)
         kernels = tuple([m.latent.kernel for m in members])
         chi2, rows, residual, dof = chi2 * counts, rows * counts, residual * counts, dof * counts
