@@ -8,7 +8,17 @@ from enum import Enum
 from typing import Any
 
 from ..core.sites import Site
-from ..errors import Either, Message, NotPositiveDefiniteError, RecycleGPError, RecycleGPWarning, warn_user
+from ..errors import (
+    Argument,
+    Either,
+    Message,
+    Name,
+    NotPositiveDefiniteError,
+    Part,
+    RecycleGPError,
+    RecycleGPWarning,
+    warn_user,
+)
 from ..merging.member import Member
 from ..merging.site_store import SiteStore
 from .how import Skipped
@@ -151,7 +161,7 @@ def named(left_out: Sequence[Skipped], failed: BaseException) -> RecycleGPError:
     """The same failure with whose fault it is."""
     who = few([f"module {s.name!r}" for s in left_out])
     why = [s.reason for s in left_out if OF_TWO in s.reason]
-    said = Message(str(failed), *[f" ({reason})" for reason in why])
+    said = Message(_words(failed), *[f" ({reason})" for reason in why])
     return RecycleGPError(f"{who} cannot be merged: ", said, "; ask for it again, or go on without, with ", SKIP)
 
 
@@ -159,9 +169,14 @@ def blamed(left_out: Sequence[Skipped], read: ModulesRead, failed: BaseException
     """A failure to compare modules, with whose fault it is, as far as that is known."""
     if left_out:
         who = few([f"module {s.name!r}" for s in left_out])
-        said = Message(str(failed))
+        said = Message(_words(failed))
         return RecycleGPError(f"{who} cannot be compared with others: ", said, "; ask for it again, or leave it out")
     return unexplained(read, failed) if is_of_algebra(failed) else failed
+
+
+def is_about_an_argument(failed: BaseException) -> bool:
+    """Does it begin with one? Then it is about what was asked for, and no module is to blame."""
+    return isinstance(failed, RecycleGPError) and isinstance(next(iter(failed.args), None), (Argument, Name))
 
 
 def is_of_algebra(failed: BaseException) -> bool:
@@ -178,3 +193,8 @@ def unexplained(read: ModulesRead, failed: BaseException) -> RecycleGPError:
 def warn_skipped(left_out: Sequence[Skipped]) -> None:
     if left_out:
         warn_user("left out of the merge: ", few([f"{s.name} ({s.reason})" for s in left_out]))
+
+
+def _words(failed: BaseException) -> Part:
+    """The failure itself, which has words for Python and for the command line; of another one what it says."""
+    return failed if isinstance(failed, RecycleGPError) else str(failed)

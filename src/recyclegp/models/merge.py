@@ -28,6 +28,7 @@ from .failures import (
     OnFailure,
     are_all,
     culprits,
+    is_about_an_argument,
     is_of_algebra,
     named,
     on_failure_wanted,
@@ -250,6 +251,8 @@ def merge(
                 merged = _merged_and_asked(read, options)
                 break
             except FAILED as failed:
+                if is_about_an_argument(failed):
+                    raise
                 bad = culprits(read, *(partial(_merged_and_asked, options=how) for how in (options.plain, options)))
                 if not bad and is_of_algebra(failed):
                     raise unexplained(read, failed) from failed
