@@ -374,3 +374,18 @@ def test_levels_that_nobody_shares_are_told():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rgp.merge([here, bridge, other], learn=False)
+
+
+def test_a_kernel_that_is_chosen_where_all_inputs_are_levels():
+    """There is nothing to choose between: levels are neither smooth nor rough."""
+    rng = np.random.default_rng(5)
+
+    def fitted(name):
+        X = pd.DataFrame({"ward": rng.choice(["a", "b", "c"], 60)})
+        return rgp.fit(X, X["ward"].map({"a": 0.0, "b": 1.0, "c": 3.0}) + 0.1 * rng.normal(size=60), name=name)
+
+    modules = [fitted("here"), fitted("there")]
+    chosen, plain = rgp.merge(modules, kernel="auto"), rgp.merge(modules)
+    asked = pd.DataFrame({"ward": ["a", "b", "c"]})
+    np.testing.assert_allclose(chosen.predict(asked), plain.predict(asked))
+    np.testing.assert_allclose(chosen.predict(asked)[0], [0, 1, 3], atol=0.1)

@@ -396,3 +396,11 @@ def test_an_owner_goes_on_in_another_process():
     gathering.advance()
     assert asked == ["o0", "o2", "o3"]
     np.testing.assert_array_equal(gathering.total().view(np.int64), sum(numbers[n] for n in ("o0", "o2", "o3")))
+
+
+def test_an_invitation_about_brackets_within_brackets_is_malformed():
+    plan = rgp.Plan(points=np.linspace(0, 6, 8), kernel="rbf", noise=0.1)
+    invitation = Terms.new("[" * 100_000, ["north", "south", "west"], None, 5).invitation()
+    x = np.linspace(0, 6, 30)
+    with pytest.raises(rgp.RecycleGPError, match="malformed; ask for it again"):
+        rgp.join_sum(plan, invitation, x, np.sin(x), name="north")

@@ -383,10 +383,10 @@ def _refusals(ask):
     return 0
 
 
-def _places(model, away=0.5):
+def _places(model):
     """Two places near some of its points, as its owner would give them."""
     Z = model.inducing[-1] if isinstance(model.inducing, tuple) else model.inducing
-    X = np.asarray(Z)[:2] + away
+    X = np.asarray(Z)[:2] + 0.5
     X[:, list(model.categories.columns)] = 0.0
     named = model.categories.named(X)
     return pd.DataFrame(named, columns=model.columns) if model.categories.columns else named
@@ -420,7 +420,7 @@ def merges(path, honest, into, compared=False, **options):
             _check_named(path, mine, str(refused))
             return False
         again = load(into)
-        X = _places(honest[0]) if honest else _places(again, away=0.0)
+        X = _places(honest[0] if honest else again)
         for model in (e, again):
             found = model.predict(X)
             assert np.isfinite(found).all(), "a prediction is not finite"

@@ -62,8 +62,8 @@ class MergeConfig(NamedTuple):
     def _start(self, members: Sequence[Member], store: SiteSource, dimension: int, owners: Owners) -> Kernel:
         if isinstance(self.kernel, Kernel):
             return self.kernel
-        if self.kernel is None:
-            return most_common_kernel(members)
+        if self.kernel is None or (self.kernel == AUTO and len(discrete_columns(members)) == dimension):
+            return most_common_kernel(members)  # between levels nothing is smooth or rough
         if self.kernel == AUTO:
             return chosen_kernel(members, store, dimension, owners)
         return kernel_by_name(self.kernel, members, store, dimension)

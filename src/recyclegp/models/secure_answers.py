@@ -142,7 +142,7 @@ def join_sum(
     try:
         agreed = json.loads(terms.subject)
         honest = int(agreed["honest"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise RecycleGPError("this invitation is malformed; ask for it again") from None
     if terms.subject != _subject(plan, privacy, honest):
         raise RecycleGPError(
