@@ -404,3 +404,12 @@ def test_an_invitation_about_brackets_within_brackets_is_malformed():
     x = np.linspace(0, 6, 30)
     with pytest.raises(rgp.RecycleGPError, match="malformed; ask for it again"):
         rgp.join_sum(plan, invitation, x, np.sin(x), name="north")
+
+
+def test_what_an_invitation_says_cannot_write_to_the_terminal():
+    plan = rgp.Plan(points=np.linspace(0, 6, 8), kernel="rbf", noise=0.1)
+    invitation = Terms.new('{"honest": 2, "plan": "\u202e\u2028"}', ["north", "south"], None, 5).invitation()
+    x = np.linspace(0, 6, 30)
+    with pytest.raises(rgp.RecycleGPError, match="this invitation is to another plan") as refused:
+        rgp.join_sum(plan, invitation, x, np.sin(x), name="north")
+    assert str(refused.value).isprintable()

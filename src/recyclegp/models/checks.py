@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from .. import arrays
-from ..errors import RecycleGPError
+from ..errors import Argument, RecycleGPError
+from ..kernels import Kernel, entries
+from ..trees import LARGEST_LOG
 
 if TYPE_CHECKING:
     from .model import Model
@@ -24,6 +26,17 @@ def check_finite(what: str, *tensors: Tensor) -> None:
         raise RecycleGPError(
             f"{what} would hold NaN or numbers beyond {arrays.LARGEST:g}: its data or kernel overflow; rescale "
             "X and y to ordinary sizes, use a larger noise, or smaller weights"
+        )
+
+
+def check_kernel(what: str, kernel: Kernel) -> None:
+    """Could a file hold its parameters? All but centres are logarithms."""
+    logarithms = torch.tensor([p.name != "centre" for p in entries(kernel.structure)], device=kernel.theta.device)
+    if bool((kernel.theta[..., logarithms].abs() > LARGEST_LOG).any()):
+        raise RecycleGPError(
+            f"{what} would have a kernel with parameters beyond {arrays.LARGEST:g}; rescale X and y to ordinary sizes, "
+            "or pass ",
+            Argument("learn", False),
         )
 
 

@@ -39,7 +39,7 @@ from ..merging.size import Size
 from ..merging.stacking import Comparison, OwnerKernel, can_answer, own_part
 from . import coupling as coupled
 from . import unlearning
-from .checks import check_finite
+from .checks import check_finite, check_kernel
 from .how import Coupling, How
 from .owner_answers import mixed_uncertain, noise_dof, of_its_own, one_noise, uncertain
 from .processes import OneFunction, Process
@@ -70,6 +70,7 @@ class Group:
 
     def __post_init__(self) -> None:
         check_finite("ensemble", *self.form.tensors())
+        check_kernel("ensemble", self.form.kernel)
 
     def __getstate__(self) -> dict[str, object]:
         """Pickled without what can be computed again."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..arrays import Array
-from ..errors import RecycleGPError, warn_user
+from ..errors import RecycleGPError, printable, warn_user
 from ..local.functions import requests_for
 from ..local.options import Publishing
 from ..plans import masking
@@ -147,7 +147,7 @@ def join_sum(
     if terms.subject != _subject(plan, privacy, honest):
         raise RecycleGPError(
             "this invitation is to another plan, or to another privacy than was given here; nothing is sent. It says "
-            f"{terms.subject[:400]}"
+            f"{printable(terms.subject, 400)}"
         )
     K = len(terms.names)
     if not 1 <= honest <= terms.threshold or terms.length != sum(_sizes(prior).values()):
