@@ -69,6 +69,7 @@ HARMS = {
     "pages": lambda content: content[:200] + bytes(1000) + content[1200:],
     "a page at the end": lambda content: content[:-4000] + b"\xff" * 4000,
     "text that is none": lambda content: content.replace(b'"a"', b'"\xff"'),
+    "words of the table": lambda content: content.replace(b"CREATE TABLE entries", b"CREATE \x89ABLE entries"),
     "another table": other_table,
     "fewer events": no_events,
 }

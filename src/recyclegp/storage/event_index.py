@@ -145,7 +145,7 @@ class EventIndex:
         content = self.store.read_index()
         if content is not None and hashlib.sha256(content[:-DIGEST]).digest() == content[-DIGEST:]:
             table = _in_memory()
-            with suppress(sqlite3.Error):
+            with suppress(sqlite3.Error, UnicodeDecodeError):  # its own words may quote what is no text
                 table.deserialize(content[:-DIGEST])
                 if _is_whole(table):
                     return table, _last(table)
