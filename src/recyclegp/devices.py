@@ -59,12 +59,12 @@ def memory_factor(device: torch.device) -> float:
     return min(LARGEST_MEMORY_FACTOR, max(1.0, _share.get() * free / CHUNK))
 
 
-def keep_freed_memory() -> None:
+def let_malloc_keep_more() -> None:
     """Where thousands of matrices are made and freed in turn, their memory stays with this process.
 
     Before it has seen anything larger come and go, glibc gives back whatever is free beyond a few matrices, and asks
     the system for it again, page by page: up to a quarter of the time of an exact fit. Nothing is written to the block,
-    so none of it is ever really taken.
+    so none of it is ever really taken. Dask's workers are told otherwise: `engines.allocator` is for these.
     """
     torch.empty(KEPT, dtype=torch.uint8, device=CPU)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core import linalg, optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
-from ..devices import keep_freed_memory
+from ..devices import let_malloc_keep_more
 from ..likelihoods import Moments, gaussian_noise
 from ..logs import logger
 from . import fewer_rows, objectives, samples, search_space
@@ -36,7 +36,7 @@ def step_cost(request: FitRequest) -> float:
 
 def solve(requests: Sequence[FitRequest], group: Group = ALONE) -> PublishedBatch:
     """The models of requests of one kind, but for those that failed; neighbouring ones may be one model's functions."""
-    keep_freed_memory()
+    let_malloc_keep_more()
     batch, learned = _learned(requests, group)
     return publish_all(batch, learned)
 

@@ -14,7 +14,6 @@ from ..errors import (
     Message,
     Name,
     NotPositiveDefiniteError,
-    Part,
     RecycleGPError,
     RecycleGPWarning,
     warn_user,
@@ -157,34 +156,34 @@ def without(read: ModulesRead, left_out: Sequence[Skipped]) -> ModulesRead:
     return _only(read, _sites(read), names - gone)._replace(skipped=(*read.skipped, *left_out))
 
 
-def named(left_out: Sequence[Skipped], failed: BaseException) -> RecycleGPError:
+def named(left_out: Sequence[Skipped], failed: Exception) -> RecycleGPError:
     """The same failure with whose fault it is."""
     who = few([f"module {s.name!r}" for s in left_out])
     why = [s.reason for s in left_out if OF_TWO in s.reason]
-    said = Message(_words(failed), *[f" ({reason})" for reason in why])
+    said = Message(failed, *[f" ({reason})" for reason in why])
     return RecycleGPError(f"{who} cannot be merged: ", said, "; ask for it again, or go on without, with ", SKIP)
 
 
-def blamed(left_out: Sequence[Skipped], read: ModulesRead, failed: BaseException) -> BaseException:
+def blamed(left_out: Sequence[Skipped], read: ModulesRead, failed: Exception) -> Exception:
     """A failure to compare modules, with whose fault it is, as far as that is known."""
     if left_out:
         who = few([f"module {s.name!r}" for s in left_out])
-        said = Message(_words(failed))
+        said = Message(failed)
         return RecycleGPError(f"{who} cannot be compared with others: ", said, "; ask for it again, or leave it out")
     return unexplained(read, failed) if is_of_algebra(failed) else failed
 
 
-def is_about_an_argument(failed: BaseException) -> bool:
+def is_about_an_argument(failed: Exception) -> bool:
     """Does it begin with one? Then it is about what was asked for, and no module is to blame."""
     return isinstance(failed, RecycleGPError) and isinstance(next(iter(failed.args), None), (Argument, Name))
 
 
-def is_of_algebra(failed: BaseException) -> bool:
+def is_of_algebra(failed: Exception) -> bool:
     """Is it about numbers, and not about what was asked for?"""
     return isinstance(failed, NotPositiveDefiniteError) or not isinstance(failed, RecycleGPError)
 
 
-def unexplained(read: ModulesRead, failed: BaseException) -> RecycleGPError:
+def unexplained(read: ModulesRead, failed: Exception) -> RecycleGPError:
     """A failure of the algebra that no module alone is to blame for."""
     who = few([repr(name) for name in dict.fromkeys(m.name for own in read.functions for m in own.members)])
     return RecycleGPError(f"these modules cannot be merged: {who} ({failed}); leave some out, or rescale X and y")
@@ -193,8 +192,3 @@ def unexplained(read: ModulesRead, failed: BaseException) -> RecycleGPError:
 def warn_skipped(left_out: Sequence[Skipped]) -> None:
     if left_out:
         warn_user("left out of the merge: ", few([f"{s.name} ({s.reason})" for s in left_out]))
-
-
-def _words(failed: BaseException) -> Part:
-    """The failure itself, which has words for Python and for the command line; of another one what it says."""
-    return failed if isinstance(failed, RecycleGPError) else str(failed)
