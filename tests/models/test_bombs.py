@@ -85,13 +85,14 @@ def many_parameters(tmp_path_factory):
     return path
 
 
+@pytest.mark.parametrize("kernel", [None, "auto"])
 @pytest.mark.parametrize("beside", range(4))
-def test_a_kernel_of_very_many_parameters_is_not_learned(many_parameters, honest, beside):
+def test_a_kernel_of_very_many_parameters_is_not_learned(many_parameters, honest, beside, kernel):
     """Alone it took 23 s and 327 MiB."""
-    seconds(honest)  # what that imports is no bomb's
+    seconds(honest, kernel=kernel)  # what that imports is no bomb's
     forget_peak()
     idle = memory()
-    assert seconds([many_parameters, *honest[:beside]]) < MOST_SECONDS
+    assert seconds([many_parameters, *honest[:beside]], kernel=kernel) < MOST_SECONDS
     assert memory() - idle < MOST_MEMORY
 
 

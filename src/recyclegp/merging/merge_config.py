@@ -62,11 +62,15 @@ class MergeConfig(NamedTuple):
     def _start(self, members: Sequence[Member], store: SiteSource, dimension: int, owners: Owners) -> Kernel:
         if isinstance(self.kernel, Kernel):
             return self.kernel
-        if self.kernel is None or (self.kernel == AUTO and len(discrete_columns(members)) == dimension):
-            return most_common_kernel(members)  # between levels nothing is smooth or rough
+        if self._takes_theirs(members, dimension):
+            return most_common_kernel(members)
         if self.kernel == AUTO:
             return chosen_kernel(members, store, dimension, owners)
         return kernel_by_name(self.kernel, members, store, dimension)
+
+    def _takes_theirs(self, members: Sequence[Member], dimension: int) -> bool:
+        """Is the structure that of the members? Between levels nothing is smooth or rough, so nothing is compared."""
+        return self.kernel is None or (self.kernel == AUTO and len(discrete_columns(members)) == dimension)
 
     def run(
         self,
@@ -77,7 +81,7 @@ class MergeConfig(NamedTuple):
         owners: Owners,
     ) -> MergeResult:
         """All that is chosen, chosen from these members: in the same way whenever it is done."""
-        if self.learn and self.kernel is None and all_too_large(members):
+        if self.learn and self._takes_theirs(members, dimension) and all_too_large(members):
             # nor is anybody screened, under such a kernel
             found = self._replace(learn=False).run(members, store, wanted, dimension, owners)
             return found._replace(held=Held.LARGE)

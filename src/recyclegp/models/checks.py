@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import arrays
-from ..errors import Argument, RecycleGPError
+from ..errors import Part, RecycleGPError
 from ..kernels import Kernel, entries
 from ..trees import LARGEST_LOG
 
@@ -29,14 +29,15 @@ def check_finite(what: str, *tensors: Tensor) -> None:
         )
 
 
-def check_kernel(what: str, kernel: Kernel) -> None:
-    """Could a file hold its parameters? All but centres are logarithms."""
+def check_kernel(what: str, kernel: Kernel, *otherwise: Part) -> None:
+    """Could a file hold its parameters? All but centres are logarithms. What else may be done is said in the error."""
+    if _are_within(LARGEST_LOG, [kernel.theta]):  # no need to ask which are centres
+        return
     logarithms = torch.tensor([p.name != "centre" for p in entries(kernel.structure)], device=kernel.theta.device)
     if bool((kernel.theta[..., logarithms].abs() > LARGEST_LOG).any()):
         raise RecycleGPError(
-            f"{what} would have a kernel with parameters beyond {arrays.LARGEST:g}; rescale X and y to ordinary sizes, "
-            "or pass ",
-            Argument("learn", False),
+            f"{what} would have a kernel with parameters beyond {arrays.LARGEST:g}; rescale X and y to ordinary sizes",
+            *otherwise,
         )
 
 

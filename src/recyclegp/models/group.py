@@ -70,7 +70,7 @@ class Group:
 
     def __post_init__(self) -> None:
         check_finite("ensemble", *self.form.tensors())
-        check_kernel("ensemble", self.form.kernel)
+        check_kernel("ensemble", self.form.kernel, ", or pass ", Argument("learn", False))
 
     def __getstate__(self) -> dict[str, object]:
         """Pickled without what can be computed again."""

@@ -26,7 +26,7 @@ from ..storage import container
 from ..target import Target
 from ..times import When
 from . import module_file, publishing
-from .checks import check_finite
+from .checks import check_finite, check_kernel
 from .disclosure import Disclosure, of_record
 from .model import outside_autograd, squeezed
 from .naming import check_name, check_owner
@@ -56,7 +56,9 @@ class PublishedModel(Predictive):
 
     def _owned(self, latent: Latent) -> Latent:
         """With copies of its numbers that nobody else can change."""
-        check_finite(f"module {self.name!r}", *latent.known_site, latent.kernel.theta)
+        what = f"module {self.name!r}"
+        check_finite(what, *latent.known_site, latent.kernel.theta)
+        check_kernel(what, latent.kernel)
         site = Site(*map(arrays.own, latent.known_site))
         return latent._replace(site=site, kernel=latent.kernel.own())
 
