@@ -29,5 +29,5 @@ def test_no_module_has_a_kernel_that_no_file_could_hold():
     module = rgp.fit(X, np.sin(X[:, 0]), learn=False, name="a")
     latent = module.latents[0]
     large = latent._replace(kernel=latent.kernel.with_theta(latent.kernel.theta + 2 * LARGEST_LOG))
-    with pytest.raises(rgp.RecycleGPError, match="module .a. would have a kernel with parameters beyond"):
+    with pytest.raises(rgp.RecycleGPError, match="module 'a' would have a kernel with parameters beyond"):
         dataclasses.replace(module, latents=(large,))
