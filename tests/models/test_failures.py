@@ -12,6 +12,7 @@ import recyclegp as rgp
 from cases_cli import answer, call
 from hostile_files import GOLDEN
 from recyclegp.core.noise import NoiseEvidence
+from recyclegp.errors import Argument, NotPositiveDefiniteError
 from recyclegp.models import failures
 from recyclegp.models.intake import ModuleIntake
 
@@ -364,3 +365,30 @@ def test_the_only_one_is_named_too(honest, on_failure):
 def test_who_cannot_be_compared_is_named(honest):
     with pytest.raises(rgp.RecycleGPError, match="module 'bad' cannot be compared with others"):
         rgp.screen([nonsense(honest[2]).rename("bad")])
+
+
+def test_who_is_merged_alone_and_cannot_be_learned_from_is_named(honest):
+    """Also where it can be merged without learning, and where the failure says of which of its functions it is."""
+    x = np.random.default_rng(280125).uniform(-2, 2, (24, 2))
+    both = np.c_[np.sin(2 * x[:, 0]), 29 + x[:, 1]]
+    fitted = rgp.fit(
+        x, both, target=["heat", "salt"], name="two", publish=4, learn=False, privacy="things", kernel="rbf"
+    )
+    heat, salt = fitted.latents
+    far = heat.site.Rt.clone()
+    far[2, 1] = 1e100
+    bad = replace(fitted, latents=(heat._replace(site=heat.site._replace(Rt=far)), salt))
+    assert rgp.merge([bad], learn=False).names == ["two"]
+    for options in ({}, {"on_failure": "skip"}):
+        with pytest.raises(rgp.RecycleGPError, match="module 'two' cannot be merged: heat"):
+            rgp.merge([bad], **options)
+
+
+def test_what_failed_first_decides_what_kind_of_failure_it_is():
+    algebra, argument = NotPositiveDefiniteError("no factor"), rgp.RecycleGPError(Argument("points", 3), " is too few")
+    for within in (lambda failed: failed, lambda failed: rgp.RecycleGPError("heat (one of the outputs): ", failed)):
+        assert failures.is_of_algebra(within(algebra))
+        assert failures.is_of_algebra(within(ZeroDivisionError("division by zero")))
+        assert failures.is_about_an_argument(within(argument))
+        assert not failures.is_of_algebra(within(argument))
+        assert not failures.is_about_an_argument(within(algebra))

@@ -61,9 +61,11 @@ def culprits(read: ModulesRead, plainly: Works, fully: Works) -> list[Skipped]:
 
     largest = _largest_numbers(read, sites)
     names, fails = list(largest), failure(plainly)
+    if len(names) == 1:
+        return [Skipped(names[0], why) for works in (plainly, fully) if (why := failure(works)(names))][:1]
     found = [Skipped(name, why) for name in names if (why := fails([name]))]
     if found:
-        return found if len(found) < len(names) or len(names) == 1 else []
+        return found if len(found) < len(names) else []
     suspected_last = sorted(names, key=lambda name: largest[name])
     apart = _apart(suspected_last, fails) or _apart(suspected_last, failure(fully))
     if len(names) == 2:
@@ -175,12 +177,18 @@ def blamed(left_out: Sequence[Skipped], read: ModulesRead, failed: Exception) ->
 
 def is_about_an_argument(failed: Exception) -> bool:
     """Does it begin with one? Then it is about what was asked for, and no module is to blame."""
-    return isinstance(failed, RecycleGPError) and isinstance(next(iter(failed.args), None), (Argument, Name))
+    return isinstance(next(iter(_first(failed).args), None), (Argument, Name))
 
 
 def is_of_algebra(failed: Exception) -> bool:
     """Is it about numbers, and not about what was asked for?"""
-    return isinstance(failed, NotPositiveDefiniteError) or not isinstance(failed, RecycleGPError)
+    return isinstance(_first(failed), NotPositiveDefiniteError) or not isinstance(_first(failed), RecycleGPError)
+
+
+def _first(failed: Exception) -> Exception:
+    """What failed first: an error that says of which function it is holds the one that it was."""
+    held = [part for part in failed.args if isinstance(part, Exception)] if isinstance(failed, RecycleGPError) else []
+    return _first(held[0]) if held else failed
 
 
 def unexplained(read: ModulesRead, failed: Exception) -> RecycleGPError:
