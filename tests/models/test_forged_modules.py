@@ -8,10 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import recyclegp as rgp
 from hostile_files import check_message, forged, golden_files
-from recyclegp.kernels import parse
+from recyclegp.kernels import Kernel, parse
+from recyclegp.kernels.nodes import Product
 
 BLOCK = 50
 SEEDS = [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 6))]
@@ -71,9 +73,11 @@ def test_a_kernel_that_is_nothing_is_published_at_one_point():
     X = np.random.default_rng(0).uniform(0, 6, (20, 2))
     m = rgp.fit(X, np.sin(X[:, 0]), publish=6, learn=False, privacy="things")
     latent = m.latents[0]
+    scaled = latent.kernel.structure
     theta = latent.kernel.theta.clone()
-    theta[0] = -458.0
-    small = replace(m, latents=(latent._replace(kernel=latent.kernel.with_theta(theta)),)).publish(2)
+    theta[0] = -229.0
+    kernel = Kernel(Product((scaled, scaled)), torch.cat([theta, theta]))
+    small = replace(m, latents=(latent._replace(kernel=kernel),)).publish(2)
     assert len(small.inducing) == 1
     assert np.isfinite(small.predict(X)).all()
 
