@@ -3,8 +3,9 @@
 import json
 import math
 
-import groups_page
 import numpy as np
+
+import groups_page
 import pages
 from recyclegp.experiments.grouped_sets import KNOWN, SETS, half
 from recyclegp.experiments.groups import ALONE, MERGED
