@@ -19,9 +19,9 @@ from typing import Any
 
 from pages import RESULTS, Column, read, rounded, table, write
 from provenance import provenance
-from recyclegp.experiments.grouped_run import ALONE, MERGED
+from recyclegp.experiments.grouped_run import ALONE, MERGED, standard_error
 from recyclegp.experiments.grouped_sets import CHOOSE, HELD_OUT, half
-from recyclegp.experiments.groups import FEW, LOW, WORSE
+from recyclegp.experiments.groups import FEW, LOW, WORSE, plus_minus
 
 KEPT = RESULTS / "groups.json"
 MARKERS = {CHOOSE: "groups: to choose from", HELD_OUT: "groups: held out"}
@@ -42,6 +42,7 @@ def row(found: Row, commit: str) -> Row:
         "coverage": covered if math.isfinite(covered) else None,
         "chosen": found["chosen"],
         "flagged": len(found["flagged"]),
+        "costs": found.get("costs", []),
         "commit": commit,
     }
 
@@ -65,6 +66,11 @@ worse = mean(lambda r: r["merged"] - r["alone"])
 coverage = mean(lambda r: r["coverage"])
 
 
+def error(some: Sequence[Row]) -> float | None:
+    """Standard error of `worse`; None where an early run has not written down what it was of each owner."""
+    return standard_error([r.get("costs", []) for r in some])
+
+
 def chosen(some: Sequence[Row]) -> str:
     return ", ".join(f"{n} {what}" for what, n in Counter(r["chosen"] for r in some).most_common())
 
@@ -80,6 +86,7 @@ COLUMNS: list[Column] = [
     ("owners", lambda some: max(r["owners"] for r in some), "d"),
     ("each alone", mean(lambda r: r["alone"]), ".3f"),
     ("merged − alone", worse, "+.3f"),
+    ("±", error, ".3f"),
     ("95%", coverage, ".3f"),
     ("how owners differ", chosen, ""),
     ("flagged", flagged, "d"),
@@ -98,7 +105,8 @@ def by_set(rows: Sequence[Row], which: str) -> list[list[Row]]:
 def said(sets: Sequence[Sequence[Row]]) -> str:
     """The demands, over sets."""
     each = {some[0]["name"]: worse(some) or 0.0 for some in sets}
-    lost = ", ".join(f"{name} ({value:+.3f})" for name, value in each.items() if value > WORSE)
+    errors = {some[0]["name"]: plus_minus(error(some)) for some in sets}
+    lost = ", ".join(f"{name} ({value:+.3f}{errors[name]})" for name, value in each.items() if value > WORSE)
     covered = {some[0]["name"]: value for some in sets if (value := coverage(some)) is not None}
     asked = {some[0]["name"]: sum(r["questions"] for r in some) for some in sets}
     low = ", ".join(f"{name} ({c:.3f})" for name, c in covered.items() if c < LOW and asked[name] >= FEW)

@@ -3,6 +3,8 @@
 import json
 import math
 
+import numpy as np
+
 import groups_page
 import pages
 from recyclegp.experiments.grouped_sets import KNOWN, SETS, half
@@ -11,7 +13,7 @@ from recyclegp.experiments.groups import ALONE, MERGED
 HELD_OUT = [name for name in SETS if half(name) == groups_page.HELD_OUT]
 
 
-def line(name, split, merged=1.0, alone=1.5, covered=0.9, flagged=()):
+def line(name, split, merged=1.0, alone=1.5, covered=0.9, flagged=(), **known):
     return {
         "name": name,
         "split": split,
@@ -21,6 +23,7 @@ def line(name, split, merged=1.0, alone=1.5, covered=0.9, flagged=()):
         "coverage": {MERGED: covered},
         "chosen": "smooth",
         "flagged": list(flagged),
+        **known,
     }
 
 
@@ -47,9 +50,19 @@ def test_the_page_names_what_does_not_meet_the_demands():
     assert "Median gain 0.135. Flagged: 1 of 16 owners." in held
     assert f"Coverage of 95%: 0.850 on average; below 0.85, of sets with 100 rows that were asked about: {a}" in held
     assert held.splitlines()[-2:] == [
-        f"| {a} | 0, 1 | 4 | 1.500 | +0.030 | 0.800 | 2 smooth | 1 |",
-        f"| {b} | 0, 1 | 4 | 1.500 | -0.300 | 0.900 | 2 smooth | 0 |",
+        f"| {a} | 0, 1 | 4 | 1.500 | +0.030 | – | 0.800 | 2 smooth | 1 |",
+        f"| {b} | 0, 1 | 4 | 1.500 | -0.300 | – | 0.900 | 2 smooth | 0 |",
     ]
+
+
+def test_the_page_says_how_well_a_difference_is_known():
+    costs = [[(20, 4.0), (10, -1.0), (30, 0.6)], [(20, 2.0), (10, 1.0), (30, -0.6)]]
+    rows = [groups_page.row(line(HELD_OUT[0], k, 1.56, costs=own), "c") for k, own in enumerate(costs)]
+    (held,) = groups_page.values(rows).values()
+    w, away = np.array([40, 20, 60]) / 120, np.array([6 / 40, 0, 0]) - 6 / 120
+    se = f"{math.sqrt((w**2 * away**2 / (1 - 2 * w + (w**2).sum())).sum()):.3f}"
+    assert f"{HELD_OUT[0]} (+0.060 ± {se})." in held
+    assert f"| +0.060 | {se} |" in held
 
 
 def test_what_an_early_run_has_not_written_down_is_not_said():

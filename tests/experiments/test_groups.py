@@ -126,6 +126,8 @@ def test_a_merge_is_asked_for_each_owner_as_users_ask():
     assert row.nlpd == pytest.approx(
         {groups.ALONE: -np.concatenate(own).mean(), groups.MERGED: -np.concatenate(ours).mean()}, rel=1e-9
     )
+    assert [n for n, _ in row.costs] == [len(held.y) for held in asked.asked]
+    np.testing.assert_allclose([c for _, c in row.costs], [np.sum(a - b) for a, b in zip(own, ours, strict=True)])
     assert row.coverage[groups.MERGED] == pytest.approx(np.concatenate(inside).mean())
     assert (row.owners, row.rows, row.questions) == (6, len(data.y) - row.questions, len(np.concatenate(inside)))
     assert (row.chosen, row.flagged, row.new_owners) == ("offset", [], 0)
@@ -185,6 +187,23 @@ def found(name="p/gaussian", split=0, merged=1.0, alone=1.5, covered=0.9, flagge
     coverage = dict.fromkeys(models, covered)
     known = "gaussian", 10, 200, 60, models, coverage, seconds, "offset", list(flagged), 5, 4, ["1 × Warning"]
     return groups.SetRow(name, split, *known)
+
+
+def test_the_error_of_a_difference_is_that_of_owners_drawn_at_random():
+    """Against the spread of the difference over many sets of owners, each with two splits of its rows."""
+    rng = np.random.default_rng(2)
+    sizes = np.array([3, 8, 20, 40, 5, 12])
+
+    def drawn():
+        own = 0.1 + 0.5 * rng.standard_normal(len(sizes))  # what merging costs each of them
+        each = [[(int(n), float(n * b)) for n, b in zip(sizes, own, strict=True)]] * 2
+        return sum(c for _, c in each[0]) / sizes.sum(), grouped_run.standard_error(each)
+
+    means, errors = zip(*(drawn() for _ in range(4000)), strict=True)
+    assert np.mean(np.square(errors)) == pytest.approx(np.var(means), rel=0.1)
+    assert grouped_run.standard_error([[(5, 1.0)], []]) is None
+    assert grouped_run.standard_error([[(5, 1.0)], [(5, 1.0)]]) is None
+    assert grouped_run.standard_error([[], []]) is None
 
 
 def test_demands_that_are_not_met_are_named():

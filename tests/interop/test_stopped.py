@@ -144,6 +144,24 @@ def test_the_noise_is_that_of_modules_whose_searches_had_ended():
     assert rgp.merge([wide], learn=False).noise == 0.69
 
 
+@pytest.mark.parametrize(("fitted", "imports"), [(3, 1), (3, 2), (1, 2)])
+def test_a_noise_that_nobody_can_check_is_in_the_average_where_most_say_theirs_so(fitted, imports):
+    """Of a GPyTorch model that was stopped it may still be where it began, 0.69."""
+    rng = np.random.default_rng(7)
+    Z = np.linspace(0, 3, 5)[:, None] * [1.0, 1.0]
+    moments = Z[:, 0], 0.1 * np.eye(5)
+    kernel = "rbf(outputscale=2, lengthscale=1)"
+    others = [rgp.Module.from_moments(Z, *moments, kernel=kernel, noise=0.69, name=f"m{i}") for i in range(imports)]
+    assert all(m.convergence.converged for m in others)
+    good = honest(rng, fitted)
+    e = rgp.merge([*good, *others])
+    common = {m.noise for m in e.groups[0].members if m.noise is not None}
+    if fitted > imports:
+        assert {e.noise} == common
+    else:
+        assert e.noise > max(m.noise for m in good) * 1.2
+
+
 def test_a_noise_that_was_never_learned_can_be_set():
     """GPyTorch begins at 0.69, and ten steps do not change that."""
     rng = np.random.default_rng(5)

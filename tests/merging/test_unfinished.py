@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +14,16 @@ import pytest
 import torch
 
 import recyclegp as rgp
+from recyclegp.core import sites
 from recyclegp.core.effects import NO_EFFECTS
 from recyclegp.core.posterior import Joint
 from recyclegp.core.sites import Site
 from recyclegp.kernels import parse
+from recyclegp.merging.member import Member
+from recyclegp.merging.merge_config import _as_far_as_they_agree
+from recyclegp.merging.site_store import SiteStore
 from recyclegp.merging.unfinished import agreeing_share, consistent_share, finished_part, is_absurd
+from recyclegp.merging.verdicts import Standing, Verdict
 from recyclegp.record import Latent
 
 KERNEL = "rbf(outputscale=2, lengthscale=0.5)"
@@ -41,11 +48,15 @@ def finished(rng: np.random.Generator, low: float, name: str) -> rgp.Module:
     return rgp.fit(X, 2 * np.sin(3 * X[:, 0]) + 0.2 * rng.standard_normal(60), name=name)
 
 
-def test_what_counts_of_a_site_against_numpy() -> None:
-    """Directions of the whitened site whose statement lies too far away are gone; the rest has its share left."""
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_counts_of_a_site_against_numpy(beside: bool) -> None:
+    """Directions of the whitened site whose statement lies too far away are gone; the rest has its share left.
+
+    Beside others the site says that f(Z) is where q had its mean, in these directions, as precisely as before.
+    """
     m = stopped(np.random.default_rng(3), 0.0, "a")
     latent: Latent = m.latents[0]
-    found = finished_part(latent)
+    found = finished_part(latent, beside=beside)
     Z = latent.known_site.Z.numpy()
     L = np.linalg.cholesky(rbf(Z, Z) + latent.jitter * np.eye(5))
     T = latent.known_site.Rt.numpy() @ L
@@ -53,12 +64,28 @@ def test_what_counts_of_a_site_against_numpy() -> None:
     moved = U.T @ T.T @ latent.known_site.rho.numpy()
     counts = moved**2 <= 30**2 * p * (1 + p)
     assert 0 < counts.sum() < 5
-    assert found.share == counts.mean()
-    Rt = found.latent.known_site.Rt.numpy() @ L
+    Rt = found.known_site.Rt.numpy() @ L
     want = counts.mean() * (U[:, counts] * p[counts]) @ U[:, counts].T
     np.testing.assert_allclose(Rt.T @ Rt, want, atol=1e-7 * want.max())
-    said = Rt.T @ found.latent.known_site.rho.numpy()
-    np.testing.assert_allclose(said, counts.mean() * U[:, counts] @ moved[counts], atol=1e-7 * np.abs(said).max())
+    said = Rt.T @ found.known_site.rho.numpy()
+    mean_of_q = np.linalg.solve(np.eye(5) + T.T @ T, T.T @ latent.known_site.rho.numpy())
+    natural = p[counts] * (U[:, counts].T @ mean_of_q) if beside else moved[counts]
+    np.testing.assert_allclose(said, counts.mean() * U[:, counts] @ natural, atol=1e-7 * np.abs(said).max())
+
+
+@pytest.mark.parametrize("order", [("bad", "good"), ("good", "bad")])
+def test_beside_others_it_says_where_q_had_its_mean_whoever_comes_first(order: tuple[str, str]) -> None:
+    rng = np.random.default_rng(5)
+    modules = {"bad": stopped(rng, 0.0, "bad"), "good": finished(rng, 0.5, "good")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both = rgp.merge([modules[name] for name in order], learn=False)
+        alone = rgp.merge([modules["bad"]], learn=False)
+        added = rgp.merge([modules["good"]], learn=False).add([modules["bad"]])
+    own = modules["bad"].latents[0]
+    for e, beside in ((both, True), (alone, False), (added, True)):
+        kept = next(m for m in e.groups[0].members if m.name == "bad").latent.known_site
+        torch.testing.assert_close(kept.rho, finished_part(own, beside=beside).known_site.rho)
 
 
 def test_a_merge_of_nothing_finished_is_not_absurd() -> None:
@@ -120,31 +147,49 @@ def test_modules_of_small_regions_say_by_their_means_how_large_f_is() -> None:
     assert np.sqrt(np.mean((mean - 20 * np.sin(3 * grid)) ** 2)) < 0.5
 
 
+def of_the_authors(d: Mapping[str, np.ndarray], likelihood: str) -> list[rgp.Module]:
+    modules = []
+    for i in range(sum(key.endswith("_Z") and key.startswith("module") for key in d)):
+        L = d[f"module{i}_L"].reshape(d[f"module{i}_L"].shape[-2:])
+        variance, length = (float(np.ravel(d[f"module{i}_{key}"])[0]) for key in ("var", "ls"))
+        noise = float(np.ravel(d[f"module{i}_sigma"])[0]) ** 2 if likelihood == "gaussian" else None
+        kernel = f"rbf(outputscale={variance!r}, lengthscale={length!r})"
+        Z, mean = d[f"module{i}_Z"], d[f"module{i}_m"].ravel()
+        modules.append(
+            rgp.Module.from_moments(Z, mean, L @ L.T, kernel=kernel, likelihood=likelihood, noise=noise, name=f"m{i}")
+        )
+    return modules
+
+
 @pytest.mark.skipif(not AUTHORS.exists(), reason="modules of the authors' program are not here")
 @pytest.mark.parametrize(
     ("name", "likelihood", "most"), [("banana", "bernoulli", 0.27), ("regression10k", "gaussian", 2.9)]
 )
 def test_modules_of_the_authors_program(name: str, likelihood: str, most: float) -> None:
     d = np.load(AUTHORS / f"{name}.npz")
-    modules = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for i in range(sum(key.endswith("_Z") and key.startswith("module") for key in d)):
-            L = d[f"module{i}_L"].reshape(d[f"module{i}_L"].shape[-2:])
-            variance, length = (float(np.ravel(d[f"module{i}_{key}"])[0]) for key in ("var", "ls"))
-            noise = float(np.ravel(d[f"module{i}_sigma"])[0]) ** 2 if likelihood == "gaussian" else None
-            kernel = f"rbf(outputscale={variance!r}, lengthscale={length!r})"
-            Z, mean = d[f"module{i}_Z"], d[f"module{i}_m"].ravel()
-            modules.append(
-                rgp.Module.from_moments(
-                    Z, mean, L @ L.T, kernel=kernel, likelihood=likelihood, noise=noise, name=f"m{i}"
-                )
-            )
+        modules = of_the_authors(d, likelihood)
         X, y = d["test_x"], d["test_y"].ravel()
         found = -rgp.merge(modules).log_density(X, y).mean()
         fixed = -rgp.merge(modules, learn=False).log_density(X, y).mean()
     assert found <= most
     assert found <= fixed + 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not AUTHORS.exists(), reason="modules of the authors' program are not here")
+def test_one_of_the_authors_modules_among_three_of_ours_costs_next_to_nothing() -> None:
+    d = np.load(AUTHORS / "banana.npz")
+    X, y = d["test_x"], d["test_y"].ravel()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = of_the_authors(d, "bernoulli")
+        rows = [(d[f"data{i}_x"], d[f"data{i}_y"].ravel()) for i in range(4)]
+        ours = [rgp.fit(*own, name=f"o{i}", likelihood="bernoulli", privacy="things") for i, own in enumerate(rows)]
+        found = [-rgp.merge([*ours[:i], theirs[i], *ours[i + 1 :]]).log_density(X, y).mean() for i in range(4)]
+        clean = -rgp.merge(ours).log_density(X, y).mean()
+    assert max(found) <= clean + 0.02
 
 
 @pytest.mark.parametrize("knows", [0.01, 4.0])
@@ -165,6 +210,35 @@ def test_so_much_counts_as_agrees_with_what_the_others_know(knows: float) -> Non
     found = agreeing_share(site, Others(), kernel, NO_EFFECTS)  # type: ignore[arg-type]
     assert found == pytest.approx(min(1.0, 1 / ratio))
     assert agreeing_share(site._replace(rho=site.Rt @ torch.as_tensor(mean)), Others(), kernel, NO_EFFECTS) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("screened", [1.0, 0.5, 0.01])
+def test_what_screening_has_taken_away_is_not_taken_away_again(screened: float) -> None:
+    """What was published agrees as far as a ratio says; the smaller of that and of what screening left counts."""
+    rng = np.random.default_rng(8)
+    m = finished(rng, 0.0, "a")
+    own = m.latents[0]
+    site = own.known_site
+    mean = (rng.standard_normal(len(site.Z)) + 3.0).tolist()
+
+    class Others(NamedTuple):
+        def joint(self, X: torch.Tensor) -> Joint:
+            return Joint(X.new_tensor(mean), 0.3 * torch.eye(len(X), dtype=X.dtype))
+
+    verdict = Verdict(Standing.UNCHECKED, "it is too sure", share=screened, weight=2.0) if screened < 1 else None
+    member = Member(m.about, own, m.likelihoods, 2.0 * screened, verdict=verdict)
+    store = SiteStore()
+    store.put(site, member.weight, 0)
+    form = SimpleNamespace(posterior=Others(), kernel=own.kernel, effects=NO_EFFECTS)
+    problem = SimpleNamespace(members=[member], store=store)
+    (found,), left = _as_far_as_they_agree(problem, form, {0})  # type: ignore[arg-type]
+    agrees = agreeing_share(sites.weighted(site, torch.tensor(2.0)), Others(), own.kernel, NO_EFFECTS)  # type: ignore[arg-type]
+    assert 0.01 < agrees < 0.5
+    assert found.weight == pytest.approx(2.0 * min(screened, agrees))
+    assert found.verdict is not None
+    assert (found.verdict.weight, found.verdict.share) == (2.0, pytest.approx(min(screened, agrees)))
+    ((_, counts),) = left.each()
+    torch.testing.assert_close(counts.Rt, found.weight**0.5 * site.Rt)
 
 
 class KnownInPart(NamedTuple):

@@ -65,6 +65,8 @@ class SetRow(NamedTuple):
     new_owners: int  # left out of a merge, one after the other,
     new_means: int  # and the means of so many were where the merge said (of numbers only)
     notes: list[str]
+    # of each owner: rows it was asked about, and nats by which merging was worse
+    costs: Sequence[tuple[int, float]] = ()
 
 
 def divided(name: str, split: int) -> tuple[Grouped, Owned]:
@@ -138,7 +140,26 @@ def run_set(
         [] if ensemble is None else flagged(ensemble),
         *strangers,
         [*work.notes, *(f"{count} × {kind}" for kind, count in said.items())],
+        work.costs,
     )
+
+
+def standard_error(costs: Sequence[Sequence[tuple[int, float]]]) -> float | None:
+    """Of what merging costs per row, as it is known of these owners; None where an early run has not written it down.
+
+    Rows of one owner are answered by one fit, and splits share rows, so owners are what is drawn at random. With the
+    share w_k of all rows, in all splits together, and a mean cost of c_k for each of these, c = Σ w_k c_k, and
+
+        se² = Σ_k w_k² (c_k − c)² / (1 − 2w_k + Σ_j w_j²)
+
+    since E(c_k − c)² is τ² times that divisor, and var c = τ² Σ_k w_k², where owners' costs have the variance τ².
+    """
+    if len({len(split) for split in costs}) != 1 or len(costs[0]) < 2:
+        return None
+    rows, nats = (np.array([[own[i] for own in split] for split in costs], float).sum(0) for i in (0, 1))
+    w = rows / rows.sum()
+    away = nats / rows - nats.sum() / rows.sum()
+    return float(np.sqrt((w**2 * away**2 / (1 - 2 * w + (w**2).sum())).sum()))
 
 
 def flagged(ensemble: Any) -> list[str]:
@@ -165,6 +186,13 @@ class _Work:
         self.coverage: dict[str, float] = {}
         self.seconds: dict[str, float] = {}
         self.notes: list[str] = []
+        self.density: dict[str, list[Array]] = {}  # of each owner's rows
+
+    @property
+    def costs(self) -> list[tuple[int, float]]:
+        """By owners; nothing where the merge was refused."""
+        each = zip(self.density[ALONE], self.density.get(MERGED, []), strict=False)
+        return [(len(alone), float((alone - merged).sum())) for alone, merged in each]
 
     def make(self, model: str, build: Callable[[], Any], ask: Callable[[Any, int, Held], Answers]) -> Any:
         """Build a model, time it, and ask it; None, with a note, where that is refused."""
@@ -181,6 +209,7 @@ class _Work:
         self.keep(model, [ask(k, held) for k, held in enumerate(self.asked.asked) if len(held.y)])
 
     def keep(self, model: str, found: Sequence[Answers]) -> None:
+        self.density[model] = [own.log_density for own in found]
         density, covered = (np.concatenate(t) for t in zip(*found, strict=True))
         self.nlpd[model], self.coverage[model] = -float(density.mean()), float(covered.mean())
 

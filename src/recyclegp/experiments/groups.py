@@ -19,7 +19,7 @@ import torch
 
 from ..errors import RecycleGPError
 from .core import Outcome, Report, Row, Settings, averaged
-from .grouped_run import ALONE, LINEAR, MERGED, PLAIN, POOLED, STRANGER, SetRow, run_set
+from .grouped_run import ALONE, LINEAR, MERGED, PLAIN, POOLED, STRANGER, SetRow, run_set, standard_error
 from .grouped_sets import ALL, SETS, names
 from .groups_figure import draw
 
@@ -128,6 +128,8 @@ def summary(found: Sequence[SetRow]) -> list[str]:
     by_set = _by_set(found)
     gain = {name: _mean(row.nlpd[ALONE] - row.nlpd[MERGED] for row in some) for name, some in by_set.items()}
     worse = {name: g for name, g in gain.items() if not g >= -WORSE}
+    error = {name: standard_error([row.costs for row in by_set[name]]) for name in worse}
+    lost = ", ".join(f"{name} ({g:.3f}{plus_minus(error[name])})" for name, g in sorted(worse.items(), key=_value))
     covered = {name: _mean(row.coverage[MERGED] for row in some) for name, some in by_set.items()}
     numbers = [c for c in covered.values() if math.isfinite(c)]
     low = [n for n, some in by_set.items() if sum(row.questions for row in some) >= FEW and covered[n] < LOW]
@@ -137,7 +139,7 @@ def summary(found: Sequence[SetRow]) -> list[str]:
     said = [
         f"{len(by_set)} sets, {owners} owners in all splits; each alone minus merged, in nats per row: median "
         f"{statistics.median(gain.values()):.3f}, mean {_mean(gain.values()):.3f}",
-        f"merged worse than each alone by more than {WORSE}: {_named(worse, '.3f') or 'nowhere'}",
+        f"merged worse than each alone by more than {WORSE}: {lost or 'nowhere'}",
         f"owners flagged, all of whom are honest: {accused} of {owners} ({accused / owners:.2%})",
         "how owners differ: " + ", ".join(f"{n} {what}" for what, n in Counter(r.chosen for r in found).most_common()),
     ]
@@ -158,5 +160,13 @@ def _mean(values: Iterable[float]) -> float:
     return statistics.fmean(values)
 
 
+def plus_minus(error: float | None) -> str:
+    return "" if error is None else f" ± {error:.3f}"
+
+
+def _value(item: tuple[str, float]) -> float:
+    return item[1]
+
+
 def _named(values: Mapping[str, float], form: str) -> str:
-    return ", ".join(f"{name} ({value:{form}})" for name, value in sorted(values.items(), key=lambda v: v[1]))
+    return ", ".join(f"{name} ({value:{form}})" for name, value in sorted(values.items(), key=_value))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from .. import threads
+from ..core.sites import weighted
 from ..kernels import DEFAULT_KERNEL, Kernel, Node, parse
 from ..kernels.units import InputUnits, in_units, scaled
 from ..local.kernel_choice import AUTO
@@ -210,26 +211,34 @@ def _doubtful(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
 def _as_far_as_they_agree(problem: MergeProblem, form: Form, silent: set[int]) -> tuple[tuple[Member, ...], SiteSource]:
     """Modules from whom nothing was learned count as much as what the others know allows."""
     members, left = list(problem.members), torch.ones(len(problem.members), dtype=torch.float64)
+    known = form.posterior, form.kernel, form.effects
     for i, site in problem.store.each():
         if i not in silent:
             continue
-        v = members[i].verdict
-        share_of = consistent_share if v is not None and v.decides_nothing else agreeing_share
-        share = share_of(site, form.posterior, form.kernel, form.effects)
+        m, v = members[i], members[i].verdict or TRUSTED
+        if v.decides_nothing:
+            share = consistent_share(site, *known)
+        else:
+            # screening has asked the same, under another kernel: the smaller of both shares counts, not their product
+            counted = 1.0 if v.weight is None else m.weight / v.weight
+            whole = weighted(site, site.Rt.new_tensor(1 / counted))
+            share = min(1.0, agreeing_share(whole, *known) / counted)
         if share < 1:
-            members[i], left[i] = _counting_less(members[i], share), share
+            members[i], left[i] = _counting_less(m, share), share
     return tuple(members), problem.store.weighted(left)
 
 
 def _counting_less(m: Member, share: float) -> Member:
     v = m.verdict or TRUSTED
-    less = f"it is {1 / share:.3g} times too sure: it counts that much less"
     before = m.weight if v.weight is None else v.weight
     if v.decides_nothing:
+        less = f"it is {1 / share:.3g} times too sure: it counts that much less"
         told = v._replace(reason=f"{v.reason}; beside what the others know {less}", share=share * v.share)
     else:
         why = "its search had not ended" if is_unfinished(m.about, m.latent) else ELSEWHERE
-        told = Verdict(Standing.UNCHECKED, f"{why}, and {less}", share=share)
+        left = share * m.weight / before
+        less = f"it is {1 / left:.3g} times too sure: it counts that much less"
+        told = Verdict(Standing.UNCHECKED, f"{why}, and {less}", share=left)
     return m._replace(weight=share * m.weight, verdict=told._replace(weight=before))
 
 

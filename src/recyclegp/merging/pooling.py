@@ -208,11 +208,15 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
 
 
 def _not_believed(members: Sequence[Member]) -> list[Member]:
-    """Where others were brought to a common noise: who was not, but has said what its rows know, or is far noisier."""
+    """Where others were brought to a common noise: who was not, but has said what its rows know, or is far noisier.
+
+    And where most were, whoever says a noise without what its rows know of it, as models from elsewhere do: nobody can
+    tell whether it was ever learned. (GPyTorch begins at 0.69, and where 0.09 was true has 0.8 after fifty steps.)
+    """
     common = [m.noise for m in members if m.noise is not None]
     if not common or len(common) == len(members):
         return []
-    most = INFLUENCE.noisier * statistics.median(common)
+    most = 0.0 if 2 * len(common) > len(members) else INFLUENCE.noisier * statistics.median(common)
     apart = [(m, own) for m in members if m.noise is None and isinstance(own := m.likelihoods[0], Gaussian)]
     return [m for m, own in apart if m.noise_evidence is not None or (own.known and float(own.values[0]) > most)]
 

@@ -7,13 +7,16 @@ evidence about the function, and a kernel learned from it grows without limit. S
 left of the module counts as much as the share of its directions that is left, and kernel, mean, noise and effects are
 learned from the other modules. Where there are none, the kernel stays that of the modules, and only its size is
 chosen, within a factor of what they say.
+
+What is left overshoots in the same way: o = μ(1 + 1/p), where μ is the mean of q, from which the prior is taken out as
+if p were all that the rows know. Where nobody else speaks the same prior comes back, and the mean is μ again. Beside
+modules whose searches had ended it does not, as what these know takes its place. There o = μ, with the same p.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,11 +33,6 @@ from .constants import UNFINISHED
 from .member import Member, active
 
 
-class Finished(NamedTuple):
-    latent: Latent
-    share: float  # of its directions that count
-
-
 def is_unfinished(about: About, latent: Latent) -> bool:
     """Was it fitted elsewhere, by a search that had not ended?"""
     return about.method in IMPORTED and not latent.convergence.converged
@@ -46,9 +44,18 @@ def unfinished(members: Iterable[Member]) -> list[Member]:
     return [m for m in open_ones if is_unfinished(m.about, m.latent)]
 
 
+def has_finished(members: Iterable[Member]) -> bool:
+    """Does anybody count whose search had ended?"""
+    return any(m.weight > 0 and not is_unfinished(m.about, m.latent) for m in members)
+
+
 @torch.no_grad()
-def finished_part(latent: Latent) -> Finished:
-    """Without the directions that say what cannot be, and with the share of its precision that is left."""
+def finished_part(latent: Latent, *, beside: bool) -> Latent:
+    """Without the directions that say what cannot be, and with the share of its precision that is left.
+
+    `beside`: others whose searches had ended know the same function. Of one authors' module among three of ours the
+    merge then loses 0.020 nats at most, of 0.039; without them it would lose 0.06 (banana).
+    """
     site = latent.known_site
     L = basis(latent.kernel, site.Z, latent.jitter).L
     rows = sites.to_rows(site, L, latent.mean)
@@ -61,11 +68,12 @@ def finished_part(latent: Latent) -> Finished:
     if share == 0:
         counts, share = p == p.max(), 1.0 / len(p)
         moved = torch.where(counts, p * torch.sign(moved), moved)
+    if beside:
+        moved = p * moved / (1 + p)  # λ = pμ, where μ = λ/(1 + p)
     root = (p[counts] * share).sqrt()
     Rt = linalg.solve_right(L, root[:, None] * U.mT[counts])
     rho = root * moved[counts] / p[counts]
-    kept = Site(site.Z, Rt, rho + latent.mean * Rt.sum(-1), site.e * share)
-    return Finished(latent._replace(site=kept), share)
+    return latent._replace(site=Site(site.Z, Rt, rho + latent.mean * Rt.sum(-1), site.e * share))
 
 
 @torch.no_grad()

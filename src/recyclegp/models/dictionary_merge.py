@@ -174,7 +174,8 @@ class Kept:
         ensemble = self.ensemble
         named = self.options.get("weights") or {}
         weights = {m.name: named[m.name] for m in modules if m.name in named}
-        with ModuleIntake(device=ensemble._device, keep=True, weights=weights) as intake:
+        there = [m for group in ensemble.groups for m in group.members]
+        with ModuleIntake(device=ensemble._device, keep=True, weights=weights, others=there) as intake:
             read = intake.read(modules)
             known = ensemble.likelihoods[0]
             if read.frame[:3] != ensemble.frame[:3] or read.likelihood.functions != known.functions:

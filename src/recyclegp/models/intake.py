@@ -22,7 +22,7 @@ from ..likelihoods import Likelihood, Outputs
 from ..merging.member import Member
 from ..merging.site_source import SiteSource
 from ..merging.site_store import SiteStore
-from ..merging.unfinished import finished_part, is_unfinished
+from ..merging.unfinished import finished_part, has_finished, is_unfinished
 from ..record import IMPORTED, About, Latent, Record
 from .alignment import aligned, fitted, words_of
 from .blocks import Piece
@@ -66,12 +66,29 @@ class _Reading:
     def __init__(self, device: torch.device) -> None:
         self.members: list[Member] = []
         self.store = SiteStore(device)
+        # by the positions of those whose searches elsewhere had not ended: what counts of them beside others
+        self._unfinished: dict[int, Latent] = {}
 
     def append(self, member: Member, keep: bool) -> None:
-        site = member.latent.known_site
+        position, own = len(self.members), member.latent
+        if is_unfinished(member.about, own):  # stored once it is known who else is here
+            self._unfinished[position] = finished_part(own, beside=True)
+            self.members.append(member._replace(latent=finished_part(own, beside=False)))
+        else:
+            self.members.append(self._stored(member, position, keep))
+
+    def finish(self, keep: bool, others: Sequence[Member]) -> None:
+        """Once nobody else will come; others are there already."""
+        beside = bool(self._unfinished) and (has_finished(self.members) or has_finished(others))
+        for i, latent in self._unfinished.items():
+            m = self.members[i]
+            self.members[i] = self._stored(m._replace(latent=latent) if beside else m, i, keep)
+        self._unfinished = {}
+
+    def _stored(self, member: Member, position: int, keep: bool) -> Member:
         if member.weight > 0:
-            self.store.put(site, member.weight, len(self.members))
-        self.members.append(member if keep else member.with_site(None))
+            self.store.put(member.latent.known_site, member.weight, position)
+        return member if keep else member.with_site(None)
 
     def extend(self, members: Sequence[Member], sites: Sequence[Site], shapes: set[torch.Size], keep: bool) -> None:
         self.store.put_all(sites, [m.weight for m in members], len(self.members), shapes)
@@ -87,11 +104,20 @@ class _Reading:
 class ModuleIntake:
     """Where modules come in one after the other, and are compared with those before them. Closes its stores."""
 
-    def __init__(self, *, device: torch.device, keep: bool, weights: Any = None, known: Known | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        device: torch.device,
+        keep: bool,
+        weights: Any = None,
+        known: Known | None = None,
+        others: Sequence[Member] = (),
+    ) -> None:
         self.frame = None if known is None else known.frame
         self.count = 0
         self._device, self._keep = device, keep
         self._known = known
+        self._others = others if known is None else known.members
         self._weights = Weights(weights)
         # where each name was seen first
         self._seen = {} if known is None else dict.fromkeys([m.name for m in known.members], "one of the ensemble")
@@ -188,8 +214,6 @@ class ModuleIntake:
             own, words = latents[c], about
             if not alike or len(latents) > 1:
                 own, words = aligned(about, own, self._frame), words_of(about, c, self._frame)
-            if is_unfinished(about, own):
-                own = finished_part(own).latent
             parts = tuple([p.parts[c] for p in likelihoods])
             if about.targets[c].known:
                 self._warnings.look_at_target(about.targets[c], likelihoods[0].functions[c], parts, label)
@@ -394,6 +418,8 @@ class ModuleIntake:
         if not self.count or self.frame is None:
             raise RecycleGPError("modules is empty; merge needs at least one module")
         self._weights.finish(self.count, set(self._seen))
+        for reading in (self._single, *self._several.values()):
+            reading.finish(self._keep, self._others)
         if self._likelihood is None:
             own = FunctionRead(tuple(self._single.members), self._single.store)
             read = ModulesRead(own.members[0].likelihoods[0], (own,), self.frame)
