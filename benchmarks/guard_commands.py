@@ -38,10 +38,11 @@ COMMANDS = (
     Command("inspect MODULE", ("inspect", "module.safetensors"), 5, 125),
     Command("inspect MODULE --json", ("inspect", "module.safetensors", "--json"), 5, 150),
     Command("inspect MODULE, signed", ("inspect", "signed.safetensors"), 5, 150),
+    Command("inspect ENSEMBLE", ("inspect", "ensemble.safetensors"), 5, 150),
     Command("verify", ("verify", "signed.safetensors", "--trusted", "keys"), 5, 125),
     Command("modules DIR", ("modules", "wards"), 5, 125),
 )
-WITH_TORCH = Command("inspect ENSEMBLE", ("inspect", "ensemble.safetensors"), 300, 1900)  # nearly all of it imports
+WITH_TORCH = Command("inspect ENSEMBLE --json", ("inspect", "ensemble.safetensors", "--json"), 300, 1900)  # imports
 
 
 @contextmanager

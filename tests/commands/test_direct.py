@@ -33,6 +33,7 @@ def folder(tmp_path_factory):
     for table, name in ((NORTH, "north"), (SOUTH[["depth", "day", "y"]], "süd 東")):
         module(table, name).save(place / f"{name[:3]}.safetensors")
     rgp.merge([place / "nor.safetensors", place / "süd.safetensors"]).save(place / "city.safetensors")
+    rgp.merge([place / "nor.safetensors"], inducing=3, keep="names", learn=False).save(place / "few.safetensors")
     (place / "keys").mkdir()
     ok("keygen", "-o", place / "anna")
     (place / "keys" / "anna.pub").write_bytes((place / "anna.pub").read_bytes())
@@ -120,6 +121,9 @@ TAKEN = [
     ["inspect", "other.safetensors"],  # signed, and changed since
     ["inspect", "gone.safetensors"],
     ["inspect", "gone.safetensors", "--json"],
+    ["inspect", "city.safetensors"],  # an ensemble, signed
+    ["inspect", "few.safetensors", "-q"],
+    ["inspect", "nor.safetensors", "city.safetensors", "few.safetensors"],
     ["verify", "nor.safetensors", "--trusted", "keys"],
     ["verify", "--trusted", "keys", "nor.safetensors", "city.safetensors", "--quiet"],
     ["verify", "nor.safetensors", "süd.safetensors", "gone.safetensors", "--trusted", "keys"],
@@ -139,8 +143,7 @@ TAKEN += [
 LEFT = [
     ["inspect", "large.safetensors", "--json"],  # whose evidence takes torch
     ["inspect", "city.safetensors", "--json"],
-    ["inspect", "city.safetensors"],
-    ["inspect", "nor.safetensors", "city.safetensors"],
+    ["inspect", "few.safetensors", "nor.safetensors", "--json"],
     ["inspect", "short.safetensors"],
     ["inspect", "gone.safetensors", "nor.safetensors"],
     ["inspect", "nor.safetensors", "./nor.safetensors"],

@@ -1,4 +1,4 @@
-"""All sites at once: RᵀKR against NumPy, however they come in packs."""
+"""All sites at once: RᵀKR against NumPy, however they come in packs, and the part of it within owners."""
 
 import numpy as np
 import pytest
@@ -57,3 +57,18 @@ def test_packs_of_one_size_that_follow_each_other_are_one_block(sites, small, mo
         up, down = (kernel.with_theta(kernel.theta + s).matrix(whole.Z, whole.Z).numpy() for s in (step, -step))
         expected = (W * gram(sites, (up - down) / 2e-6)).sum()
         assert float(theta.grad[i]) == pytest.approx(expected, rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("owners", [[7, 7, 8, 9, 9], [3, 1, 4, 0, 5]], ids=["some with several", "one site each"])
+def test_within_owners_it_is_that_of_all(sites, owners):
+    whole = stacked.stack([pack([s], [i]) for i, s in enumerate(sites)], owners=owners)
+    kernel = parse("matern52", 2)
+    theta = kernel.theta.clone().requires_grad_()
+    K = kernel.matrix(whole.Z, whole.Z).numpy()
+    same = whole.owner[:, None] == whole.owner[None, :]
+    found = whole.own_gram(kernel.with_theta(theta)) * same
+    np.testing.assert_allclose(found.detach(), gram(sites, K) * same.numpy(), rtol=1e-12, atol=1e-12)
+    W = torch.randn(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(13))
+    (slope,) = torch.autograd.grad((found * W).sum(), theta)
+    (expected,) = torch.autograd.grad((whole.gram(kernel.with_theta(theta)) * same * W).sum(), theta)
+    np.testing.assert_allclose(slope, expected, rtol=1e-10)

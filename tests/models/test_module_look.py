@@ -240,25 +240,11 @@ def extreme(content, rng):
         start, stop = place["data_offsets"]
         values = np.frombuffer(bytes(body[start:stop]), "<f8").copy()
         if name.endswith("Z"):
-            values = changed_points(values.reshape(place["shape"]), rng).reshape(-1)
+            values = hostile_files.changed_points(values.reshape(place["shape"]), rng).reshape(-1)
         elif not name.endswith("/e"):
             values = np.clip(values * 10.0 ** rng.choice([0, 0, 3, 8, -9]), -1e9, 1e9)
         body[start:stop] = values.tobytes()
     return hostile_files.rebuilt(outer, header, bytes(body))
-
-
-def changed_points(Z, rng):
-    scale, how = (
-        10.0 ** rng.uniform(-6, 6),
-        rng.choice(["same", "twice", "line", "wide", "away", "close", "as they are"]),
-    )
-    if how == "same":
-        return np.full_like(Z, rng.choice([0.0, 1.0, 123.456]))
-    if how == "twice":
-        return Z[[rng.randrange(len(Z) // 2) for _ in Z]]
-    if how == "line":
-        return np.linspace(0, scale, len(Z))[:, None] * np.ones_like(Z)
-    return {"wide": Z * scale, "away": Z + scale, "close": Z * 1e-12, "as they are": Z}[how]
 
 
 def test_what_is_left_to_torch(files, tmp_path):

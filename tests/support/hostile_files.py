@@ -58,6 +58,21 @@ def exchange_files():
     return found
 
 
+def changed_points(Z, rng):
+    """Points that coincide, lie in a line, far apart, far away, or very close."""
+    scale, how = (
+        10.0 ** rng.uniform(-6, 6),
+        rng.choice(["same", "twice", "line", "wide", "away", "close", "as they are"]),
+    )
+    if how == "same":
+        return np.full_like(Z, rng.choice([0.0, 1.0, 123.456]))
+    if how == "twice":
+        return Z[[rng.randrange(len(Z) // 2) for _ in Z]]
+    if how == "line":
+        return np.linspace(0, scale, len(Z))[:, None] * np.ones_like(Z)
+    return {"wide": Z * scale, "away": Z + scale, "close": Z * 1e-12, "as they are": Z}[how]
+
+
 # --- a file in its parts ----------------------------------------------------------------------
 
 

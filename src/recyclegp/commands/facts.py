@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..models import module_look, plain_evidence
+from ..models import module_look, plain_evidence, reporting
 from ..models.disclosure import Disclosure
 from ..models.ensemble import Ensemble
 from ..models.group import Group
@@ -72,7 +72,9 @@ def _of_ensemble(model: Ensemble) -> Facts:
             own |= {"form": group.form.kind, "size": str(group.size), "slack": group.form.slack}
             own |= {"offset_sd": offset_sd, "smooth_sd": group.form.effects.smooth_sd}
             functions.append(own)
-    rows, several = model.report(), len(functions) > 1
+    # what the others say of each member takes long to find out, and nobody is told of it here
+    rows = reporting.rows(model._members, model.functions, model.unlearned.guarantee, (), {}, ())
+    several = len(functions) > 1
     called = {i: f"{row['name']} ({row['function']})" if several else row["name"] for i, row in enumerate(rows)}
     left = model.unlearned
     said = ("name", "function", "rows", "points", "points_per_row", "origin", "privacy")

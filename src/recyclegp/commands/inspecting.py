@@ -1,4 +1,6 @@
-"""What `inspect` does with files of modules; apart from its options, so that it can begin without typer and torch."""
+"""What `inspect` does with small files of modules and ensembles; apart from its options, so that it can begin without
+typer and torch.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def of_file(path: str, *, for_machines: bool) -> Facts | None:
     """With its evidence only for machines: people are not told of it. None where this takes torch."""
     looked = module_look.look(path)
     if looked is None:
-        return None
+        return None if for_machines else _of_ensemble(path)
     evidence = plain_evidence.evidence(looked.record) if for_machines else None
     if for_machines and evidence is None:
         return None
@@ -62,3 +64,14 @@ def of_file(path: str, *, for_machines: bool) -> Facts | None:
         "words": named,
         **module_facts.of_any(path, looked.header, looked.content_id),
     }
+
+
+def _of_ensemble(path: str) -> Facts | None:
+    from ..models import ensemble_look
+    from . import ensemble_facts
+
+    looked = ensemble_look.look(path)
+    if looked is None:
+        return None
+    found = ensemble_facts.of_ensemble(looked.ensemble)
+    return {"file": path, **found, **module_facts.of_any(path, looked.header, looked.content_id)}

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import Kernel
+from .offset import Offset as Offset
 
 SCALES = 8  # by which a variance is scaled that is not known for certain
 FEWEST_DOF, MANY_DOF = 2, 200  # of it: what is known before anything is seen, and what is as good as certainty
@@ -111,13 +112,6 @@ def scales_of_few(owners: float) -> Scales | None:
     x, w = np.polynomial.legendre.leggauss(SCALES)
     values = 0.5 * dof / gammaincinv(0.5 * dof, 0.5 * (1 + x))
     return Scales(tuple(values.tolist()), tuple((0.5 * w).tolist()))
-
-
-class Offset(NamedTuple):
-    """What is known of one owner's b_k."""
-
-    mean: float
-    sd: float
 
 
 def stacked_covariance(

@@ -91,8 +91,9 @@ def left_out(
     residual = V @ (V.T @ (rho - Rt @ mean) / left)  # Σ(ρ − m)
     K = kernel.matrix(site.Z, site.Z)
     D = asked.matrix(kernel, site.Z, site.Z, K).cpu().numpy()
-    own = Rt @ D @ Rt.T if known else 0.0
-    size, V = np.linalg.eigh((V / left) @ V.T - own)  # Σ⁰, at least the unit noise
+    size = 1 / left  # Σ⁰, at least the unit noise
+    if known:
+        size, V = np.linalg.eigh((V / left) @ V.T - Rt @ D @ Rt.T)
     inverse = (V / np.sqrt(size.clip(1))).T  # B⁻¹
     half = inverse @ Rt
     powers, U = np.linalg.eigh(half @ (factors[:, :, None] * factors[:, None, :] * D) @ half.T)

@@ -68,13 +68,27 @@ class Stacked(NamedTuple):
         K = kernel.matrix(self.Z, self.Z)
         return _gram(K if missed is None else K + torch.diag_embed(missed), self)
 
+    def own_gram(self, kernel: Kernel) -> Tensor:
+        """RᵀK_ZZR within sites of one owner; what it is between owners is not said."""
+        owners = [self.point_owner[b.points].reshape(b.Rt.shape[::2])[:, :1] for b in self.blocks]
+        of_sites = torch.cat(owners).flatten()
+        if len(of_sites.unique()) < len(of_sites):  # there is something between sites of one owner
+            return self.gram(kernel)
+        parts = []
+        for b in self.blocks:
+            K, r, M = b.Rt.shape
+            Z = self.Z[b.points].reshape(K, M, -1)
+            each = b.Rt @ kernel.matrix(Z, Z) @ b.Rt.mT  # (K, r, r)
+            parts.append(torch.diag_embed(each.permute(1, 2, 0), dim1=0, dim2=2).reshape(K * r, K * r))
+        return parts[0] if len(parts) == 1 else torch.block_diag(*parts)
+
     def covariance(
         self, kernel: Kernel, effects: Effects, noise: Tensor | None = None, missed: Tensor | None = None
     ) -> Tensor:
         """A; `noise` (n,) where that of pseudo-observations is not one, `missed` (N,) where f(Z) is not quite meant."""
         gram = self.gram(kernel, missed)
         stretched = effects.stretch is not None or (missed is not None and effects.present)
-        own = self.gram(effects.kernel(kernel)) if stretched else None
+        own = self.own_gram(effects.kernel(kernel)) if stretched else None
         return stacked_covariance(gram, self.ones, self.owner, effects, noise, own)
 
     def append(self, more: Stacked) -> Stacked:

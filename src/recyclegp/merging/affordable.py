@@ -21,7 +21,6 @@ GPU_LEARNED, GPU_HELD = 7, 3  # times as many on a GPU for large calculations
 COPIES = 4  # matrices of that size that are held at the same time
 SHARE = 0.5  # of the machine's memory that they may take
 WORK = 5e10  # multiplications that points at a known kernel may cost: half a minute
-PER_SECOND = 2e10  # multiplications in a factorisation
 LEAST_POINTS, MOST_POINTS = 512, 4096
 
 

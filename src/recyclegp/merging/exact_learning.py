@@ -294,7 +294,7 @@ def _learn(
 ) -> Learned:
     """From one of these starts; where a similar search has ended, with what it knows of the curvature.
 
-    Given up where it cannot come as high as is wanted.
+    Given up where it cannot come as high as is wanted; then nobody asks for its mean.
     """
     rows = len(sites.stacked.rho)
     objective = _objective(sites, space)
@@ -321,15 +321,25 @@ def _learn(
         effects.offset_sd,
         effects.smooth_sd,
     )
-    with torch.no_grad():
-        value, mean = sites.log_evidence(kernel, effects, noise)
-        if noise is not None:
-            common = replace(noise, dof=math.inf)
-            as_one = sites.log_evidence(kernel, effects, common)
-            if value - as_one.value < NOISE.apart_gain:
-                noise, mean = common, as_one.mean
+    mean, given_up = math.nan, best.value < wanted
+    if not given_up:
+        mean, noise = _settled(sites, kernel, effects, noise)
     curvature = Curvature(best.metric, space, rows, ended_at)
-    return Learned(kernel, float(mean), effects, best.value, ended(best), noise, curvature=curvature)
+    return Learned(kernel, mean, effects, best.value, ended(best), noise, curvature=curvature)
+
+
+@torch.no_grad()
+def _settled(
+    sites: Sites, kernel: Kernel, effects: Effects, noise: PooledNoise | None
+) -> tuple[float, PooledNoise | None]:
+    """The mean where a search has ended, and its noises: one for all, where the evidence does not ask for more."""
+    value, mean = sites.log_evidence(kernel, effects, noise)
+    if noise is not None:
+        common = replace(noise, dof=math.inf)
+        as_one = sites.log_evidence(kernel, effects, common)
+        if value - as_one.value < NOISE.apart_gain:
+            noise, mean = common, as_one.mean
+    return float(mean), noise
 
 
 def _objective(sites: Sites, space: SearchSpace) -> Callable[[Tensor], Tensor]:

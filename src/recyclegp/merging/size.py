@@ -1,14 +1,13 @@
-"""How large a form is, and what it would cost to lose nothing."""
+"""How large a form is, and what it would cost to lose nothing. Nothing here needs torch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from . import affordable
+PER_SECOND = 2e10  # multiplications in a factorisation
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """Which form an ensemble has, what it loses, and what the exact form costs."""
 
     form: str  # "exact", or "points"
@@ -32,7 +31,7 @@ class Size:
         said = f"{self.points} points, slack {self.slack:.3g} nats"
         if self.pseudo_observations is None or self.exact_bytes is None or self.exact_multiplications is None:
             return said
-        seconds = self.exact_multiplications / affordable.PER_SECOND
+        seconds = self.exact_multiplications / PER_SECOND
         return (
             f"{said}; exact would hold {self.pseudo_observations:,} pseudo-observations: "
             f"{self.exact_bytes / 1e6:,.0f} MB, about {seconds:,.0f} s on two cores, and some fifty times that "

@@ -26,7 +26,8 @@ from ..storage.container import SCHEMA, Document, Header
 from ..storage.facts import At
 from ..storage.fields import UNITS, Fields, count, fields, listed, number, text
 from ..storage.making import ENSEMBLE
-from ..storage.member_json import member_from_json, member_to_json, site_size, site_sizes
+from ..storage.member_json import member_from_json, member_to_json
+from ..storage.member_state import site_size, site_sizes
 from ..storage.record_json import (
     INPUTS,
     NOWHERE,

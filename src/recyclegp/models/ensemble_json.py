@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -22,13 +21,11 @@ from ..merging.trust import Trust
 from ..storage import limits
 from ..storage.container import Header
 from ..storage.facts import At, Entry, Fact
-from ..storage.fields import count, flag, listed, number, positive, text
+from ..storage.fields import count, flag, listed, number, positive
+from . import ensemble_tables as tables
 from .how import Coupling, How, OutputsWanted, Signer, Skipped
 from .naming import check_name
 from .unlearning import Trace, Unlearned
-
-MOST_SCALES = 64  # of a spread
-MOST_SLOPE = 10.0
 
 
 def _config_kernel(found: Any, at: At) -> Kernel | str | None:
@@ -105,22 +102,8 @@ def _configs_to_json(configs: tuple[MergeConfig, ...], at: At) -> list[Header] |
     return None if all(c == USUAL for c in configs) else [CONFIG.write(c, at) for c in configs]
 
 
-SKIPPED = Entry(
-    Skipped,
-    (Fact("name", lambda v, at: text(v, "a name")), Fact("reason", lambda v, at: text(v, "a reason"))),
-    "what was left out",
-)
-
-
-SIGNER = Entry(
-    Signer,
-    (
-        Fact("name", lambda v, at: text(v, "a name")),
-        Fact("key", lambda v, at: text(v, "a key")),
-        Fact("version", lambda v, at: None if v is None else count(v, "a version")),
-    ),
-    "who signed a module",
-)
+SKIPPED = Entry(Skipped, tables.SKIPPED, "what was left out")
+SIGNER = Entry(Signer, tables.SIGNER, "who signed a module")
 
 
 def _skipped(found: Any, at: At) -> tuple[Skipped, ...]:
@@ -129,15 +112,6 @@ def _skipped(found: Any, at: At) -> tuple[Skipped, ...]:
 
 def _signers(found: Any, at: At) -> tuple[Signer, ...]:
     return tuple(SIGNER.read(entry, at) for entry in listed(found or [], "signers", most=limits.MOST_MEMBERS))
-
-
-def _stretch(found: Any, at: At) -> tuple[float, ...] | None:
-    if found is None:
-        return None
-    ratios = listed(found, "stretch", most=at.dimension)
-    if len(ratios) != at.dimension:
-        raise RecycleGPError(f"stretch has {len(ratios)} numbers, and there are {at.dimension} inputs")
-    return tuple(number(v, "stretch") for v in ratios)
 
 
 HOW = Entry(
@@ -152,43 +126,17 @@ HOW = Entry(
     ),
     "how",
 )
-EFFECTS = Entry(
-    Effects,
-    (
-        Fact("offset", lambda v, at: number(v, "offset", 0.0), lambda v, at: float(v)),
-        Fact("smooth", lambda v, at: number(v, "smooth", 0.0), lambda v, at: float(v)),
-        Fact("stretch", _stretch, lambda v, at: None if v is None else list(v)),
-        Fact("owners", lambda v, at: None if v is None else count(v, "owners", least=1)),
-    ),
-    "effects",
-)
-
-
-def _scales(found: Any) -> Scales:
-    """Sizes with their probabilities, [[s, p], …]."""
-    pairs = [listed(pair, "a scale", most=2) for pair in listed(found, "scales", most=MOST_SCALES)]
-    if not pairs or any(len(pair) != 2 for pair in pairs):
-        raise RecycleGPError("scales are not pairs of a size and a probability, or there are none")
-    values, weights = (tuple(number(v, "a scale", 0.0) for v in part) for part in zip(*pairs, strict=True))
-    if not math.isclose(math.fsum(weights), 1, rel_tol=1e-9) or not any(values):
-        raise RecycleGPError("probabilities of scales do not add up to one, or all scales are zero")
-    return Scales(values, weights)
-
-
-LEVEL = Entry(
-    Level,
-    (
-        Fact("slope", lambda v, at: number(v, "slope", -MOST_SLOPE, MOST_SLOPE)),
-        Fact("level", lambda v, at: number(v, "level")),
-        Fact("size", lambda v, at: positive(v, "size")),
-    ),
-    "a level",
-)
+EFFECTS = Entry(Effects, tables.EFFECTS, "effects")
+LEVEL = Entry(Level, tables.LEVEL, "a level")
 SPREAD = Entry(
     Spread,
     (
         Fact("effects", EFFECTS.read, EFFECTS.write),
-        Fact("scales", lambda v, at: _scales(v), lambda v, at: [list(pair) for pair in zip(*v, strict=True)]),
+        Fact(
+            "scales",
+            lambda v, at: Scales(*tables.scales(v)),
+            lambda v, at: [list(pair) for pair in zip(*v, strict=True)],
+        ),
         Fact("level", LEVEL.read_if_any, LEVEL.write),
     ),
     "a spread",
@@ -196,22 +144,7 @@ SPREAD = Entry(
 NOISE = Entry(
     PooledNoise,
     (
-        Fact("level", lambda v, at: positive(v, "a noise"), lambda v, at: float(v)),
-        Fact(
-            "dof",
-            lambda v, at: math.inf if v is None else positive(v, "degrees of freedom"),
-            lambda v, at: float(v) if math.isfinite(v) else None,
-        ),
-        Fact(
-            "open_scale",
-            lambda v, at: 1.0 if v is None else positive(v, "open_scale"),
-            lambda v, at: None if v == 1 else float(v),
-        ),
-        Fact(
-            "missed_scale",
-            lambda v, at: 0.0 if v is None else number(v, "missed_scale", 0.0),
-            lambda v, at: None if v == 0 else float(v),
-        ),
+        *tables.NOISE,
         Fact(
             "kernel",
             lambda v, at: None if v is None else from_json(v, at.dimension),

@@ -22,7 +22,7 @@ from ..storage import limits, site_tensors
 from ..storage.container import Document, Header
 from ..storage.fields import Fields, count, fields, flag, listed, text
 from ..storage.making import JOINT_ENSEMBLE, JOINT_MODULE
-from ..storage.member_json import site_sizes, weight_from_json
+from ..storage.member_state import site_sizes, weight_from_json
 from ..storage.record_json import (
     MOST_LIKELIHOODS,
     categories_from_json,

@@ -48,7 +48,7 @@ def look(path: str | PathLike[str]) -> Looked | None:
         with container.opened(path, identify=True) as file:
             if file.header.get("kind") != MODULE or file.header["schema"] != SCHEMA or file.left > MOST_BYTES:
                 return None
-            record = module_file.from_fields(Fields(_document(file)), LOOKING)
+            record = module_file.from_fields(Fields(document(file)), LOOKING)
         found = Looked(record, file.header, file.content_id)
     except (RecycleGPError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
         return None  # whatever is wrong is worded where modules are loaded
@@ -60,7 +60,8 @@ def _points(latent: Latent) -> Numbers:
     return found
 
 
-def _document(file: OpenFile) -> Document:
+def document(file: OpenFile) -> Document:
+    """All of it, as plain numbers."""
     tensors: dict[str, Any] = {}
     for place in file.places:
         tensors[place.name] = Numbers(place.shape, file.numbers(math.prod(place.shape)))
@@ -108,7 +109,12 @@ def _certainly(latent: Latent) -> bool:
     kernel: Any = latent.kernel
     if not all(t.within(LARGEST_NUMBER) for t in site) or max(abs(latent.mean), latent.jitter) > LARGEST_NUMBER:
         return False
-    return len(site.Z) <= MOST_POINTS and _varies_everywhere(kernel.tree) and _is_ordinary(kernel, site.Z.ranges())
+    return len(site.Z) <= MOST_POINTS and is_ordinary(kernel, site.Z.ranges())
+
+
+def is_ordinary(kernel: KernelWords, ranges: Sequence[Range]) -> bool:
+    """Is its matrix of some hundred points in this region certainly positive definite?"""
+    return _varies_everywhere(kernel.tree) and _has_ordinary_numbers(kernel, ranges)
 
 
 def _varies_everywhere(tree: trees.Tree) -> bool:
@@ -118,7 +124,7 @@ def _varies_everywhere(tree: trees.Tree) -> bool:
     return all(map(_varies_everywhere, tree.parts)) if tree.parts else tree.kind not in ("linear", "index")
 
 
-def _is_ordinary(kernel: KernelWords, ranges: Sequence[Range]) -> bool:
+def _has_ordinary_numbers(kernel: KernelWords, ranges: Sequence[Range]) -> bool:
     values = iter(kernel.theta)
     for p in kernel.parameters:
         own = [next(values) for _ in range(p.size)]
