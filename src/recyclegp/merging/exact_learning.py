@@ -132,7 +132,8 @@ def decide_from_some(
 ) -> Learned:
     """The same by some of the modules; by more of them where it is not clear whether owners differ.
 
-    `known` was learned from other modules: the search begins where that has ended, and with its smoothness.
+    `known` was learned from other modules: the search begins where that has ended, and with its smoothness. That by
+    more of them begins where that by fewer has ended.
     """
     few, more = affordable.first(store.largest), affordable.decided(store.largest)
     with store.thinned(few) as some:
@@ -152,8 +153,8 @@ def decide_from_some(
     if first.kernel.structure != about.structure:
         about, kernels = smoother(about), []
     with store.thinned(more) as some:
-        begins = None if kernels is None else [first.kernel, *kernels]
-        return decide(Sites.of(some, numbers, readings), about, begins, owners, approximate=approximate)
+        begins, ended = (None, None) if kernels is None else ([first.kernel, *kernels], first)
+        return decide(Sites.of(some, numbers, readings), about, begins, owners, approximate=approximate, known=ended)
 
 
 def as_smooth_as_it_is(sites: Sites, about: Kernel, found: Learned, *, approximate: bool) -> Learned:
