@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from .errors import RecycleGPError
 
@@ -22,6 +23,9 @@ KEPT = 31 * 2**20  # bytes: the largest block after which glibc's malloc keeps t
 
 T = TypeVar("T")
 _share: ContextVar[float] = ContextVar("share", default=SHARE)
+_entered: ContextVar[torch.device | None] = ContextVar("entered", default=None)  # the innermost block for a GPU
+_factors: ContextVar[dict[torch.device, float] | None] = ContextVar("factors", default=None)
+_put_off: ContextVar[list[Tensor] | None] = ContextVar("put_off", default=None)
 
 
 def device_of(wanted: Any) -> torch.device:
@@ -36,12 +40,36 @@ def device_of(wanted: Any) -> torch.device:
 
 @contextmanager
 def default_device(device: torch.device | str) -> Iterator[None]:
-    """Inside the block new tensors are made there."""
-    if torch.device(device).type == torch.get_default_device().type == "cpu":
+    """Inside the block new tensors are made there.
+
+    torch sees to that whenever any of its functions is called, which takes longer than a small call itself. So a block
+    for the CPU inside one for a GPU leaves that one for a while, and nothing is looked at.
+    """
+    wanted, outside = torch.device(device), _entered.get()
+    if wanted.type == torch.get_default_device().type == "cpu":
         yield
-        return
-    with torch.device(device):
+    elif wanted.type == "cpu" and outside is not None:
+        with _left(outside):
+            yield
+    else:
+        before = _entered.set(wanted)
+        try:
+            with wanted:
+                yield
+        finally:
+            _entered.reset(before)
+
+
+@contextmanager
+def _left(outside: torch.device) -> Iterator[None]:
+    """Outside of the innermost block for a GPU."""
+    before = _entered.set(None)
+    outside.__exit__(None, None, None)
+    try:
         yield
+    finally:
+        outside.__enter__()
+        _entered.reset(before)
 
 
 def current_device() -> torch.device:
@@ -53,10 +81,46 @@ def memory_factor(device: torch.device) -> float:
     """How many times as much as on a CPU may be done at once: as the memory of a GPU allows."""
     if device.type != "cuda":
         return 1.0
+    known = _factors.get()  # where it is asked again and again: the answer takes as long as some twenty launches
+    if known is not None and device in known:
+        return known[device]
     free, _ = torch.cuda.mem_get_info(device)
     # what torch keeps for itself is free, too
     free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return min(LARGEST_MEMORY_FACTOR, max(1.0, _share.get() * free / CHUNK))
+    factor = min(LARGEST_MEMORY_FACTOR, max(1.0, _share.get() * free / CHUNK))
+    if known is not None:
+        known[device] = factor
+    return factor
+
+
+@contextmanager
+def memory_seen_once() -> Iterator[None]:
+    """Inside the block the memory of a GPU is looked at once: what is there to stay is there before it."""
+    before = _factors.set({})
+    try:
+        yield
+    finally:
+        _factors.reset(before)
+
+
+def holds(condition: Tensor) -> bool:
+    """Is it so? Where questions are put off, it is taken to be so, and looked at later."""
+    questions = _put_off.get()
+    if questions is None:
+        return bool(condition)
+    questions.append(condition)
+    return True
+
+
+@contextmanager
+def questions_put_off() -> Iterator[list[Tensor]]:
+    """Inside the block nobody waits for an answer of a GPU: what `holds` was asked is collected here."""
+    questions: list[Tensor] = []
+    before = _put_off.set(questions)
+    try:
+        yield questions
+    finally:
+        _put_off.reset(before)
 
 
 def let_malloc_keep_more() -> None:
@@ -75,7 +139,8 @@ def retry_on_oom(call: Callable[[], T]) -> T:
     while True:
         before = _share.set(share)
         try:
-            return call()
+            with memory_seen_once() if _factors.get() is not None else nullcontext():  # with this share, anew
+                return call()
         except torch.cuda.OutOfMemoryError:
             if share <= SMALLEST_SHARE:
                 raise

@@ -41,14 +41,14 @@ class AveragedPosterior(NamedTuple):
 
 
 def leave_one_out(posterior: FunctionPosterior, site: Site) -> Tensor:
-    """log p(ρ_i | all but ρ_i) (r,), up to ½log 2π, from a posterior to which this site belongs.
+    """log p(ρ_i | all but ρ_i) (…, r), up to ½log 2π, from a posterior to which this site, or each of several, belongs.
 
     u = R_kᵀf(Z_k) has the posterior mean m and the variances s, ρ_i = u_i + ε with unit noise; without ρ_i,
 
         ρ_i ~ N((m_i − s_iρ_i)/(1 − s_i), 1/(1 − s_i)),   so that   ρ_i − E[ρ_i] = (ρ_i − m_i)/(1 − s_i)
     """
     mean, covariance = posterior.joint(site.Z)
-    m = site.Rt @ mean
+    m = (site.Rt @ mean[..., None])[..., 0]
     left = 1 - (site.Rt @ covariance).mul(site.Rt).sum(-1)  # 1 − s = [A⁻¹]_ii
     left = left.clamp(torch.finfo(left.dtype).eps, 1)
     return -0.5 * (site.rho - m).square() / left + 0.5 * left.log()

@@ -129,9 +129,9 @@ def stacked_covariance(
     noise = torch.ones_like(ones) if noise is None else noise
     if not effects.present:
         return gram + torch.diag_embed(noise)
-    offset, smooth = (
-        torch.as_tensor(v, dtype=gram.dtype, device=gram.device) for v in (effects.offset, effects.smooth)
-    )
+    # a number is written there by the GPU itself, which nobody waits for
+    variances = effects.offset, effects.smooth
+    offset, smooth = (v if isinstance(v, Tensor) else gram.new_full((), v) for v in variances)
     return _stacked_covariance(gram, gram if own is None else own, ones, owner, offset, smooth, noise)
 
 

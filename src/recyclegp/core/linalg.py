@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..devices import holds
 from ..errors import NotPositiveDefiniteError
 
 RELATIVE_JITTER = 1e-10  # of the mean diagonal: small beside any noise a model can learn
@@ -34,7 +35,7 @@ def cholesky(A: Tensor, jitter: Tensor | float = 0.0) -> Factor:
     L, info = torch.linalg.cholesky_ex(A if none else A + added[..., None, None] * identity)
     # what is not finite anywhere is not finite on the diagonal
     fine = (info == 0) & torch.isfinite(L.detach().diagonal(dim1=-2, dim2=-1).sum(-1))
-    return Factor(L, added) if bool(fine.all()) else _with_more_jitter(A, added, identity)
+    return Factor(L, added) if holds(fine.all()) else _with_more_jitter(A, added, identity)
 
 
 def _with_more_jitter(A: Tensor, added: Tensor, identity: Tensor) -> Factor:

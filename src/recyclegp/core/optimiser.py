@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from .. import threads
-from ..devices import CPU
+from ..devices import CPU, default_device
 from ..errors import NotPositiveDefiniteError
+from .recorded import Recorded, can_record
 
 LONGEST = 2.0  # largest change of any (log-)parameter in one step
 ARMIJO = 1e-4
@@ -234,39 +235,46 @@ def maximise_one(
     promise: float = 0.0,
     first: int = 5,
     metric: Tensor | None = None,
+    recorded: bool = False,
 ) -> Single:
     """One problem, `first` steps from each of the two best of several starts (p,); it ends as `maximise` does.
 
     `metric` (p, p) is that of a similar problem. The objective is asked on the device of the starts; what is done with
-    its handful of numbers between two questions would take longer there than on the CPU.
+    its handful of numbers between two questions would take longer there than on the CPU. `recorded` says that all that
+    the objective does is the same for every x, so that a GPU may remember it.
     """
     device = starts[0].device
     starts, lower, upper = [s.to(CPU) for s in starts], lower.to(CPU), upper.to(CPU)
+    recorded = recorded and can_record(device) and len(lower) > 0
+    there = Recorded(objective, device) if recorded else lambda x: objective(x.to(device))
+    outside = torch.get_default_device()
 
     def batched(x: Tensor, index: Tensor) -> Tensor:
         def asked(at: Tensor, _: Tensor) -> Tensor:
-            return objective(at[0].to(device))[None].to(CPU)
+            with default_device(outside):
+                return there(at[0])[None].to(CPU)
 
         return torch.cat([-_value(asked, row[None], index) for row in x])
 
-    best, extra = starts, 0
-    if len(starts) > 2:
-        with torch.no_grad():
-            values = _height(batched, torch.stack(starts), torch.zeros(len(starts), device=CPU))
-        best, extra = [starts[i] for i in values.argsort(stable=True)[:2]], len(starts)
-    found = maximise_from(
-        batched,
-        [s[None] for s in best],
-        lower,
-        upper,
-        first=first,
-        tolerance=tolerance,
-        least=least,
-        gradient=gradient,
-        wanted=wanted,
-        promise=promise,
-        metric=None if metric is None else metric[None].to(CPU),
-    )
+    with default_device(CPU):
+        best, extra = starts, 0
+        if len(starts) > 2:
+            with torch.no_grad():
+                values = _height(batched, torch.stack(starts), torch.zeros(len(starts), device=CPU))
+            best, extra = [starts[i] for i in values.argsort(stable=True)[:2]], len(starts)
+        found = maximise_from(
+            batched,
+            [s[None] for s in best],
+            lower,
+            upper,
+            first=first,
+            tolerance=tolerance,
+            least=least,
+            gradient=gradient,
+            wanted=wanted,
+            promise=promise,
+            metric=None if metric is None else metric[None].to(CPU),
+        )
     evaluations = int(found.evaluations[0]) + extra
     x, curvature = found.x[0].to(device), found.metric[0].to(device)
     return Single(x, float(found.value[0]), bool(found.converged[0]), evaluations, curvature)

@@ -49,10 +49,10 @@ class PackedSites(NamedTuple):
     def _taken(self, left: list[int]) -> PackedSites:
         if len(left) == len(self.members):
             return self
-        Z, Rt, rho, e, members, counts = self
-        return PackedSites(
-            Z[left], Rt[left], rho[left], e[left], tuple(members[i] for i in left), tuple(counts[i] for i in left)
-        )
+        *tensors, members, counts = self
+        which = torch.tensor(left, dtype=torch.long, device=self.Z.device)
+        Z, Rt, rho, e = (t[which] for t in tensors)
+        return PackedSites(Z, Rt, rho, e, tuple([members[i] for i in left]), tuple([counts[i] for i in left]))
 
 
 def pack(sites: Sequence[Site], members: Sequence[int], weights: Sequence[float] | None = None) -> PackedSites:
@@ -159,14 +159,18 @@ class Projection(NamedTuple):
         return Projection(columns[..., :-2], RKR, columns[..., -2], columns[..., -1], self.e - linalg.logdet(B))
 
 
-def project(base: Basis, packed: PackedSites, jitter: Tensor | None = None) -> Projection:
+def project(
+    base: Basis, packed: PackedSites, jitter: Tensor | None = None, shared: SharedPoints | None = None
+) -> Projection:
     """Both products at the basis' kernel, from one evaluation of the features.
 
     `jitter` is that of the sites' own points; the basis' own, unless given. Points they have in common share the
-    smaller of the two. Where the basis has effects, they are integrated out.
+    smaller of the two; they are looked for, unless it is known which (`shared`). Where the basis has effects, they are
+    integrated out.
     """
     points, own = packed.Z.flatten(0, 1), base.jitter if jitter is None else jitter
-    V = features(base, points, shared_points(base.Z, points), torch.minimum(own, base.jitter))  # (M, K·M_k)
+    shared = shared_points(base.Z, points) if shared is None else shared
+    V = features(base, points, shared, torch.minimum(own, base.jitter))  # (M, K·M_k)
     return _said(base, packed, V.mT, own)
 
 

@@ -34,12 +34,11 @@ class Kernel:
     def each(self) -> list[Kernel]:
         """Those side by side one by one; they were checked together."""
 
-        def alone(theta: Tensor) -> Kernel:
-            one = object.__new__(Kernel)
-            one.__dict__.update(structure=self.structure, theta=theta)
-            return one
-
-        return [alone(theta) for theta in self.theta.unbind()]
+        several = [object.__new__(Kernel) for _ in range(len(self.theta))]
+        for one, theta in zip(several, self.theta.unbind(), strict=True):
+            own = one.__dict__
+            own["structure"], own["theta"] = self.structure, theta
+        return several
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Kernel):
@@ -70,8 +69,11 @@ class Kernel:
         found = self.theta.new_full((*self.theta.shape[:-1], dimension), math.inf)
         for p, values in zip(self.parameters, self.theta.split([p.size for p in self.parameters], -1), strict=True):
             if p.name == "lengthscale" and p.unit is Unit.LENGTH:
-                columns = list(range(dimension) if p.columns is None else p.columns)
-                found[..., columns] = torch.minimum(found[..., columns], values.exp())
+                if p.columns is None:
+                    found = torch.minimum(found, values.exp())
+                else:
+                    columns = list(p.columns)
+                    found[..., columns] = torch.minimum(found[..., columns], values.exp())
         return found
 
     def lengthened(self, stretch: Tensor) -> Kernel:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..devices import holds
+
 FEW_COLUMNS = 16  # up to here taking differences one by one is as fast as a product of matrices (on a CPU)
 FAR = 1e6  # half the squared distance from the middle, in lengthscales, beyond which a product of matrices loses digits
 
@@ -132,7 +134,7 @@ def _exponent(log_variance: Tensor, A: Tensor, B: Tensor) -> Tensor:
     near, other = A - middle, B - middle
     half = A.new_full((A.shape[-1], 1), -0.5)  # a product sums over few columns faster than a sum does
     a, b = near.square() @ half, other.square() @ half
-    if a.numel() and b.numel() and float(torch.minimum(a.amin(), b.amin())) < -FAR:
+    if a.numel() and b.numel() and not holds(~(torch.minimum(a.amin(), b.amin()) < -FAR)):
         return torch.cdist(A, B, compute_mode="donot_use_mm_for_euclid_dist").square_().mul_(-0.5).add_(log_variance)
     left = torch.cat([near, a + log_variance, torch.ones_like(a)], -1)
     right = torch.cat([other, torch.ones_like(b), b], -1)

@@ -121,6 +121,10 @@ class Likelihood(ABC):
         """The same family with other parameters, in their order."""
         return type(self)(*values)
 
+    def each_with_values(self, values: Sequence[Sequence[float]]) -> list[Self]:
+        """As many of the same family as there are rows of parameters."""
+        return [self.with_values(*row) for row in values]
+
     def with_parameters(self, parameters: Sequence[float]) -> Self:
         """The same with numbers that somebody gives; without them they are not known."""
         if len(parameters) not in (0, len(self.value_names)):

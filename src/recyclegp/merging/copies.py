@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from ..core.sites import Site
-from .member import Member
+from .member import Member, Members
 from .site_source import SiteSource
 
 Key = tuple[object, ...]
@@ -19,6 +19,9 @@ def copies(members: Sequence[Member], store: SiteSource) -> dict[int, int]:
 
     Rows, mean and kernel of two fits are hardly ever equal to the last digit, so that few sites must be looked at.
     """
+    means = Members.of(members).means
+    if len(set(means)) == len(means):  # as nearly always
+        return {}
     counted = [i for i, m in enumerate(members) if m.weight > 0 and not m.update]
     doubtful = _several(counted, [(m.function, m.latent.rows, m.latent.mean) for m in (members[i] for i in counted)])
     doubtful = _several(doubtful, [_key(members[i]) for i in doubtful])

@@ -19,10 +19,12 @@ from torch import Tensor
 from ..core import linalg
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.least_squares import jensen_slack
-from ..core.packing import PackedSites, project
-from ..core.posterior import Basis, basis
+from ..core.packing import PackedSites, project, shared_points
+from ..core.posterior import Basis, SharedPoints, basis
 from ..kernels import Kernel
 from .site_source import SiteSource, added
+
+Shared = dict[tuple[int, int], SharedPoints]  # by the first member of a pack, and how many it has
 
 
 def evidence(
@@ -32,11 +34,15 @@ def evidence(
     price: Callable[[Tensor], Tensor],
     about: float,
     effects: Effects = NO_EFFECTS,
+    shared: Shared | None = None,
 ) -> Tensor:
-    """E(θ) − price(slack) at the points Z, differentiable in θ, Z and effects; `about` is a first guess of the mean."""
+    """E(θ) − price(slack) at the points Z, differentiable in θ, Z and effects; `about` is a first guess of the mean.
+
+    `shared` remembers from one θ to the next which points of sites are points of Z.
+    """
     base = basis(kernel, Z, effects=effects)
     fixed = _detached(base)
-    best = _maximiser(fixed, store, about)
+    best = _maximiser(fixed, store, about, shared)
     with torch.enable_grad():
         slack = best.slack.detach().requires_grad_()
         cost = price(slack)
@@ -44,7 +50,7 @@ def evidence(
     may_vary = {"Z": Z, "offset": effects.offset, "smooth": effects.smooth}  # those that may be fixed
     inputs = {"theta": kernel.theta, "L": base.L, "jitter": base.jitter}
     inputs |= {name: t for name, t in may_vary.items() if isinstance(t, Tensor) and t.requires_grad}
-    part = partial(_slope, base=fixed, best=best, rate=float(rate), sought=tuple(inputs))
+    part = partial(_slope, base=fixed, best=best, rate=rate, sought=tuple(inputs), shared=shared)
     found = store.reduce(part, _both_slopes, len(Z), "evidence-gradient")
     value = found.value - 0.5 * best.v.square().sum() - linalg.logdet(best.C)
     # the chain's last step, (θ, Z) → L, ε, once: a function of both with the value and the gradient collected above
@@ -54,14 +60,24 @@ def evidence(
 
 def profiled_mean(kernel: Kernel, Z: Tensor, store: SiteSource, about: float, effects: Effects = NO_EFFECTS) -> float:
     """m̂, the constant mean that maximises E(θ)."""
-    return _maximiser(_detached(basis(kernel, Z, effects=effects)), store, about).mean
+    return float(_maximiser(_detached(basis(kernel, Z, effects=effects)), store, about).mean)
+
+
+def _shared(base: Basis, packed: PackedSites, known: Shared | None) -> SharedPoints | None:
+    """Which points of these sites are points of the basis, if that is remembered."""
+    if known is None:
+        return None
+    which = packed.members[0], len(packed.members)  # no two packs of a store have members in common
+    if which not in known:
+        known[which] = shared_points(base.Z, packed.Z.flatten(0, 1))
+    return known[which]
 
 
 class _Best(NamedTuple):
     """v̂ and m̂ at one θ, CCᵀ = I + P, and the slack."""
 
     v: Tensor
-    mean: float
+    mean: Tensor
     C: Tensor
     slack: Tensor
 
@@ -77,12 +93,12 @@ class _Sums(NamedTuple):
 
 
 @torch.no_grad()
-def _sums(packs: Iterator[PackedSites], *, base: Basis, w: Tensor, about: float) -> _Sums:
+def _sums(packs: Iterator[PackedSites], *, base: Basis, w: Tensor, about: float, shared: Shared | None = None) -> _Sums:
     M = len(base.Z)
     P, g, slack = torch.zeros_like(base.L), base.L.new_zeros(M, 2), base.L.new_zeros(())
     zz, z_rho = base.L.new_zeros(()), base.L.new_zeros(())
     for packed in packs:
-        p = project(base, packed)
+        p = project(base, packed, shared=_shared(base, packed, shared))
         slack += jensen_slack(p.H, p.RKR)
         rows = p.rows(marginal=True)
         z, rho = rows.ones - rows.H @ w, rows.rho - about * rows.ones
@@ -93,7 +109,7 @@ def _sums(packs: Iterator[PackedSites], *, base: Basis, w: Tensor, about: float)
 
 
 @torch.no_grad()
-def _maximiser(base: Basis, store: SiteSource, about: float) -> _Best:
+def _maximiser(base: Basis, store: SiteSource, about: float, shared: Shared | None = None) -> _Best:
     """The maximiser from sums over all rows: P = HᵀH, and H against ρ and the constant function.
 
     On the basis the constant function is w = L⁻¹1, so 1 = Hw + z with a small rest z. Sums over z keep
@@ -101,7 +117,8 @@ def _maximiser(base: Basis, store: SiteSource, about: float) -> _Best:
     """
     M = len(base.Z)
     w = linalg.solve_lower(base.L, torch.ones_like(base.L[:, :1]))[:, 0]
-    P, g, zz, z_rho, slack = store.reduce(partial(_sums, base=base, w=w, about=about), added, M, "evidence")
+    part = partial(_sums, base=base, w=w, about=about, shared=shared)
+    P, g, zz, z_rho, slack = store.reduce(part, added, M, "evidence")
     C = linalg.cholesky(torch.eye(M, dtype=P.dtype, device=P.device) + P).L
     # regress 1 on H: best = (I+P)⁻¹Hᵀ1 = w − d, and what is left of it is 1 − H best = z + Hd
     d = torch.cholesky_solve((w - g[:, 1])[:, None], C)[:, 0]
@@ -110,7 +127,7 @@ def _maximiser(base: Basis, store: SiteSource, about: float) -> _Best:
     step = (z_rho + d @ g[:, 0]) / information.clamp_min(1e-300)
     # v̂ = (I+P)⁻¹Hᵀ(ρ − m̂·1), m̂ one step from the guess
     v = torch.cholesky_solve(g[:, :1], C)[:, 0] - step * (w - d)
-    return _Best(v, about + float(step), C, slack)
+    return _Best(v, about + step, C, slack)
 
 
 class _Slope(NamedTuple):
@@ -120,7 +137,15 @@ class _Slope(NamedTuple):
     adjoints: tuple[Tensor, ...]
 
 
-def _slope(packs: Iterator[PackedSites], *, base: Basis, best: _Best, rate: float, sought: tuple[str, ...]) -> _Slope:
+def _slope(
+    packs: Iterator[PackedSites],
+    *,
+    base: Basis,
+    best: _Best,
+    rate: Tensor,
+    sought: tuple[str, ...],
+    shared: Shared | None = None,
+) -> _Slope:
     """At fixed v̂, m̂ and P, chunk by chunk, each of which frees its graph; slack is bought at `rate`."""
     effects = base.effects
     values: dict[str, Any] = {"theta": base.kernel.theta, "L": base.L, "jitter": base.jitter, "Z": base.Z}
@@ -139,7 +164,7 @@ def _slope(packs: Iterator[PackedSites], *, base: Basis, best: _Best, rate: floa
         leaves = list(leaf.values())
         value, adjoints = base.L.new_zeros(()), [torch.zeros_like(t) for t in leaves]
         for packed in packs:
-            p = project(at, packed)
+            p = project(at, packed, shared=_shared(base, packed, shared))
             rows = p.rows(marginal=True)
             residual = rows.H @ best.v + best.mean * rows.ones - rows.rho
             own = rows.e - 0.5 * residual.square().sum()

@@ -27,6 +27,8 @@ from .site_source import SiteSource
 
 log = logging.getLogger(__name__)
 
+RECORDED = 2048  # rows: of more, arithmetic takes the time, and a recording keeps all that it has made
+
 
 class Question(NamedTuple):
     """What was asked of some of the modules: whose answer is known need not be learned again."""
@@ -309,6 +311,7 @@ def _learn(
             gradient=LEARNING.gradient,
             wanted=wanted,
             metric=space.metric(known, rows),
+            recorded=rows <= RECORDED and space.can_be_recorded,
         )
     kernel, owners = space.kernel_at(best.x), len(sites.stacked.owner.unique())
     effects = detached(space.effects_at(best.x), owners)

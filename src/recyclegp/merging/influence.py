@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,12 +40,14 @@ from .member import Member
 from .site_source import SiteSource
 
 
-def usual_rows(rows: Sequence[float]) -> float:
+def usual_rows(rows: Sequence[float] | np.ndarray) -> float:
     """As many as that share of the members have at most, which is taken to be honest; no limit for one or two."""
-    some = sorted([r for r in rows if r > 0])
+    some = np.array(rows, dtype=float)
+    some = some[some > 0]
     if len(some) < SCREENING.fewest:
         return math.inf
-    return some[math.ceil(INFLUENCE.honest * len(some)) - 1]
+    last = math.ceil(INFLUENCE.honest * len(some)) - 1
+    return float(np.partition(some, last)[last])
 
 
 def votes(rows: Sequence[float]) -> list[float]:
@@ -55,7 +58,7 @@ def votes(rows: Sequence[float]) -> list[float]:
 
 def noise_shares(rows: Tensor) -> Tensor:
     """What counts of each member's statement about its noise, (K,) in (0, 1]."""
-    most = INFLUENCE.noise_rows * usual_rows(rows.tolist())
+    most = INFLUENCE.noise_rows * usual_rows(rows.cpu().numpy())
     return (most / rows.clamp_min(1e-300)).clamp_max(1.0)
 
 
@@ -81,7 +84,7 @@ def seen_shares(store: SiteSource, members: int) -> Tensor:
     """
     found = relative_precision(store, members)
     known = ~found.isnan()
-    most = SCREENING.max_relative_precision * usual_rows(found[known].tolist())
+    most = SCREENING.max_relative_precision * usual_rows(found[known].cpu().numpy())
     return torch.where(known, most / found.clamp_min(1e-300), torch.ones_like(found)).clamp_max(1.0)
 
 

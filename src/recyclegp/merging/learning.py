@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -12,12 +13,13 @@ from .. import threads
 from ..core import optimiser
 from ..core.convergence import NOTHING_TO_LEARN, Convergence
 from ..core.effects import NO_EFFECTS, Effects
+from ..devices import memory_seen_once
 from ..kernels import Kernel, continuous_columns
 from ..logs import logger
 from .constants import LEARNING, POINTS
-from .evidence import evidence, profiled_mean
+from .evidence import Shared, evidence, profiled_mean
 from .exact_learning import Learned, decide_from_some, ended
-from .member import Member
+from .member import Member, Members
 from .noise import PooledNoise, Readings, at_noise
 from .owners import Owners, approximated, owner_numbers
 from .points import PointsWanted, select, slack_left
@@ -26,6 +28,9 @@ from .search_space import Curvature, SearchSpace
 from .site_source import SiteSource
 
 log = logger(__name__)
+
+LARGEST = 512  # points of a site: many matrices that are larger are not factored without asking the GPU
+RECORDED = 2**25  # numbers: a recording keeps some twenty matrices of this size, 5 GiB, while it is used
 
 
 class Choice(NamedTuple):
@@ -61,7 +66,7 @@ def begin(
             first = _from_some(start, members, store, learn, owners, readings)
     Z = None if wanted.given is None else wanted.given.to(start.theta.device)
     if Z is None:
-        tolerance = slack_tolerance(sum(m.weighted_rows for m in members))
+        tolerance = slack_tolerance(sum(Members.of(members).weighted_rows))
         Z = select(first.kernel, at_noise(store, readings, first.noise), wanted.count, tolerance)
     return Choice(first.kernel, first.mean, Z, first.effects, noise=first.noise, curvature=first.curvature)
 
@@ -143,8 +148,11 @@ def _learn(first: Choice, store: SiteSource, space: SearchSpace, *, move: bool =
     def points_at(x: Tensor) -> Tensor:
         return first.Z + unit * x[size:].reshape(M, D) if move else first.Z
 
+    recorded = not move and _can_be_recorded(store, M, space, first.effects)
+    shared: Shared | None = {} if recorded else None
+
     def objective(x: Tensor) -> Tensor:
-        value = evidence(space.kernel_at(x[:size]), points_at(x), store, price, first.mean, first.effects)
+        value = evidence(space.kernel_at(x[:size]), points_at(x), store, price, first.mean, first.effects, shared)
         return value + space.log_prior(x[:size])
 
     far = torch.full_like(still, LEARNING.farthest)
@@ -152,8 +160,18 @@ def _learn(first: Choice, store: SiteSource, space: SearchSpace, *, move: bool =
     with threads.limit_threads(float(M) ** 3 + store.points * M * (M + store.largest)):
         metric = None if move else space.metric(first.curvature, store.rows)
         begins, least = [torch.cat([begin, still])], LEARNING.least_gain
-        best = optimiser.maximise_one(objective, begins, lower, upper, least=least, metric=metric)
+        # a recording asks nothing, not even how much memory there is
+        with memory_seen_once() if recorded else nullcontext():
+            best = optimiser.maximise_one(
+                objective, begins, lower, upper, least=least, metric=metric, recorded=recorded
+            )
     kernel, Z = space.kernel_at(best.x[:size]), points_at(best.x)
     log.info("evidence %.3f after %d evaluations: %s", best.value, best.evaluations, kernel.describe())
     mean = profiled_mean(kernel, Z, store, first.mean, first.effects)
     return Choice(kernel, mean, Z, first.effects, ended(best), first.noise)
+
+
+def _can_be_recorded(store: SiteSource, points: int, space: SearchSpace, effects: Effects) -> bool:
+    """Is one value of the evidence the same few launches for every θ, and its matrices small beside a GPU's memory?"""
+    small = store.points * points <= RECORDED and store.largest <= LARGEST
+    return small and store.is_held and space.can_be_recorded and effects.stretch is None

@@ -56,9 +56,11 @@ class UnitDoubt(NamedTuple):
 @torch.no_grad()
 def levels(members: Sequence[Member], store: SiteSource) -> Levels:
     """Of members whose sites these are."""
-    said = Members.of(members).said
-    families = {type(p): p for m in members for p in m.likelihoods}.values()
-    logarithms = tuple(type(p) for p in families if p.of_seen is not p)  # whose levels no factor multiplies
+    every = Members.of(members)
+    said = every.said
+    logarithms = tuple(
+        type(p) for p in every.families.values() if p.of_seen is not p
+    )  # whose levels no factor multiplies
     known = said.known
     if logarithms:
         others = [not any(isinstance(p, logarithms) for p in m.likelihoods) for m in members]

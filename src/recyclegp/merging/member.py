@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -189,14 +189,33 @@ class RowsSaid(NamedTuple):
 
     @staticmethod
     def of(members: Sequence[Member]) -> RowsSaid:
-        said = [m.latent.noise_evidence if m.weight > 0 else None for m in members]
+        return RowsSaid.in_full(members).weighted([m.weight for m in members])
+
+    @staticmethod
+    def in_full(members: Sequence[Member]) -> RowsSaid:
+        """As if each of them had the weight one."""
+        said = [m.latent.noise_evidence for m in members]
         pairs = list(zip(members, said, strict=True))
         noise = [1.0 if e is None else m.likelihoods[0].values[0] for m, e in pairs]
         rows = [m.latent.rows if e is None else m.latent.effective_row_count for m, e in pairs]
         numbers = column([*chain.from_iterable([NOTHING_SAID if e is None else e for e in said])]).reshape(-1, 4)
         chi2, residual_variance, residual, dof = numbers.unbind(1)
-        known, weight = torch.tensor([e is not None for e in said], device="cpu"), column([m.weight for m in members])
-        return RowsSaid(known, column(noise), chi2, residual_variance, residual, dof, column(rows), weight)
+        known = torch.tensor([e is not None for e in said], device="cpu")
+        return RowsSaid(
+            known, column(noise), chi2, residual_variance, residual, dof, column(rows), torch.ones_like(chi2)
+        )
+
+    def weighted(self, weights: Sequence[float]) -> RowsSaid:
+        """Of members that count so much: those without any weight say nothing."""
+        weight = column(weights)
+        if bool((weight > 0).all()):
+            return self._replace(weight=weight)
+        known = self.known & (weight > 0)
+        noise = torch.where(known, self.noise, 1.0)
+        chi2, q, residual, dof = (
+            torch.where(known, t, 0.0) for t in (self.chi2, self.residual_variance, self.residual, self.dof)
+        )
+        return RowsSaid(known, noise, chi2, q, residual, dof, self.rows, weight)
 
     def to(self, device: torch.device) -> RowsSaid:
         return self if device == CPU else RowsSaid(*(t.to(device) for t in self))
@@ -225,21 +244,85 @@ class Members(tuple[Member, ...]):
     def of(members: Sequence[Member]) -> Members:
         return members if isinstance(members, Members) else Members(members)
 
+    def changed(self, members: Sequence[Member]) -> Members:
+        """The same modules, of which merging has found out more: what they have published is not read again."""
+        found = Members(members)
+        vars(found).update({name: value for name, value in vars(self).items() if name in PUBLISHED})
+        return found
+
+    def weighing(self, weights: Mapping[int, float]) -> Members:
+        """Some of them, by their positions, with other weights."""
+        return self.changed([m._replace(weight=weights[i]) if i in weights else m for i, m in enumerate(self)])
+
+    # --- as they count ---
+
     @cached_property
-    def counted(self) -> list[Member]:
+    def weights(self) -> list[float]:
+        return [m.weight for m in self]
+
+    @cached_property
+    def counted(self) -> Sequence[Member]:
         """Those that count at all."""
-        return active(self)
+        return self if min(self.weights, default=1.0) > 0 else active(self)
+
+    @cached_property
+    def weighted_rows(self) -> list[float]:
+        """Of those that count: how much each does where something is pooled."""
+        return [rows * weight for rows, weight in zip(self.rows, self.weights, strict=True) if weight > 0]
 
     @cached_property
     def said(self) -> RowsSaid:
         """What their rows say of their noise."""
-        return RowsSaid.of(self)
+        return self.said_in_full.weighted(self.weights)
+
+    # --- as they have published it ---
+
+    @cached_property
+    def said_in_full(self) -> RowsSaid:
+        """The same, as if all of them counted in full."""
+        return RowsSaid.in_full(self)
+
+    @cached_property
+    def rows(self) -> list[int]:
+        return [m.latent.rows for m in self]
+
+    @cached_property
+    def means(self) -> list[float]:
+        return [m.latent.mean for m in self]
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple([m.latent.kernel for m in self])
+
+    @cached_property
+    def side_by_side(self) -> Kernel | None:
+        """Their kernels, where all are of one structure, which is mostly one object for all."""
+        first = self.kernels[0].structure if self else None
+        if first is None or any([kernel.structure is not first for kernel in self.kernels]):
+            return None
+        return Kernel(first, torch.stack([kernel.theta for kernel in self.kernels]))
+
+    @cached_property
+    def families(self) -> dict[type[Likelihood], Likelihood]:
+        """One likelihood of each family."""
+        return {type(p): p for m in self for p in m.likelihoods}
 
     @cached_property
     def owner_numbers(self) -> list[int]:
         """For each the number of its owner, counted as they first appear; an owner has one for each function."""
         known: dict[tuple[str, int], int] = {}
         return [known.setdefault((m.about.owner, m.function), len(known)) for m in self]
+
+
+PUBLISHED = frozenset(("said_in_full", "rows", "means", "kernels", "side_by_side", "families", "owner_numbers"))
+
+
+def with_columns(members: Sequence[Member], first: str, *columns: Iterable[Any]) -> list[Member]:
+    """Each with other values in its field `first` and those behind it; as `_replace`, but several times faster."""
+    every: list[Iterable[Any]] = list(zip(*members, strict=True))  # the fields of all, one after the other
+    start = Member._fields.index(first)
+    every[start : start + len(columns)] = columns
+    return list(map(partial(tuple.__new__, Member), zip(*every, strict=True))) if members else []
 
 
 def boxes(members: Iterable[Member]) -> torch.Tensor:

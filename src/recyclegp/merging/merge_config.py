@@ -151,21 +151,31 @@ def _in_question(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
 
     Their unit nobody knows, or they say far more than most where nobody can check it, or f would be elsewhere.
     """
-    counting = {i for i, m in enumerate(problem.members) if m.weight > 0}.difference(unfinished)
-    judged = [(i, v) for i in counting if (v := problem.members[i].verdict) is not None and v is not TRUSTED]
+    judged, counting = _judged(problem, unfinished)
     found = [i for i, v in judged if v.decides_nothing]
-    few = len(found) <= (1 - INFLUENCE.honest) * len(problem.members) and 2 * len(found) < len(counting)
-    return sorted(found) if few else []
+    few = len(found) <= (1 - INFLUENCE.honest) * len(problem.members) and 2 * len(found) < counting
+    return found if few else []
+
+
+def _judged(problem: MergeProblem, apart: Sequence[int]) -> tuple[list[tuple[int, Verdict]], int]:
+    """Those who count, and are not of these, but are not trusted; and how many count and are not of these."""
+    others = set(apart)
+    found = [
+        (i, m.verdict)
+        for i, m in enumerate(problem.members)
+        if m.verdict is not TRUSTED and m.verdict is not None and m.weight > 0 and i not in others
+    ]
+    weights = Members.of(problem.members).weights
+    return found, sum([w > 0 for w in weights]) - sum([weights[i] > 0 for i in others])
 
 
 def _who_move(problem: MergeProblem, silent: Sequence[int]) -> list[int]:
     """Others who are not trusted, and may have moved f; where they are few beside those who are."""
-    counting = {i for i, m in enumerate(problem.members) if m.weight > 0}.difference(silent)
-    judged = [(i, v) for i in counting if (v := problem.members[i].verdict) is not None and v is not TRUSTED]
+    judged, counting = _judged(problem, silent)
     found = [i for i, v in judged if v.standing is Standing.UNCHECKED]
     few = len(found) + len(silent) <= SCREENING.most_forged * len(problem.members)
-    enough = len(counting) - len(found) >= SCREENING.min_trusted_to_rule_out_effects
-    return sorted(found) if few and enough else []
+    enough = counting - len(found) >= SCREENING.min_trusted_to_rule_out_effects
+    return found if few and enough else []
 
 
 def _are_moved(problem: MergeProblem, rest: Form, found: Form, apart: set[int]) -> bool:
@@ -195,8 +205,10 @@ def _doubtful(problem: MergeProblem, unfinished: Sequence[int]) -> list[int]:
     A search that was stopped early need not show it: q may be narrower than its prior at every step. Those that were
     fitted here decide, with owners' effects if they have some, where they are more than those in doubt.
     """
+    imported = {i for i, m in enumerate(problem.members) if m.about.method in IMPORTED and m.weight > 0}
+    if not imported:
+        return []
     counting = {i for i, m in enumerate(problem.members) if m.weight > 0}
-    imported = {i for i in counting if problem.members[i].about.method in IMPORTED}
     fitted, asked = counting - imported, imported.difference(unfinished)
     if len(fitted) < UNFINISHED.fewest_judges or not asked:
         return []

@@ -50,7 +50,7 @@ from .influence import (
     of_rows_like_theirs,
     of_usual_noise,
 )
-from .member import Member, Members
+from .member import Member, Members, with_columns
 from .site_source import SiteSource, added
 
 
@@ -112,7 +112,8 @@ class Readings(NamedTuple):
     @staticmethod
     def of(members: Sequence[Member], store: SiteSource) -> Readings:
         """Of members whose sites these are."""
-        known, noise, chi2, q, residual, dof, rows, weight = Members.of(members).said.to(store.device)
+        every = Members.of(members)
+        known, noise, chi2, q, residual, dof, rows, weight = every.said.to(store.device)
         chi2, residual, rows = chi2 * weight, residual * weight, torch.where(known, rows * weight, 0.0)
         dof = torch.minimum(dof * weight, rows)  # tr W² ≤ n
         points = _points(members, store, weight) * weight
@@ -123,10 +124,9 @@ class Readings(NamedTuple):
         counts = counts * of_rows_like_theirs(noise, least, known)
         counts = counts * of_enough_dof(dof, least_dof(noise, q, rows, points), known)
         counts = counts * of_one_noise(claimed, torch.minimum(least, _of_residuals(noise, residual, dof)), known)
-        kernels = tuple([m.latent.kernel for m in members])
         chi2, rows, residual, dof = chi2 * counts, rows * counts, residual * counts, dof * counts
-        read = Readings(counts > 0, noise, q, chi2, rows, residual, dof, torch.ones_like(noise), shown, kernels)
-        return read._replace(open=_left_open(store, kernels)) if read.opens else read
+        read = Readings(counts > 0, noise, q, chi2, rows, residual, dof, torch.ones_like(noise), shown, every.kernels)
+        return read._replace(open=_left_open(store, every.kernels)) if read.opens else read
 
     def to(self, device: torch.device) -> Readings:
         *numbers, kernels = self
@@ -214,7 +214,7 @@ class Readings(NamedTuple):
             return self.noise.new_zeros(())
         away = (pooled.at(self, missed) / pooled.level).log()
         each = pooled.dof / 4 * away.square() + 0.5 * torch.log1p(self.dof / pooled.dof)
-        return -each[self.known].sum()
+        return -torch.where(self.known, each, 0.0).sum()
 
     def constants(self, tau: Tensor) -> Tensor:
         """What e_k changes by, (K,)."""
@@ -345,17 +345,23 @@ class StackedNoise:
             points.append(Points(Z, whose[whose >= 0].to(readings.noise.device)))
             point_member.append(whose.repeat_interleave(M))
         own = readings.take(here.to(readings.noise.device))
-        return StackedNoise(own, member.clamp_min(0), real, rows, torch.cat(point_member), tuple(points))
+        whose_points = torch.cat(point_member).to(readings.noise.device)
+        return StackedNoise(own, member.clamp_min(0), real, rows, whose_points, tuple(points))
 
     @cached_property
     def smoothers(self) -> tuple[Smoothers, ...]:
         """Which only a search for c asks for."""
         return tuple(Smoothers.of(*some, self.readings) for some in self.points)
 
+    @cached_property
+    def opens(self) -> bool:
+        """Do their points leave anything open? Asked once, and not at every step."""
+        return self.readings.opens
+
     def under(self, pooled: PooledNoise, kernel: Kernel) -> UnderKernel:
         """What a kernel that is being learned says of the members."""
         opened, missed = self.readings.open, torch.zeros_like(self.readings.noise)
-        for Z, members in self.points if self.readings.opens else ():
+        for Z, members in self.points if self.opens else ():
             opened = opened.index_copy(0, members, core.left_open(kernel, Z).to(opened.device))
         for some in self.smoothers if pooled.has_missed else ():
             missed = missed.index_copy(0, some.members, some.missed(kernel).to(missed.device))
@@ -404,12 +410,12 @@ def with_noise(members: Sequence[Member], pooled: PooledNoise | None, store: Sit
     """Members that know under which noise they count: None for those who have said nothing about theirs."""
     if pooled is None:
         return tuple([m if m.noise is None else m.as_published for m in members])
+    members = Members.of(members)
     readings = Readings.of(members, store)
     under = readings.under(pooled, store)
     found = pooled.at(readings, under.missed), readings.left_open(pooled, under), readings.missed(pooled, under)
-    return tuple(
-        m._replace(noise=noise, left_open=left, missed=missed) if known else m.as_published
-        for m, known, noise, left, missed in zip(
-            members, readings.known.tolist(), *(t.tolist() for t in found), strict=True
-        )
-    )
+    brought = with_columns(members, "noise", *(t.tolist() for t in found))
+    if not bool(readings.known.all()):
+        known = readings.known.tolist()
+        brought = [now if k else m.as_published for m, now, k in zip(members, brought, known, strict=True)]
+    return members.changed(brought)

@@ -51,7 +51,10 @@ class OwnedSite(NamedTuple):
 
 def approximated(members: Sequence[Member]) -> bool:
     """Do members that count speak of classes or counts, of which a site is no more than an approximation?"""
-    families = {type(p) for m in members if m.weight > 0 for p in m.likelihoods}
+    every = Members.of(members)
+    families = set(every.families)
+    if every.counted is not every:
+        families = {type(p) for m in every.counted for p in m.likelihoods}
     return any(not (family.conjugate or family.has_units) for family in families)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ from .site_source import SiteSource, added, site_points
 
 MOST_AUTOMATIC = 512  # points on which a kernel is learned, unless more are wanted
 POOL = 8192  # candidates looked at together
+BEFORE_WAITING = 32  # steps of a selection on a GPU, of which the last ones may be for nothing
 AT_ONCE = 512  # candidates of which all pairs are looked at together: a call for each column would take longer
 Choice = int | str | None  # "auto", "all", a number of points, or None for points that were given
 AUTO, ALL = "auto", "all"
@@ -142,19 +144,32 @@ def select_by_slack(
     floor = POINTS.residual_floor * prior
     gram = kernel.matrix(points, points) if len(points) <= AT_ONCE else None
     chosen: list[int] = []
+    at_once = BEFORE_WAITING if points.is_cuda else 1
+    told: list[Tensor] = []  # of each step since: the sum, the best score, and where
     for step in range(known.shape[1], factor.shape[1]):
         score = (precision * residual).masked_fill_(residual <= floor, 0.0)
-        total, best, at = torch.stack([score.sum(), *score.max(0)]).tolist()  # a GPU is waited for once
-        if total <= tolerance or not best > 0:
-            break
-        pivot = int(at)
-        chosen.append(pivot)
-        column = kernel.matrix(points, points[pivot : pivot + 1])[:, 0] if gram is None else gram[:, pivot]
-        column = torch.addmv(column, factor[:, :step], factor[pivot, :step], alpha=-1).div_(residual[pivot].sqrt())
+        best = score.max(0, keepdim=True)
+        told.append(torch.cat([score.sum()[None], best.values, best.indices.to(score.dtype)]))
+        if len(told) == at_once or step == factor.shape[1] - 1:
+            more = _until(torch.stack(told).tolist(), tolerance)
+            chosen += more
+            if len(more) < len(told):
+                break
+            told = []
+        pivot = best.indices  # on the device: a GPU need not be waited for
+        column = kernel.matrix(points, points[pivot]) if gram is None else gram[:, pivot]
+        column = torch.addmv(column[:, 0], factor[:, :step], factor[pivot, :step][0], alpha=-1)
+        column.div_(residual[pivot].sqrt())
         factor[:, step] = column
         residual.addcmul_(column, column, value=-1.0).clamp_min_(0)
-        residual[pivot] = 0
+        residual.index_fill_(0, pivot, 0.0)
     return chosen
+
+
+def _until(told: Sequence[tuple[float, float, float]], tolerance: float) -> list[int]:
+    """Whom these steps have chosen, up to the first that has found too little."""
+    enough = takewhile(lambda one: one[0] > tolerance and one[1] > 0, told)
+    return [int(at) for _, _, at in enough]
 
 
 def _sufficient(kernel: Kernel, store: SiteSource, Z: Tensor, tolerance: float) -> int:

@@ -6,13 +6,14 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..core.packing import PackedSites
+from ..devices import CPU
 from ..kernels import Kernel, Node, Unit, entries, parse, pool, weighted_median
 from ..kernels.units import reference, smoother
 from ..likelihoods import FAMILIES, Gaussian, Likelihood, named
@@ -25,18 +26,26 @@ from .unfinished import unfinished
 
 def most_common_kernel(members: Sequence[Member]) -> Kernel:
     """The median of the members that share the structure with most rows; of those that can be learned, if any can."""
-    counted = Members.of(members).counted
-    every = [m.latent.kernel.structure for m in counted]
-    structures = dict(zip(map(id, every), every, strict=True))  # compared once, and not for each member
+    every = Members.of(members)
+    total = _structures(every)
+    found = median_kernel(every, max(total, key=lambda s: (not is_too_large(s), total[s])))
+    assert found is not None  # the structure is one of theirs
+    return found
+
+
+def _structures(members: Members) -> dict[Node, float]:
+    """Those of kernels of members that count, with their votes; structures are compared once, not for each member."""
+    if members.side_by_side is not None:
+        return {members.side_by_side.structure: 1.0} if members.counted else {}
+    every = [m.latent.kernel.structure for m in members.counted]
+    structures = dict(zip(map(id, every), every, strict=True))
     rows = dict.fromkeys(structures, 0.0)
-    for own, vote in zip(map(id, every), _votes(counted), strict=True):
+    for own, vote in zip(map(id, every), _votes(members), strict=True):
         rows[own] += vote
     total: dict[Node, float] = {}
     for own, votes_of_these in rows.items():
         total[structures[own]] = total.get(structures[own], 0.0) + votes_of_these
-    found = median_kernel(members, max(total, key=lambda s: (not is_too_large(s), total[s])))
-    assert found is not None  # the structure is one of theirs
-    return found
+    return total
 
 
 def is_too_large(structure: Node) -> bool:
@@ -46,18 +55,18 @@ def is_too_large(structure: Node) -> bool:
 
 def all_too_large(members: Sequence[Member]) -> bool:
     """Is no member's kernel one that can be learned?"""
-    structures = {id(m.latent.kernel.structure): m.latent.kernel.structure for m in Members.of(members).counted}
-    return all(is_too_large(structure) for structure in structures.values())
+    return all(is_too_large(structure) for structure in _structures(Members.of(members)))
 
 
 def median_kernel(members: Sequence[Member], structure: Node) -> Kernel | None:
     """The median of the members with this structure, each counting with its rows; None if there are none."""
     alike = _alike(members, structure)
-    return None if alike is None else pool(alike.kernels, _votes(alike.members))
+    return None if alike is None else pool(alike.kernels, votes(alike.rows))
 
 
-def _votes(members: Sequence[Member]) -> list[float]:
-    return votes([m.latent.rows * m.weight for m in members])  # weighted_rows, without a call for each
+def _votes(members: Members) -> list[float]:
+    """Of those that count."""
+    return votes(members.weighted_rows)
 
 
 def largest_kernels(members: Sequence[Member], structure: Node) -> list[Kernel]:
@@ -65,37 +74,49 @@ def largest_kernels(members: Sequence[Member], structure: Node) -> list[Kernel]:
     alike = _alike(members, structure)
     if alike is None:
         return []
-    rows = np.array([m.latent.rows * m.weight for m in alike.members])
     table = alike.kernels.theta.cpu().numpy()
-    order = np.lexsort((*-table.T[::-1], -rows))  # most rows first, then the largest numbers
+    order = np.lexsort((*-table.T[::-1], -np.array(alike.rows)))  # most rows first, then the largest numbers
     return [alike.kernels.select(i) for i in order[: POOLING.starts].tolist()]
 
 
 class _Alike(NamedTuple):
-    """Members whose kernels have one structure, and these kernels."""
+    """Of members that count, and whose kernels have one structure."""
 
-    members: list[Member]
+    rows: list[float]  # weighted
     kernels: Kernel  # side by side
 
 
 def _alike(members: Sequence[Member], structure: Node) -> _Alike | None:
     """Members with this structure, or with one that is as smooth once matern52 is rbf; None where nobody has it."""
-    counted = Members.of(members).counted
-    kernels = [m.latent.kernel for m in counted]
-    every = [kernel.structure for kernel in kernels]
-    different = dict(zip(map(id, every), every, strict=True))
-    changes = {i: torch.zeros(s.size, dtype=torch.float64) for i, s in different.items() if s == structure}
-    if not changes:  # what makes them smoother is added to their numbers
-        smooth = {i: smoother(Kernel(s, torch.zeros(s.size, dtype=torch.float64))) for i, s in different.items()}
-        changes = {i: kernel.theta for i, kernel in smooth.items() if kernel.structure == structure}
+    every = Members.of(members)
+    rows, together = every.weighted_rows, every.side_by_side
+    if together is not None:
+        change = _changes({0: together.structure}, structure)
+        if not change or not rows:
+            return None
+        theta = together.theta
+        if len(rows) < len(every):
+            theta = theta[(torch.tensor(every.weights, dtype=torch.float64, device=CPU) > 0).to(theta.device)]
+        return _Alike(rows, Kernel(structure, theta + change[0].to(theta.device)))
+    kernels = [m.latent.kernel for m in every.counted]
+    structures = [kernel.structure for kernel in kernels]
+    changes = _changes(dict(zip(map(id, structures), structures, strict=True)), structure)
     if not changes:
         return None
-    if len(changes) < len(different):
-        chosen = [i for i, s in enumerate(every) if id(s) in changes]
-        counted, kernels, every = [counted[i] for i in chosen], [kernels[i] for i in chosen], [every[i] for i in chosen]
-    theta = torch.stack([kernel.theta for kernel in kernels])
-    added = [changes[id(s)] for s in every] if len(changes) > 1 else [*changes.values()]
-    return _Alike(counted, Kernel(structure, theta + torch.stack(added).to(theta.device)))
+    chosen = [i for i, s in enumerate(structures) if id(s) in changes]
+    theta = torch.stack([kernels[i].theta for i in chosen])
+    added = torch.stack([changes[id(structures[i])] for i in chosen])
+    return _Alike([rows[i] for i in chosen], Kernel(structure, theta + added.to(theta.device)))
+
+
+def _changes(different: Mapping[int, Node], structure: Node) -> dict[int, Tensor]:
+    """Which of them are this structure, or come to it once matern52 is rbf, and what is then added to their numbers."""
+    zeros = {i: torch.zeros(s.size, dtype=torch.float64, device=CPU) for i, s in different.items()}
+    same = {i: zeros[i] for i, s in different.items() if s == structure}
+    if same:
+        return same
+    smooth = {i: smoother(Kernel(s, zeros[i])) for i, s in different.items()}
+    return {i: kernel.theta for i, kernel in smooth.items() if kernel.structure == structure}
 
 
 def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float:
@@ -107,7 +128,7 @@ def shorter_than_all(kernel: Kernel, members: Sequence[Member]) -> float:
     lengths = [i for i, p in enumerate(entries(kernel.structure)) if p.name == "lengthscale" and p.unit is Unit.LENGTH]
     if alike is None or not lengths:
         return 1.0
-    weights = np.array(_votes(alike.members))
+    weights = np.array(votes(alike.rows))
     table = alike.kernels.theta[:, lengths].cpu().numpy()
     order = np.argsort(table, axis=0, kind="stable")
     share = np.cumsum(weights[order], axis=0) / weights.sum()
@@ -127,8 +148,8 @@ def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dime
     centre = centre / store.points
     x = store.reduce(partial(_powers, about=centre), added, 1, "scale").second
     x = torch.where(x > 0, (x / store.points).sqrt(), torch.ones_like(x))
-    some = Members.of(members).counted
-    some = some[:: -(-len(some) // POOLING.sample)]
+    counted = Members.of(members).counted
+    some = Members(counted[:: -(-len(counted) // POOLING.sample)])
     Z = next(site_points(store.packs(1))).Z[: POOLING.sample]
     variances = [float(m.kernel.to(Z.device).diagonal(Z).mean()) for m in some]
     middle = weighted_median(variances, _votes(some))
@@ -137,6 +158,9 @@ def kernel_by_name(name: str, members: Sequence[Member], store: SiteSource, dime
 
 def discrete_columns(members: Sequence[Member]) -> tuple[int, ...]:
     """The columns that members' kernels take for codes of levels."""
+    together = Members.of(members).side_by_side
+    if together is not None:
+        return tuple(sorted(together.structure.discrete))
     structures = {id(m.latent.kernel.structure): m.latent.kernel.structure for m in members}.values()
     return tuple(sorted({column for structure in structures for column in structure.discrete}))
 
@@ -158,8 +182,9 @@ def _powers(packs: Iterator[PackedSites], *, about: Tensor) -> _Powers:
 
 def median_mean(members: Sequence[Member]) -> float:
     """Of the prior means, each counting with its module's rows."""
-    known = Members.of(members).counted
-    return weighted_median([m.latent.mean for m in known], _votes(known))
+    every = Members.of(members)
+    means = every.means if every.counted is every else [m.latent.mean for m in every.counted]
+    return weighted_median(means, _votes(every))
 
 
 def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
@@ -168,9 +193,12 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     Members whose searches elsewhere had not ended say nothing of theirs, where others do; nor do those whose noise is
     not believed.
     """
+    every = Members.of(members)
+    counted = every.counted
+    if _all_brought(every):
+        return (_pooled_noise([m.noise for m in counted], _votes(every)),)
     found: dict[str, dict[tuple[float, ...], float]] = {}  # votes, by parameters
     labels: dict[str, tuple[str, ...]] = {}  # the most levels that anybody has; those of others are the first of these
-    counted = Members.of(members).counted
     # votes of those who say the same, by the identities of what they say: many share one, and none need be compared
     alike: dict[tuple[int, float | None, bool, bool], float] = {}
     unsure = {id(m) for m in unfinished(counted)}
@@ -178,7 +206,7 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
     likelihoods_of: dict[int, tuple[Likelihood, ...]] = {}
     said = zip([m.likelihoods for m in counted], [m.noise for m in counted], strict=True)
     sure, believed = ([id(m) not in others for m in counted] for others in (unsure, unlike))
-    for (own, noise), is_sure, is_believed, vote in zip(said, sure, believed, _votes(counted), strict=True):
+    for (own, noise), is_sure, is_believed, vote in zip(said, sure, believed, _votes(every), strict=True):
         which = id(own[0]) if len(own) == 1 else id(own)
         likelihoods_of[which] = own
         key = which, noise, is_sure, is_believed
@@ -205,6 +233,19 @@ def pool_likelihoods(members: Sequence[Member]) -> tuple[Likelihood, ...]:
         each = [_pool_one(found[name], i, n in family.precisions) for i, n in enumerate(family.value_names)]
         pooled.append(family.with_parameters([v for v in each if v is not None] if None not in each else []))
     return tuple(pooled)
+
+
+def _all_brought(members: Members) -> bool:
+    """Are all Gaussian, and brought to a noise? As nearly always where there are very many."""
+    if not members.counted or members.families.keys() != {Gaussian} or any([m.noise is None for m in members.counted]):
+        return False
+    return all([len(m.likelihoods) == 1 for m in members.counted])
+
+
+def _pooled_noise(noises: Sequence[Any], votes_of_each: Sequence[float]) -> Gaussian:
+    """What `pool_likelihoods` says of such members."""
+    values, which = np.unique(noises, return_inverse=True)
+    return Gaussian(_pool(values.tolist(), np.bincount(which, votes_of_each).tolist(), 1))
 
 
 def _not_believed(members: Sequence[Member]) -> list[Member]:

@@ -11,7 +11,7 @@ from ..kernels.units import smoother
 from .constants import POINTS
 from .exact_learning import Learned, decide_from_some
 from .learning import Choice, begin, finish, slack_tolerance, starts
-from .member import Member
+from .member import Member, Members
 from .noise import Readings, at_noise
 from .owners import Owners, approximated, by_owner, owner_numbers
 from .points import PointsWanted
@@ -73,7 +73,7 @@ class MergeProblem:
     @property
     def tolerance(self) -> float:
         """Slack that is nothing beside all rows."""
-        return POINTS.negligible * slack_tolerance(sum(m.weighted_rows for m in self.members))
+        return POINTS.negligible * slack_tolerance(sum(Members.of(self.members).weighted_rows))
 
     # --- what is chosen where it is held at points: once, whoever asks ---
 

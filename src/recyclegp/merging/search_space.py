@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..core.effects import NO_EFFECTS, Effects
 from ..kernels import Kernel, entries, learned
+from ..kernels.nodes import Scale, Stationary
 from ..kernels.units import alike
 from .constants import EFFECTS, LEARNING, NOISE, OUTPUTS
 from .noise import PooledNoise
@@ -61,9 +62,7 @@ class SearchSpace:
         return torch.cat([kernel.theta[self._free], kernel.theta.new_tensor(tail)])
 
     def kernel_at(self, x: Tensor) -> Kernel:
-        whole = self._template.theta.clone()
-        whole[self._free] = x[: self._parameters]
-        return self._template.with_theta(whole)
+        return self._template.with_theta(self._template.theta.index_copy(0, self._free_at, x[: self._parameters]))
 
     def effects_at(self, x: Tensor) -> Effects:
         if not self._effects:
@@ -77,14 +76,13 @@ class SearchSpace:
         """log of the lengths of g_k over those of f."""
         if not self._lengths_differ:
             return None
-        lengths = self._own_lengths.log()
         first = self._parameters + self._effects
-        lengths[self._own] = x[first : first + int(self._own.sum())]
+        lengths = self._own_lengths.log().index_copy(0, self._own_at, x[first : first + len(self._own_at)])
         ratio = lengths - self.kernel_at(x).lengths(self._dimension).log()
         return torch.where(self._own_lengths.isfinite(), ratio, torch.zeros_like(ratio))
 
     def noise_at(self, x: Tensor) -> PooledNoise | None:
-        values = x[self._parameters + self._effects + int(self._own.sum()) :].exp()
+        values = x[self._parameters + self._effects + len(self._own_at) :].exp()
         if not len(values):
             return None
         return PooledNoise(values[0], values[2], values[1], values[3] if self.missed else 0.0)
@@ -119,6 +117,14 @@ class SearchSpace:
         return [*map(str, kernel), *effects[: self._effects], *lengths, *noises[: len(self._noises)]]
 
     @property
+    def can_be_recorded(self) -> bool:
+        """Is nothing of what a kernel does decided by numbers? Looked at of the usual ones only."""
+        structure = self._template.structure
+        return (
+            isinstance(structure, Scale) and isinstance(structure.base, Stationary) and structure.base.columns is None
+        )
+
+    @property
     def lower(self) -> Tensor:
         return self._centre_and_sd[0] - LEARNING.reach
 
@@ -136,8 +142,13 @@ class SearchSpace:
         return free if self.fixed is None else torch.zeros_like(free)
 
     @cached_property
+    def _free_at(self) -> Tensor:
+        """Where these are; a GPU would have to be asked again and again what is set in `_free`."""
+        return self._free.nonzero()[:, 0]
+
+    @property
     def _parameters(self) -> int:
-        return int(self._free.sum())
+        return self._free_at.shape[0]
 
     @property
     def _effects(self) -> int:
@@ -171,6 +182,10 @@ class SearchSpace:
         """(D,) bool: which of their lengths are learned."""
         found = self._own_lengths.isfinite() & self._lengths_differ
         return found if int(found.sum()) <= EFFECTS.most_lengths else torch.zeros_like(found)
+
+    @cached_property
+    def _own_at(self) -> Tensor:
+        return self._own.nonzero()[:, 0]
 
     @property
     def _noises(self) -> list[float]:

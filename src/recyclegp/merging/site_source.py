@@ -89,6 +89,11 @@ class SiteSource(ABC):
     sites: int
     _view: View
 
+    @property
+    def is_held(self) -> bool:
+        """Are its sites in the memory of its device, as they are seen, so that none is made anew?"""
+        return False
+
     @abstractmethod
     def packs(self, inducing: int) -> Iterator[PackedSites]:
         """Every site once, here, in chunks whose features on `inducing` points fit."""

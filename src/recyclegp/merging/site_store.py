@@ -139,9 +139,15 @@ class SiteStore(SiteSource):
             if seen.members:
                 yield from split(seen, inducing)
 
+    @property
+    def is_held(self) -> bool:
+        """As long as learning asks for them; those in the file are not."""
+        few = self._held <= REMEMBERED * memory_factor(self.device)
+        return few and not any(isinstance(p, _Stored) for p in self._packed)
+
     def _visible(self) -> Iterable[PackedSites]:
         """Packs as they are seen; where they are small they are kept so, because learning asks again and again."""
-        if self._held > REMEMBERED * memory_factor(self.device) or any(isinstance(p, _Stored) for p in self._packed):
+        if not self.is_held:
             return (self._view.of(self._read(p) if isinstance(p, _Stored) else p) for p in self._packed)
         if len(self._known) < len(self._packed):
             self._known = [self._view.of(p) for p in self._packed if not isinstance(p, _Stored)]

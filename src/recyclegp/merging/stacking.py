@@ -34,6 +34,7 @@ from ..core import linalg
 from ..core.averaged import best_share, leave_one_out
 from ..core.effects import Effects
 from ..core.owner_posterior import FunctionPosterior
+from ..core.posterior import Posterior
 from ..core.sites import Site
 from ..kernels import Kernel, weighted_median
 from .constants import STACKING
@@ -70,10 +71,16 @@ class OwnerKernel(NamedTuple):
     effects: Effects
 
     def left_open(self, Z: Tensor, X: Tensor) -> Tensor:
-        """Variance of f_k at the rows of X where f_k(Z) is known."""
+        """Variance of f_k at the rows of X (…, n, D) where f_k(Z) is known."""
         L = linalg.cholesky(self._matrix(Z, Z)).L
         V = linalg.solve_lower(L, self._matrix(Z, X))
-        return self.kernel.diagonal(X) + self.effects.diagonal(self.kernel, X) - V.square().sum(0)
+        return self.kernel.diagonal(X) + self.effects.diagonal(self.kernel, X) - V.square().sum(-2)
+
+    def left_open_of_each(self, Z: Sequence[Tensor], X: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Of several owners, of whom those with as many points are asked together."""
+        if all([z.shape == Z[0].shape for z in Z]):
+            return self.left_open(torch.stack(list(Z)), torch.stack(list(X))).unbind()
+        return [self.left_open(z, x) for z, x in zip(Z, X, strict=True)]
 
     def _matrix(self, X1: Tensor, X2: Tensor) -> Tensor:
         return self.kernel.matrix(X1, X2) + self.effects.matrix(self.kernel, X1, X2)
@@ -147,26 +154,31 @@ class Comparison(NamedTuple):
         """a; all of it where the merge has lost what owners knew."""
         if self.is_lost_between_points():
             return 1.0
-        pairs = [_compared(*each, self.device) for each in zip(self.owners, self.merged, self.alone, strict=True)]
-        first, second = (torch.cat(part) for part in zip(*pairs, strict=True))
-        found = best_share(first, second, STACKING.prior)
+        published, now = [own.published for own in self.owners], [own.now for own in self.owners]
+        there = [Site(*(t.to(self.device) for t in site)) for site in now]
+        by_others = [p.cpu() for p in _left_out(self.merged, there)]
+        by_themselves = [leave_one_out(*each).cpu() for each in zip(self.alone, published, strict=True)]
+        # what e_k changes by, in equal parts; of no rows nothing is said
+        gained = [float(b.e - a.e) / max(1, len(a.rho)) for a, b in zip(published, now, strict=True)]
+        first = torch.cat([p + e for p, e in zip(by_others, gained, strict=True)])
+        found = best_share(first, torch.cat(by_themselves), STACKING.prior)
         return found if found >= STACKING.least else 0.0
 
     @torch.no_grad()
     def is_lost_between_points(self) -> bool:
         """Do most owners, by their rows, know several times less of f between their points than each alone?"""
-        less, rows = [], []
-        for own, merged, alone in zip(self.owners, self.merged, self.alone, strict=True):
-            Z = own.published.Z
-            X = between_points(Z, own.members[0].kernel.structure.discrete)
-            if not len(X):
-                continue
-            before = float(alone.predict(X).variance.mean())
-            Z, X = Z.to(self.device), X.to(self.device)
-            now = merged.predict(X).variance.minimum(self.kernel.left_open(Z, X))
-            less.append(float(now.mean()) / max(before, 1e-300))
-            rows.append(own.rows)
-        return bool(less) and weighted_median(less, votes(rows)) > STACKING.lost
+        Z = [own.published.Z for own in self.owners]
+        X = [between_points(z, own.members[0].kernel.structure.discrete) for z, own in zip(Z, self.owners, strict=True)]
+        some = [i for i, x in enumerate(X) if len(x)]
+        if not some:
+            return False
+        before = torch.stack([self.alone[i].predict(X[i]).variance.mean().cpu() for i in some])
+        Z, X = [Z[i].to(self.device) for i in some], [X[i].to(self.device) for i in some]
+        variances = _variances([self.merged[i] for i in some], X)
+        left_open = self.kernel.left_open_of_each(Z, X)
+        now = torch.stack([v.minimum(o).mean() for v, o in zip(variances, left_open, strict=True)])
+        less = (now.cpu() / before.clamp_min(1e-300)).tolist()
+        return weighted_median(less, votes([self.owners[i].rows for i in some])) > STACKING.lost
 
 
 def between_points(Z: Tensor, discrete: Sequence[int]) -> Tensor:
@@ -187,9 +199,18 @@ def _some(known: Sequence[str]) -> Sequence[str]:
     return [known[int(i * step)] for i in range(min(len(known), STACKING.most_owners))]
 
 
-def _compared(
-    own: OwnAnswer, merged: FunctionPosterior, alone: FunctionPosterior, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    published, now = own.published, own.now
-    p, q = leave_one_out(merged, Site(*(t.to(device) for t in now))), leave_one_out(alone, published)
-    return p.cpu() + float(now.e - published.e) / max(1, len(p)), q.cpu()  # of no rows nothing is said
+def _variances(posteriors: Sequence[FunctionPosterior], X: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Of each at its own X; one that answers for all is asked once."""
+    first = posteriors[0]
+    if all([p is first for p in posteriors]):
+        return first.predict(torch.cat(list(X))).variance.split([len(x) for x in X])
+    return [p.predict(x).variance for p, x in zip(posteriors, X, strict=True)]
+
+
+def _left_out(posteriors: Sequence[FunctionPosterior], sites: Sequence[Site]) -> Sequence[Tensor]:
+    """What leaves each number of a site out, under its posterior; one that answers for all is asked once."""
+    first, shape = posteriors[0], sites[0].Rt.shape
+    alike = all([p is first for p in posteriors]) and all([site.Rt.shape == shape for site in sites])
+    if isinstance(first, Posterior) and alike:
+        return leave_one_out(first, Site(*map(torch.stack, zip(*sites, strict=True)))).unbind()
+    return [leave_one_out(*each) for each in zip(posteriors, sites, strict=True)]

@@ -21,6 +21,7 @@ from torch import Tensor
 from .. import threads
 from ..core.effects import NO_EFFECTS, Effects
 from ..core.posterior import Basis, Posterior, basis
+from ..devices import CPU
 from ..errors import printable
 from ..kernels import Kernel
 from ..kernels.units import smoother
@@ -36,7 +37,7 @@ from .influence import believable_shares, relative_precision, seen_shares, shown
 from .input_units import InputChange, Place, best_units
 from .learning import starts
 from .levels import UnitDoubt, levels, unit_doubts
-from .member import Member, Members
+from .member import Member, Members, with_columns
 from .moved import is_moved
 from .noise import PooledNoise, Readings, at_noise
 from .owners import Owners, approximated, owner_numbers
@@ -182,7 +183,8 @@ def _screened(members: Sequence[Member], store: SiteSource, owners: Owners, pool
     if bool((seen == 1).all()):
         return _at_seen_precision(members, store, owners, readings, noise)
     shown = shown_shares(seen, now, store)
-    less = [m._replace(weight=m.weight * share) for m, share in zip(members, shown.tolist(), strict=True)]
+    shares = {i: share for i, share in enumerate(shown.tolist()) if share != 1}
+    less = Members.of(members).weighing({i: members[i].weight * share for i, share in shares.items()})
     capped = store.weighted(shown)
     about = _at_seen_precision(less, capped, owners, *_noises(less, capped, pool_noise, seen == 1))
     verdicts = [_seen(v, share) for v, share in zip(about.verdicts, seen.tolist(), strict=True)]
@@ -379,11 +381,15 @@ def apply_screening(
     if believed:
         verdicts = [_believed(v, believed.get(i, 1.0), members[i]) for i, v in enumerate(verdicts)]
     found = with_verdicts(members, verdicts, trust)
-    excluded = [i for i, m in enumerate(found) if m.weight == 0 and members[i].weight > 0]
+    before = Members.of(members).weights
+    less = [i for i, (now, w) in enumerate(zip(found.weights, before, strict=True)) if now < w]
+    excluded = [i for i in less if found.weights[i] == 0]
     counted = store.without(excluded) if excluded else store
-    if any([0 < m.weight < before.weight for m, before in zip(found, members, strict=True)]):
-        left = [m.weight / before.weight if m.weight > 0 else 1.0 for m, before in zip(found, members, strict=True)]
-        counted = counted.weighted(torch.tensor(left, dtype=torch.float64))
+    if len(less) > len(excluded):
+        left = torch.ones(len(members), dtype=torch.float64, device=CPU)
+        for i in set(less).difference(excluded):
+            left[i] = found.weights[i] / before[i]
+        counted = counted.weighted(left.to(store.device))
     return ScreenedMembers(found, counted, about.learned)
 
 
@@ -400,14 +406,15 @@ def _believed(v: Verdict, share: float, m: Member) -> Verdict:
     )
 
 
-def with_verdicts(members: Sequence[Member], found: Sequence[Verdict], trust: Trust) -> tuple[Member, ...]:
+def with_verdicts(members: Sequence[Member], found: Sequence[Verdict], trust: Trust) -> Members:
     """Members that know what was said about them; those that are not to be trusted have no weight, or less of it."""
-    screened = []
-    for m, v in zip(members, found, strict=True):
-        share = (0.0 if v.flagged else v.share) if trust is Trust.LEARN else 1.0
-        verdict = v if share == 1 else v._replace(weight=m.weight)
-        screened.append(m._replace(weight=share * m.weight, verdict=verdict))
-    return Members(screened)
+    screened = with_columns(members, "verdict", found)
+    for i, v in enumerate(found) if trust is Trust.LEARN else ():
+        share = 0.0 if v.flagged else v.share
+        if v is not TRUSTED and share != 1:
+            weight = members[i].weight
+            screened[i] = screened[i]._replace(weight=share * weight, verdict=v._replace(weight=weight))
+    return Members.of(members).changed(screened)
 
 
 def reset_screening(members: Sequence[Member]) -> tuple[Member, ...]:

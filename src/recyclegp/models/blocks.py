@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -79,13 +80,14 @@ class FunctionColumns(NamedTuple):
     def latents(self, structure: Node, *, keep: bool, packs: Iterable[PackedSites] | None = None) -> Iterator[Latent]:
         """This function of every module, with its site or without; sites are views of packs that are known."""
         m = self.models
-        own: Iterable[Any] = m.sites.each(packs) if keep else [None] * len(self.rows)
-        columns = (m.mean.tolist(), self.rows.tolist(), m.jitter.tolist(), m.kept.tolist())
-        ends = zip(m.converged.tolist(), m.evaluations.tolist(), m.messages, strict=True)
-        facts = zip(own, Kernel(structure, m.theta).each(), *columns, m.noise.tolist(), ends, strict=True)
-        for site, kernel, mean, rows, jitter, kept, noise, end in facts:
-            evidence = fitted.noise_evidence(noise) if noise[0] == noise[0] else None
-            yield Latent(site, kernel, mean, rows, jitter, None, kept, evidence, Convergence(*end))
+        own: Iterable[Any] = m.sites.each(packs) if keep else repeat(None, len(self.rows))
+        columns = (m.mean.tolist(), self.rows.tolist(), m.jitter.tolist(), repeat(None), m.kept.tolist())
+        ends = list(zip(m.converged.tolist(), m.evaluations.tolist(), m.messages, strict=True))
+        alike = {
+            end: Convergence(*end) for end in set(ends)
+        }  # many searches end in the same words, after as many steps
+        evidence = map(fitted.noise_evidence, m.noise.tolist())
+        return map(Latent, own, Kernel(structure, m.theta).each(), *columns, evidence, map(alike.__getitem__, ends))
 
     def with_latents(self, latents: Sequence[Latent]) -> FunctionColumns:
         """With all that other units, columns or codes of levels change."""
@@ -165,13 +167,11 @@ class Block:
         c, own = self.common, self.functions[function]
         part, parameters = c.likelihood.parts[function], own.models.parameters.tolist()
         targets = (c.targets[function],)
-        abouts = [
-            About(name, owner, time, c.method, c.columns, c.categories, targets, c.privacy, origin, c.held_back)
-            for name, owner, time, origin in zip(self.names, self.owners, self.times, self.origins, strict=True)
-        ]
+        common = map(repeat, (c.method, c.columns, c.categories, targets, c.privacy))
+        abouts = map(About, self.names, self.owners, self.times, *common, self.origins, repeat(c.held_back))
         latents = own.latents(c.structures[function], keep=keep, packs=packs)
-        likelihoods = [(part.with_values(*values),) for values in parameters]
-        return [Member(*of, function) for of in zip(abouts, latents, likelihoods, weights, strict=True)]
+        likelihoods = zip(part.each_with_values(parameters), strict=True)
+        return list(map(Member, abouts, latents, likelihoods, weights, repeat(function)))
 
     def packs(
         self, packs: Iterable[PackedSites], members: Sequence[int], weights: Sequence[float]
@@ -185,7 +185,7 @@ class Block:
                 if not plain:
                     w = packed.e.new_tensor([weights[i] for i in packed.members])
                     packed = PackedSites(*weighted(Site(*packed[:4]), w), packed.members, packed.counts)
-                yield packed._replace(members=tuple([members[i] for i in packed.members]))
+                yield packed._replace(members=tuple(map(members.__getitem__, packed.members)))
 
     @property
     def not_converged(self) -> list[str]:

@@ -19,7 +19,7 @@ from ..errors import Argument, RecycleGPError
 from ..garbage import looked_for_afterwards
 from ..kernels import Kernel
 from ..likelihoods import Likelihood, Outputs
-from ..merging.member import Member
+from ..merging.member import Member, Members
 from ..merging.site_source import SiteSource
 from ..merging.site_store import SiteStore
 from ..merging.unfinished import finished_part, has_finished, is_unfinished
@@ -99,6 +99,19 @@ class _Reading:
         if site is not None:
             self.store.put(site, 1.0, len(self.members))
         self.members.append(member)
+
+
+class _Coming(NamedTuple):
+    """Members that come in columns, and their places among those of a function."""
+
+    places: list[int]
+    members: list[Member]
+
+    @property
+    def in_order(self) -> list[Member]:
+        if self.places == sorted(self.places):
+            return self.members
+        return [member for _, member in sorted(zip(self.places, self.members, strict=True), key=itemgetter(0))]
 
 
 class ModuleIntake:
@@ -264,7 +277,7 @@ class ModuleIntake:
 
     def _append_pieces(self, pieces: Iterable[Piece], label: str, check: Callable[[Frame], None] | None) -> None:
         first = self.count
-        found: dict[_Reading, list[tuple[int, Member]]] = {}  # with their places among the members of a function
+        found: dict[_Reading, _Coming] = {}
         admitted: dict[int, About] = {}
         unsettled: set[int] = set()
         for block, positions in pieces:
@@ -275,11 +288,11 @@ class ModuleIntake:
             weights = self._weights.of_those(block.names, [first + p for p in positions])
             about = About(block.names[0], targets=common.targets)
             for c, reading in enumerate(self._readings(about, (common.likelihood,), label)):
-                new = found.setdefault(reading, [])
+                new = found.setdefault(reading, _Coming([], []))
                 start = len(reading.members)
                 places = [start + p for p in positions]
                 if reading is not self._single:
-                    places = [start + len(new) + i for i in range(len(block))]
+                    places = [start + len(new.places) + i for i in range(len(block))]
                 packs: Iterable[PackedSites] = block.functions[c].models.sites.packs(memory=memory_factor(self._device))
                 if self._keep:
                     packs = list(packs)  # which the members and the store then share
@@ -290,15 +303,15 @@ class ModuleIntake:
                 members = block.members(weights, keep=self._keep, function=c, packs=packs)
                 if self._known is not None:
                     members = [member._replace(added_after_merge=True) for member in members]
-                new += zip(places, members, strict=True)
+                new.places.extend(places)
+                new.members.extend(members)
                 if c == 0:
                     admitted.update(zip(positions, [m.about for m in members], strict=True))
                 ended = block.functions[c].models.converged.tolist()
-                unsettled.update(p for p, settled in zip(positions, ended, strict=True) if not settled)
-        self._admit_all(dict(sorted(admitted.items())), unsettled, label)
+                unsettled.update([p for p, settled in zip(positions, ended, strict=True) if not settled])
+        self._admit_all({position: admitted[position] for position in sorted(admitted)}, unsettled, label)
         for reading, new in found.items():
-            new.sort(key=itemgetter(0))
-            reading.members += [member for _, member in new]
+            reading.members += new.in_order
 
     def append_elsewhere(self, likelihood: Likelihood, members: Sequence[Member], frame: Frame, label: str) -> None:
         """One module whose sites lie elsewhere: what it says of each function, in the order of the likelihood's."""
@@ -421,12 +434,12 @@ class ModuleIntake:
         for reading in (self._single, *self._several.values()):
             reading.finish(self._keep, self._others)
         if self._likelihood is None:
-            own = FunctionRead(tuple(self._single.members), self._single.store)
+            own = FunctionRead(Members(self._single.members), self._single.store)
             read = ModulesRead(own.members[0].likelihoods[0], (own,), self.frame)
         else:
             readings = [self._several.get(name) or _Reading(self._device) for name in self._likelihood.functions]
             functions = tuple(
-                FunctionRead(tuple(m._replace(function=c) for m in own.members), own.store)
+                FunctionRead(Members([m._replace(function=c) for m in own.members]), own.store)
                 for c, own in enumerate(readings)
             )
             read = ModulesRead(self._likelihood, functions, self.frame)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from .. import arrays
+from .. import arrays, threads
 from ..arrays import Array, CountOrPoints, PerOutput
-from ..devices import default_device, device_of, retry_on_oom
+from ..devices import default_device, device_of, memory_seen_once, retry_on_oom
 from ..errors import Argument, Name, RecycleGPError
 from ..garbage import looked_for_afterwards
 from ..kernels import Kernel, parse
@@ -40,6 +41,7 @@ from .how import Frame, How
 from .intake import FunctionRead, ModuleIntake, ModulesRead
 from .merge_warnings import about_unchecked
 from .merging import given_noises, merge_functions
+from .modules import Modules
 from .sources import Source
 
 if TYPE_CHECKING:
@@ -244,7 +246,9 @@ def merge(
         raise RecycleGPError(Argument("keep", keep), "; use 'sites' or 'names'")
     options = MergeOptions.among(locals())
     skip = on_failure_wanted(on_failure) is OnFailure.SKIP
-    with ModuleIntake(device=device_of(device), keep=keep == "sites", weights=weights) as intake:
+    # of members made from columns Python looks for circles once, with all that is made of them
+    at_once = looked_for_afterwards() if isinstance(modules, Modules) else nullcontext()
+    with at_once, ModuleIntake(device=device_of(device), keep=keep == "sites", weights=weights) as intake:
         read = (intake.read_what_can_be if skip else intake.read)(modules, options.check)
         while True:
             try:
@@ -287,7 +291,9 @@ def merge_read(read: ModulesRead, options: MergeOptions) -> Ensemble:
         groups = merge_functions(read.likelihood, functions, read.frame, how, options.points(read.frame))
         return Ensemble._of_groups(read.likelihood, read.frame, groups, how, device)
 
-    with default_device(device):
+    # beside a GPU the CPU has small tensors only, and starting threads for each of them takes longer than all of it
+    few = threads.limit_threads(0.0) if device.type != "cpu" else nullcontext()
+    with default_device(device), few, memory_seen_once():
         return retry_on_oom(merged)
 
 

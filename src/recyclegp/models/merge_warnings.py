@@ -21,7 +21,7 @@ from ..errors import (
 from ..likelihoods import Likelihood
 from ..merging.constants import LEARNING, POOLING
 from ..merging.learning import slack_tolerance
-from ..merging.member import Member, active
+from ..merging.member import Member, Members, active
 from ..merging.merge_config import Held
 from ..merging.pooling import shorter_than_all
 from ..merging.size import Size
@@ -257,7 +257,7 @@ def about_unchecked(members: Sequence[Member]) -> None:
 
 def about_points(size: Size, members: Sequence[Member]) -> None:
     """Have automatic points reached their limit before they could express everybody?"""
-    if size.slack > 10 * slack_tolerance(sum(m.weighted_rows for m in members)):
+    if size.slack > 10 * slack_tolerance(sum(Members.of(members).weighted_rows)):
         warn_user(
             f"{size.points} points leave {size.slack:.3g} nats of the modules' knowledge unexpressed; pass a larger ",
             Argument("inducing"),

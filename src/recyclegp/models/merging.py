@@ -15,7 +15,7 @@ from ..errors import Argument, RecycleGPError, RecycleGPWarning, warn_user
 from ..likelihoods import Gaussian, Likelihood, Outputs, SeveralFunctions
 from ..merging import noise as noises
 from ..merging import pooling
-from ..merging.member import Member, active, stored
+from ..merging.member import Member, Members, active, stored
 from ..merging.merge_config import MergeConfig
 from ..merging.noise import Readings, at_noise, with_noise
 from ..merging.owners import Owners
@@ -93,14 +93,9 @@ def _merge_one(
         raise RecycleGPError("all of its modules have the weight zero; give at least one a positive weight")
     config = how.configs[c]
     merged, judged, sites, held = config.run(own.members, own.sites, points, frame.dimension, how.owners)
-    members = tuple(
-        [
-            m
-            if not m.points_appended and m.added_after_merge == (m.weight == 0)  # as nearly always
-            else m._replace(added_after_merge=m.weight == 0, points_appended=0)
-            for m in with_noise(judged, merged.noise, sites)
-        ]
-    )
+    members = Members.of(with_noise(judged, merged.noise, sites))
+    if any([m.points_appended or m.added_after_merge != (m.weight == 0) for m in members]):
+        members = members.changed([m._replace(added_after_merge=m.weight == 0, points_appended=0) for m in members])
     group = Group(
         functions=(c,),
         form=merged.form,

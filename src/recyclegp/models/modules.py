@@ -150,21 +150,20 @@ class Modules(Sequence[Module]):
 
     def _compact(self) -> Modules:
         """Without the numbers of modules that are not in it."""
-        chosen: list[list[int]] = [[] for _ in self._blocks]
-        for b, i in self._order:
-            chosen[b].append(i)
-        used = [b for b, some in enumerate(chosen) if some]
-        place = {b: (n, {i: j for j, i in enumerate(chosen[b])}) for n, b in enumerate(used)}
-        order = [(place[b][0], place[b][1][i]) for b, i in self._order]
-        return Modules([self._blocks[b].take(chosen[b]) for b in used], order)
+        pieces = list(self._pieces())
+        where = {position: (b, i) for b, piece in enumerate(pieces) for i, position in enumerate(piece.positions)}
+        return Modules([piece.block for piece in pieces], [where[position] for position in range(len(self))])
 
     def _pieces(self) -> Iterator[Piece]:
-        """All of them, block by block."""
-        small = self._compact()
-        positions: list[list[int]] = [[0] * len(block) for block in small._blocks]
-        for position, (b, i) in enumerate(small._order):
-            positions[b][i] = position
-        return map(Piece, small._blocks, positions)
+        """All of them, block by block; no object is made for each."""
+        places: list[list[int]] = [[] for _ in self._blocks]
+        positions: list[list[int]] = [[] for _ in self._blocks]
+        for position, (b, i) in enumerate(self._order):
+            places[b].append(i)
+            positions[b].append(position)
+        for block, chosen, where in zip(self._blocks, places, positions, strict=True):
+            if chosen:
+                yield Piece(block.take(chosen), where)
 
 
 def of_pieces(pieces: Iterable[Piece]) -> Modules:
