@@ -40,6 +40,7 @@ class Stacked(NamedTuple):
     member: Tensor  # (n,) whose each row is: position of the site in the list it came from; −1 for padding
     owner: Tensor  # (n,) the number of its owner
     point_owner: Tensor  # (N,) the same for points
+    one_each: bool  # has every owner one site? Known beforehand: a GPU would be waited for at every question
 
     def observe(self, Y: Tensor) -> Tensor:
         """RᵀY, (n, c), for values Y (N, c) of c functions at the points."""
@@ -60,8 +61,8 @@ class Stacked(NamedTuple):
     def map(self, change: Callable[[Tensor], Tensor]) -> Stacked:
         """Every tensor in it changed in the same way."""
         blocks = tuple(b._replace(Rt=change(b.Rt)) for b in self.blocks)
-        Z, _, *rest = self
-        return Stacked(change(Z), blocks, *(change(t) for t in rest))
+        Z, _, *rest, one_each = self
+        return Stacked(change(Z), blocks, *(change(t) for t in rest), one_each)
 
     def gram(self, kernel: Kernel, missed: Tensor | None = None) -> Tensor:
         """RᵀK_ZZR, (n, n), differentiable in the kernel's parameters; with Rᵀ(K_ZZ + diag g)R for g (N,)."""
@@ -70,9 +71,7 @@ class Stacked(NamedTuple):
 
     def own_gram(self, kernel: Kernel) -> Tensor:
         """RᵀK_ZZR within sites of one owner; what it is between owners is not said."""
-        owners = [self.point_owner[b.points].reshape(b.Rt.shape[::2])[:, :1] for b in self.blocks]
-        of_sites = torch.cat(owners).flatten()
-        if len(of_sites.unique()) < len(of_sites):  # there is something between sites of one owner
+        if not self.one_each:  # there is something between sites of one owner
             return self.gram(kernel)
         parts = []
         for b in self.blocks:
@@ -102,6 +101,7 @@ class Stacked(NamedTuple):
             )
             for b in more.blocks
         )
+        common = bool(torch.isin(more.point_owner, self.point_owner).any())
         return Stacked(
             Z=torch.cat([self.Z, more.Z]),
             blocks=self.blocks + moved,
@@ -111,6 +111,7 @@ class Stacked(NamedTuple):
             member=torch.cat([self.member, more.member]),
             owner=torch.cat([self.owner, more.owner]),
             point_owner=torch.cat([self.point_owner, more.point_owner]),
+            one_each=self.one_each and more.one_each and not common,
         )
 
 
@@ -125,6 +126,7 @@ def stack(packs: Iterable[PackedSites], owners: Sequence[int], first: int = 0) -
         held += alike
         points, rows = points + K * M, rows + K * r
     member, owner, point_owner = list[int](), list[int](), list[int]()
+    of_sites = [owners[m] for p in held for m in p.members]
     for p in held:
         _, r, M = p.Rt.shape
         for m, count in zip(p.members, p.counts, strict=True):
@@ -140,6 +142,7 @@ def stack(packs: Iterable[PackedSites], owners: Sequence[int], first: int = 0) -
         member=torch.tensor(member),
         owner=torch.tensor(owner),
         point_owner=torch.tensor(point_owner),
+        one_each=len(set(of_sites)) == len(of_sites),
     )
 
 
