@@ -56,3 +56,39 @@ def test_nothing_is_chosen_without_learning():
     with pytest.raises(rgp.RecycleGPError, match="kernel='auto' is chosen by learning; with learn=False pass a"):
         rgp.merge(rgp.fit(X, y), kernel="auto", learn=False)
     assert len(rgp.fit_many([], kernel="auto")) == 0
+
+
+def of_five(X):
+    return 2 * np.sin(2 * X[:, 0] * X[:, 1] / 3) + (X[:, 2] - 1.5) ** 2 + 0.6 * X[:, 3]
+
+
+def kinked(X):
+    return np.abs(X[:, 0] - 1.5) + np.abs(X[:, 1] - X[:, 2])
+
+
+def covered(e, X, y):
+    low, high = e.predict_interval(X)
+    return ((low <= y) & (y <= high)).mean()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("publish", [None, 24])
+@pytest.mark.parametrize(("f", "D"), [(of_five, 5), (kinked, 3)])
+def test_it_does_not_run_away_with_the_noise(f, D, publish):
+    """A rougher kernel explains what noise is, the more so where few points leave much of it open."""
+    rng = np.random.default_rng(17)
+    sd = 0.2
+
+    def rows(n):
+        X = rng.uniform(0, 3, (n, D))
+        return X, f(X) + sd * rng.standard_normal(n)
+
+    parts, (X, y) = [rows(80) for _ in range(5)], rows(400)
+    how = {"progress": False, "privacy": "things"} | ({} if publish is None else {"publish": publish})
+    usual, chosen = (rgp.fit_many(parts, **how, **kernel) for kernel in ({}, {"kernel": "auto"}))
+    default, e = rgp.merge(usual), rgp.merge(chosen, kernel="auto")
+    assert e.noise > 0.7 * sd**2
+    assert np.median([m.noise for m in chosen]) > 0.7 * sd**2
+    assert covered(e, X, y) > covered(default, X, y) - 0.02
+    if publish is None:  # what few points lose of it is another matter
+        assert e.log_density(X, y).mean() > default.log_density(X, y).mean() - 0.1
