@@ -87,8 +87,11 @@ def solve_right_upper(L: Tensor, B: Tensor) -> Tensor:
 
 def inverse(L: Tensor) -> Tensor:
     """(LLᵀ)⁻¹, whole, as derivatives of log-determinants need it."""
-    if not L.is_cuda or L.ndim > 2:
+    if not L.is_cuda:
         return torch.cholesky_inverse(L)
+    if L.ndim > 2:  # for many at once torch takes a routine that no recording of a GPU's work may hold
+        W = solve_lower(L, torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L))
+        return W.mT @ W
     return inverse_by_halves(L, HALVED)
 
 

@@ -280,7 +280,7 @@ def _enough(
 
 def _own(site: Site, known: Tensor) -> Tensor:
     """Which of its points are not known to others: rows."""
-    new = torch.ones(len(site.Z), dtype=torch.bool)
+    new = torch.ones(len(site.Z), dtype=torch.bool, device=site.Z.device)
     new[shared_points(known, site.Z).j] = False
     return new.nonzero()[:, 0]
 
