@@ -72,14 +72,20 @@ def numbers(K=5, seed=0, centre=150.0, spread=70.0, n=50.0):
     rng = np.random.default_rng(seed)
     m = centre + spread * rng.normal(0, 0.2, (K, 2))
     s = spread * np.exp(rng.normal(0, 0.1, (K, 2)))
-    return Levels(torch.tensor(m), torch.tensor(s), torch.full((K, 1), n, dtype=torch.float64))
+    return lying_at(torch.tensor(m), torch.tensor(s), n)
+
+
+def lying_at(centre, spread, n):
+    """With points as far as twice the spread."""
+    rows = torch.full((len(centre), 1), n, dtype=torch.float64)
+    return Levels(centre, spread, rows, centre - 2 * spread, centre + 2 * spread)
 
 
 def changed(at, member, column, scale, shift=0.0):
     centre, spread = at.centre.clone(), at.spread.clone()
     centre[member, column] = scale * centre[member, column] + shift
     spread[member, column] *= scale
-    return at._replace(centre=centre, spread=spread)
+    return lying_at(centre, spread, float(at.rows[0]))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -120,7 +126,19 @@ def test_owners_who_differ_by_any_factor_hide_another_one():
     """Firms of all sizes: one ten times as large as the others in the middle is none that is in other units."""
     rng = np.random.default_rng(1)
     size = torch.tensor(np.exp(rng.normal(0, 1.5, (12, 1))))
-    assert unit_doubts(Levels(50 * size, 20 * size, torch.full((12, 1), 20.0, dtype=torch.float64))) == {}
+    assert unit_doubts(lying_at(50 * size, 20 * size, 20.0)) == {}
+
+
+def test_an_input_that_is_one_number_throughout_is_no_other_unit_where_others_have_that_number():
+    """A column of few values: 1 for most, and 3 in all rows of one owner."""
+    at = numbers(6, centre=1.2, spread=0.5)
+    at.centre[2, 1], at.spread[2, 1] = 3.0, 0.0
+    alone = lying_at(at.centre, at.spread, 50.0)
+    assert list(unit_doubts(alone)) == [2]  # nobody else has been at 3
+    alone.highest[0, 1] = 3.0
+    assert list(unit_doubts(alone)) == [2]  # one other may be in the same wrong unit
+    alone.highest[5, 1] = 3.0
+    assert unit_doubts(alone) == {}
 
 
 def test_a_level_or_a_scale_of_its_own_is_no_other_unit():

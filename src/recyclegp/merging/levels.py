@@ -36,6 +36,21 @@ class Levels(NamedTuple):
     centre: Tensor
     spread: Tensor
     rows: Tensor  # (K, 1)
+    lowest: Tensor  # of inputs alone
+    highest: Tensor
+
+    @property
+    def are_usual_constants(self) -> Tensor:
+        """(K, 1 + D)  inputs that are one number throughout, at which others have points, too.
+
+        A column of few values is the same in all rows of some owners, and a number that others have is no sign of
+        another unit. One of these might be in that unit as well: so the farthest of them does not count.
+        """
+        varies = self.spread > 0
+        low = torch.where(varies, self.lowest, math.inf).sort(0).values
+        high = torch.where(varies, self.highest, -math.inf).sort(0, descending=True).values
+        second = min(1, len(low) - 1)
+        return (self.spread == 0) & (low[second] <= self.centre) & (self.centre <= high[second])
 
 
 class UnitDoubt(NamedTuple):
@@ -72,16 +87,17 @@ def levels(members: Sequence[Member], store: SiteSource) -> Levels:
     for p in store.packs(1):
         k, (Z, Rt, rho) = torch.tensor(p.members, device="cpu"), (t.cpu() for t in p[:3])
         if found is None:
-            found = torch.full((2, len(members), 1 + Z.shape[-1]), math.nan, dtype=torch.float64, device="cpu")
+            found = torch.full((4, len(members), 1 + Z.shape[-1]), math.nan, dtype=torch.float64, device="cpu")
         ones = Rt.sum(-1)  # Rᵀ1
         centre = (ones * rho).sum(-1) / ones.square().sum(-1)
         misfit = (rho - centre[:, None] * ones).square().sum(-1) / weight[k]
         square = variance[k] * (chi2[k] + misfit) / rows[k]
         found[0, k] = torch.cat([torch.where(square.isnan(), math.nan, centre)[:, None], Z.mean(1)], 1)
         found[1, k] = torch.cat([square.sqrt()[:, None], Z.std(1, correction=0)], 1)
+        found[2, k, 1:], found[3, k, 1:] = Z.amin(1), Z.amax(1)
     assert found is not None  # somebody counts
     found[:, :, [1 + j for j in discrete]] = math.nan
-    return Levels(found[0], found[1], rows[:, None])
+    return Levels(found[0], found[1], rows[:, None], found[2], found[3])
 
 
 class _Usual(NamedTuple):
@@ -118,7 +134,8 @@ def unit_doubts(at: Levels, *, inputs: bool = True) -> dict[int, list[UnitDoubt]
     compared = compared & (usual.scale_sd < LEVELS.alike_scale)
     level_off, scale_off = usual.distances(centre, scale)
     many = math.log(max(1.0, len(centre) / LEVELS.few))  # of many modules some are far away by chance
-    k, j = ((level_off + scale_off > LEVELS.far**2 + LEVELS.for_many * many) & compared).nonzero().T
+    far = level_off + scale_off > LEVELS.far**2 + LEVELS.for_many * many
+    k, j = (far & compared & ~at.are_usual_constants).nonzero().T
     if not len(k):
         return {}
     undone = _undone(centre[k, j], scale[k, j], _Usual(*(t.expand_as(centre)[k, j] for t in usual)), known[j])
