@@ -2,6 +2,7 @@
 
 import hashlib
 
+import gpytorch
 import numpy as np
 import pandas as pd
 import pytest
@@ -153,9 +154,11 @@ def test_compare_with_a_stranger(owners, tmp_path):
 def test_compare_where_nobody_can_ask_about_a_module_s_points():
     """Within 1e-100 of each other: case 614600 of the fuzz. What is merged beside it is as it was."""
     rng, modules = np.random.default_rng(0), []
+    kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel()).double()
+    kernel.base_kernel.lengthscale = 8.0  # which a file can hold in these units, too
     for name, scale in (("near", 5e-51), ("far", 2e-50), ("farther", 2e-50)):
         X = rng.uniform(-1, 1, (30, 1))
-        m = rgp.fit(X, np.sin(2 * X[:, 0]), name=name, publish=5, learn=False, privacy="things")
+        m = rgp.fit(X, np.sin(2 * X[:, 0]), kernel=kernel, name=name, publish=5, learn=False, privacy="things")
         modules.append(m.transform(input_scale=1e-50).transform(input_scale=scale))
     rows = {r["name"]: r for r in compared(rgp.merge(modules, learn=False, trust=None), modules)}
     assert rows["near"]["nats"] is None
