@@ -61,8 +61,8 @@ class Stacked(NamedTuple):
     def map(self, change: Callable[[Tensor], Tensor]) -> Stacked:
         """Every tensor in it changed in the same way."""
         blocks = tuple(b._replace(Rt=change(b.Rt)) for b in self.blocks)
-        Z, _, *rest, one_each = self
-        return Stacked(change(Z), blocks, *(change(t) for t in rest), one_each)
+        rho, ones, e, member, owner, point_owner = map(change, self[2:8])  # all tensors but Z
+        return Stacked(change(self.Z), blocks, rho, ones, e, member, owner, point_owner, self.one_each)
 
     def gram(self, kernel: Kernel, missed: Tensor | None = None) -> Tensor:
         """RᵀK_ZZR, (n, n), differentiable in the kernel's parameters; with Rᵀ(K_ZZ + diag g)R for g (N,)."""

@@ -63,7 +63,7 @@ class MergeConfig(NamedTuple):
     def _start(self, members: Sequence[Member], store: SiteSource, dimension: int, owners: Owners) -> Kernel:
         if isinstance(self.kernel, Kernel):
             return self.kernel
-        if self._takes_theirs(members, dimension):
+        if not isinstance(self.kernel, str) or self._takes_theirs(members, dimension):
             return most_common_kernel(members)
         if self.kernel == AUTO:
             return chosen_kernel(members, store, dimension, owners)
