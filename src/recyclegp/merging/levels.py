@@ -73,9 +73,8 @@ def levels(members: Sequence[Member], store: SiteSource) -> Levels:
     """Of members whose sites these are."""
     every = Members.of(members)
     said = every.said
-    logarithms = tuple(
-        type(p) for p in every.families.values() if p.of_seen is not p
-    )  # whose levels no factor multiplies
+    # whose levels no factor multiplies
+    logarithms = tuple(type(p) for p in every.families.values() if p.of_seen is not p)
     known = said.known
     if logarithms:
         others = [not any(isinstance(p, logarithms) for p in m.likelihoods) for m in members]

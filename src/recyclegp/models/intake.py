@@ -66,7 +66,8 @@ class _Reading:
     def __init__(self, device: torch.device) -> None:
         self.members: list[Member] = []
         self.store = SiteStore(device)
-        # by the positions of those whose searches elsewhere had not ended: what counts of them beside others
+        # by the positions of those whose searches elsewhere had not ended: what counts of them beside others, found out
+        # as they come in, so that a file of which it cannot be is named, or skipped
         self._unfinished: dict[int, Latent] = {}
 
     def append(self, member: Member, keep: bool) -> None:
