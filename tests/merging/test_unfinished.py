@@ -307,3 +307,22 @@ def test_one_wrong_fit_does_not_put_imports_in_doubt() -> None:
         warnings.simplefilter("ignore")
         report = rgp.merge([*fits, *imports]).report()
     assert [row["weight"] for row in report[2:]] == [1, 1, 1]
+
+
+@pytest.mark.filterwarnings("ignore::recyclegp.RecycleGPWarning")
+@pytest.mark.parametrize("first", [True, False])
+def test_one_of_a_single_output_counts_whether_it_comes_before_those_of_several_or_after(first: bool) -> None:
+    rng = np.random.default_rng(24)
+    X = rng.uniform(0, 2, (40, 1))
+    both = rgp.fit(X, np.c_[np.sin(3 * X), np.cos(X)], target=["heat", "salt"], name="both", learn=False, publish=8)
+    Z = np.linspace(2.5, 3.5, 5)[:, None]
+    single = rgp.Module.from_moments(
+        Z, 2 * np.sin(3 * Z[:, 0]), np.eye(5), kernel=KERNEL, noise=0.04, name="single", target="heat"
+    )
+    assert not single.convergence.converged
+    e = rgp.merge([single, both] if first else [both, single], learn=False)
+    other = rgp.merge([both, single] if first else [single, both], learn=False)
+    alone = rgp.merge([both], learn=False)
+    at = np.linspace(0, 4, 9)[:, None]
+    np.testing.assert_allclose(e.predict(at)[0], other.predict(at)[0], rtol=1e-7, atol=1e-9)
+    assert np.abs(e.predict(at)[0] - alone.predict(at)[0])[:, 0].max() > 0.05

@@ -95,11 +95,18 @@ class _Reading:
         self.store.put_all(sites, [m.weight for m in members], len(self.members), shapes)
         self.members += members if keep else [m.with_site(None) for m in members]
 
-    def take(self, member: Member, site: Site | None) -> None:
-        """A member of another reading, whose site is weighted already."""
+    def take(self, member: Member, site: Site | None, beside_others: Latent | None) -> None:
+        """A member of another reading, whose site is weighted already, or waits there because it is unfinished."""
         if site is not None:
             self.store.put(site, 1.0, len(self.members))
+        if beside_others is not None:
+            self._unfinished[len(self.members)] = beside_others
         self.members.append(member)
+
+    def give_unfinished(self) -> dict[int, Latent]:
+        """Those that wait, for another reading; none waits here any more."""
+        given, self._unfinished = self._unfinished, {}
+        return given
 
 
 class _Coming(NamedTuple):
@@ -404,13 +411,14 @@ class ModuleIntake:
         return Outputs((name,), (likelihood,))
 
     def _sort_singles(self) -> None:
-        sites = dict(self._single.store.each()) if self._single.members else {}
+        sites = dict(self._single.store.each()) if self._single.store.sites else {}
+        waiting = self._single.give_unfinished()
         for i, member in enumerate(self._single.members):
             assert self._likelihood is not None
             own = self._as_output(member.about, member.likelihoods[0])
             self._likelihood = self._likelihood.united(own)
             reading = self._several.setdefault(own.names[0], _Reading(self._device))
-            reading.take(member, sites.get(i))
+            reading.take(member, sites.get(i), waiting.get(i))
         self._single.members.clear()
 
     def _check_known(self, about: About, whole: Likelihood, label: str) -> None:
